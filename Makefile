@@ -1,0 +1,62 @@
+# PYTHON=/path/to/python3 chooses the interpreter; otherwise the newest usable one is taken
+PYTHON ?=
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check
+# written last, so that an interrupted setup starts again
+STAMP := $(VENV)/.installed
+
+USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))
+CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check format bench lock
+
+help: ## list the recipes
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(STAMP) ## make .venv with the locked packages and headgate itself
+
+demo: $(STAMP) ## show a burst, and what Headgate does about it
+	$(BIN)/headgate demo
+
+test: check ## check, then run all tests, those that need no JVM first
+	$(BIN)/python -m pytest -m "not spark"
+	$(BIN)/python -m pytest -m spark
+
+check: $(STAMP) ## lint, formatting and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(STAMP) ## format the code and mend what the linter can
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+bench: $(STAMP) ## measure; see benchmarks/
+	$(BIN)/python benchmarks/run.py
+
+lock: $(STAMP) ## resolve the dependencies anew into requirements.lock
+	$(PIP) install --quiet uv
+	$(BIN)/uv pip compile pyproject.toml --group dev --universal --python-version 3.10 --upgrade \
+	  --generate-hashes --no-emit-index-url --no-emit-find-links --no-annotate --quiet \
+	  --custom-compile-command "make lock" --output-file requirements.lock
+
+$(STAMP): requirements.lock pyproject.toml
+	@set -e; \
+	if [ -x $(BIN)/python ] && $(BIN)/python -m pip --version >/dev/null 2>&1; then exit 0; fi; \
+	chosen=; \
+	for candidate in $(or $(PYTHON),$(CANDIDATES)); do \
+	  if "$$candidate" -c '$(USABLE)' >/dev/null 2>&1; then chosen=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$chosen" ]; then \
+	  echo "no Python 3.10 or newer with venv and ensurepip among: $(or $(PYTHON),$(CANDIDATES));" \
+	    "install one (on Debian also python3-venv) or run make PYTHON=/path/to/python3" >&2; \
+	  exit 1; \
+	fi; \
+	echo "making $(VENV) with $$("$$chosen" --version)"; \
+	"$$chosen" -m venv --clear $(VENV)
+	@echo "installing the locked packages (about 500 MB the first time)"
+	@$(PIP) install --quiet --use-pep517 --require-hashes --requirement requirements.lock
+	@$(PIP) install --quiet --no-deps --no-build-isolation --editable .
+	@touch $@

@@ -1,0 +1,1 @@
+"""The vocabulary of Headgate. Imports nothing of ours but the errors."""

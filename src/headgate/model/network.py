@@ -1,0 +1,146 @@
+"""A network: operators joined by queues, one before every operator."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
+
+from headgate.errors import InternalError, known_names
+from headgate.model.operator import Operator, OperatorInput, StreamInput
+from headgate.model.schema import Schema
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    """A stream as declared: where its tuples come from and how they are stamped.
+
+    ``timestamp`` names the column that carries the event time; None means: stamped on arrival.
+    """
+
+    name: str
+    format: str
+    schema: Schema | None
+    options: tuple[tuple[str, str], ...] = ()
+    timestamp: str | None = None
+    slack_us: int = 0
+    idle_after_us: int = 10_000_000
+
+
+@dataclass(frozen=True)
+class RelationDefinition:
+    """A stored relation as declared."""
+
+    name: str
+    format: str
+    schema: Schema | None
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class SinkDefinition:
+    """Where results go; ``format`` is Spark's word, or console, memory, callback."""
+
+    format: str
+    options: tuple[tuple[str, str], ...] = ()
+
+
+@dataclass(frozen=True)
+class QueryDefinition:
+    """A query's place in the network: the last operator of each branch, its sink, its QoS."""
+
+    name: str
+    outputs: tuple[str, ...]
+    sink: SinkDefinition
+    latency_s: float | None = None
+    memory_bytes: int | None = None
+    overload: str = "backpressure"
+
+
+class Network:
+    """Operators in topological order. One with a cycle or a dangling input cannot be built."""
+
+    def __init__(
+        self,
+        streams: tuple[StreamDefinition, ...],
+        relations: tuple[RelationDefinition, ...],
+        operators: tuple[Operator, ...],
+        queries: tuple[QueryDefinition, ...],
+    ) -> None:
+        self.streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
+        self.relations: Mapping[str, RelationDefinition] = {r.name: r for r in relations}
+        self.queries: Mapping[str, QueryDefinition] = {q.name: q for q in queries}
+        self.operators: Mapping[str, Operator] = _in_topological_order(operators, self.streams)
+        self._readers: dict[str, tuple[str, ...]] = {name: () for name in self.operators}
+        for operator in self.operators.values():
+            for source in operator.inputs:
+                if isinstance(source, OperatorInput):
+                    self._readers[source.operator] += (operator.name,)
+        for query in queries:
+            for output in query.outputs:
+                if output not in self.operators:
+                    raise InternalError(f"query {query.name} ends in unknown operator {output}")
+
+    def readers(self, operator: str) -> tuple[str, ...]:
+        """The operators that take this operator's output."""
+        return self._readers[operator]
+
+    def is_output(self, operator: str) -> bool:
+        """Whether the operator's output leaves the system."""
+        return any(operator in query.outputs for query in self.queries.values())
+
+    def path_from(self, operator: str) -> tuple[str, ...]:
+        """The operators from this one to the output, along the first reader of each."""
+        path = [operator]
+        while readers := self.readers(path[-1]):
+            path.append(readers[0])
+        return tuple(path)
+
+    def leaves(self, stream: str) -> tuple[str, ...]:
+        """The operators that read a stream directly."""
+        return tuple(
+            operator.name
+            for operator in self.operators.values()
+            if any(isinstance(i, StreamInput) and i.stream == stream for i in operator.inputs)
+        )
+
+    @property
+    def fingerprint(self) -> str:
+        """Changes with anything that makes an old checkpoint unusable."""
+        parts = [*self.streams.values(), *self.operators.values()]
+        described = "\n".join(_identity(part) for part in parts)
+        return hashlib.sha256(described.encode()).hexdigest()[:16]
+
+
+def _identity(part: StreamDefinition | Operator) -> str:
+    if isinstance(part, StreamDefinition):
+        # where a stream is read from may move; what its tuples are may not change
+        return f"stream {part.name} {part.format} {part.schema} {part.timestamp}"
+    return repr(part)
+
+
+def _in_topological_order(
+    operators: tuple[Operator, ...], streams: Mapping[str, StreamDefinition]
+) -> dict[str, Operator]:
+    by_name = {operator.name: operator for operator in operators}
+    if len(by_name) != len(operators):
+        raise InternalError("two operators of one name")
+    graph: dict[str, set[str]] = {}
+    for operator in operators:
+        graph[operator.name] = set()
+        for source in operator.inputs:
+            if isinstance(source, StreamInput):
+                if source.stream not in streams:
+                    raise InternalError(
+                        f"{operator.name} reads unknown stream {source.stream}; "
+                        f"known: {known_names(list(streams))}"
+                    )
+            elif source.operator not in by_name:
+                raise InternalError(f"{operator.name} reads unknown operator {source.operator}")
+            else:
+                graph[operator.name].add(source.operator)
+    try:
+        return {name: by_name[name] for name in TopologicalSorter(graph).static_order()}
+    except CycleError as error:
+        raise InternalError(f"operators form a cycle: {' -> '.join(error.args[1])}") from error

@@ -1,0 +1,151 @@
+"""Operators: settings only. Engines know how to run them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from headgate.model.expression import AggregateExpression, Expression, NamedExpression
+from headgate.model.window import Window
+
+
+@dataclass(frozen=True)
+class StreamInput:
+    """Tuples straight from a stream, its ``columns`` renamed to ``alias__column``."""
+
+    stream: str
+    alias: str
+    columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.stream if self.alias == self.stream else f"{self.stream} AS {self.alias}"
+
+
+@dataclass(frozen=True)
+class OperatorInput:
+    """The output of another operator."""
+
+    operator: str
+
+    def __str__(self) -> str:
+        return self.operator
+
+
+Input = StreamInput | OperatorInput
+
+
+@dataclass(frozen=True)
+class Select:
+    """Passes on the tuples for which every predicate holds."""
+
+    name: str
+    input: Input
+    predicates: tuple[Expression, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The one input."""
+        return (self.input,)
+
+    def __str__(self) -> str:
+        return f"select {' AND '.join(p.text for p in self.predicates)}"
+
+
+@dataclass(frozen=True)
+class RelationJoin:
+    """Joins each tuple with a stored relation, whose columns become ``alias__column``."""
+
+    name: str
+    input: Input
+    relation: str
+    alias: str
+    columns: tuple[str, ...]
+    predicates: tuple[Expression, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The one streaming input."""
+        return (self.input,)
+
+    def __str__(self) -> str:
+        on = " AND ".join(p.text for p in self.predicates) or "TRUE"
+        return f"join relation {self.relation} ON {on}"
+
+
+@dataclass(frozen=True)
+class JoinSide:
+    """One input of a window join.
+
+    ``stream`` and ``window`` say whose tuples expire when. ``order`` breaks ties between equal
+    timestamps: streams in order of their declaration, then aliases in order of FROM.
+    """
+
+    input: Input
+    alias: str
+    stream: str
+    window: Window
+    order: tuple[int, int]
+
+
+@dataclass(frozen=True)
+class WindowJoin:
+    """Joins every arriving tuple with the other sides' windows at that instant."""
+
+    name: str
+    sides: tuple[JoinSide, ...]
+    predicates: tuple[Expression, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """One input a side."""
+        return tuple(side.input for side in self.sides)
+
+    def __str__(self) -> str:
+        sides = ", ".join(f"{side.alias} {side.window}" for side in self.sides)
+        on = " AND ".join(p.text for p in self.predicates) or "TRUE"
+        return f"window join {sides} ON {on}"
+
+
+@dataclass(frozen=True)
+class Aggregate:
+    """Aggregates groups over a window of one stream.
+
+    With a slide: every group at each boundary. Without: each tuple emits its group's new value.
+    The output has the columns of ``keys`` and of ``aggregates``.
+    """
+
+    name: str
+    input: Input
+    stream: str
+    alias: str
+    window: Window
+    keys: tuple[NamedExpression, ...]
+    aggregates: tuple[AggregateExpression, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The one input."""
+        return (self.input,)
+
+    def __str__(self) -> str:
+        by = f" BY {', '.join(k.expression.text for k in self.keys)}" if self.keys else ""
+        return f"aggregate {', '.join(map(str, self.aggregates))}{by} {self.window}"
+
+
+@dataclass(frozen=True)
+class Project:
+    """Computes the select list: the last operator of every branch of a query."""
+
+    name: str
+    input: Input
+    items: tuple[NamedExpression, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The one input."""
+        return (self.input,)
+
+    def __str__(self) -> str:
+        return f"project {', '.join(map(str, self.items))}"
+
+
+Operator = Select | RelationJoin | WindowJoin | Aggregate | Project

@@ -1,0 +1,1 @@
+"""Rules of the optimizer: one file = one rule = one function = one case file."""

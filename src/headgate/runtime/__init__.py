@@ -1,0 +1,1 @@
+"""The engine protocol, the one loop that drives it, and what watches it."""

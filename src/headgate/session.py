@@ -1,0 +1,227 @@
+"""A session: all that the command line, the dashboard and library users call."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from headgate import cql
+from headgate.cql.duration import parse_duration_us
+from headgate.cql.size import parse_bytes
+from headgate.errors import SetupError, known_names
+from headgate.model.network import Network, RelationDefinition, StreamDefinition
+from headgate.planning.bind import bind
+from headgate.planning.catalog import Catalog
+from headgate.planning.logical import LogicalPlan
+from headgate.planning.lower import lower
+from headgate.planning.optimize import optimize
+from headgate.runtime.observers import Observer
+from headgate.scheduling import Strategy, strategy_named
+from headgate.status import Recorder, RunStatus
+
+
+class Session:
+    """Continuous queries over one Spark application.
+
+    >>> session = Session()
+    >>> session.execute("CREATE STREAM ...; CREATE QUERY q AS SELECT ...")
+    >>> run = session.start(until_done=True)
+    >>> run.wait()
+    >>> run.arrow("q")
+    """
+
+    def __init__(self, spark: Any = None, master: str = "local[*]") -> None:
+        # pyspark starts a JVM: only those who run queries pay for it
+        from headgate.spark.cluster import own_session, private_session
+        from headgate.spark.files import Files
+        from headgate.spark.sinks import SINK_FORMATS
+        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS, Sources
+
+        self._spark = private_session(spark if spark is not None else own_session(master))
+        self._sources = Sources(self._spark, Files(self._spark))
+        self.catalog = Catalog(
+            self._sources.schema_of,
+            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
+            known_sinks=SINK_FORMATS,
+        )
+        self._callbacks: dict[str, Callable[[Any, int], None]] = {}
+
+    def execute(self, text: str, origin: str = "<cql>") -> Session:
+        """Declare the streams, relations and queries of a CQL text."""
+        for statement in cql.parse(text, origin):
+            self.catalog.declare(statement)
+        return self
+
+    def stream(
+        self, name: str, df: Any, timestamp: str | None = None, slack: str = "0 s", idle_after: str = "10 s"
+    ) -> Session:
+        """Declare a streaming DataFrame as a stream."""
+        if not df.isStreaming:
+            raise SetupError(f"stream {name}: the DataFrame is not streaming; use session.relation, or readStream")
+        from headgate.spark.sources import schema_from
+
+        self._sources.frames[name] = df
+        self.catalog.add_stream(
+            StreamDefinition(
+                name=name,
+                format="dataframe",
+                schema=schema_from(df.schema),
+                timestamp=timestamp,
+                slack_us=parse_duration_us(slack),
+                idle_after_us=parse_duration_us(idle_after),
+            )
+        )
+        return self
+
+    def relation(self, name: str, df: Any) -> Session:
+        """Declare a DataFrame as a stored relation."""
+        if df.isStreaming:
+            raise SetupError(f"relation {name}: the DataFrame is streaming; use session.stream")
+        from headgate.spark.sources import schema_from
+
+        self._sources.frames[name] = df
+        self.catalog.add_relation(RelationDefinition(name=name, format="dataframe", schema=schema_from(df.schema)))
+        return self
+
+    def function(self, name: str, fn: Callable[..., Any], returns: str = "string") -> Session:
+        """Register a Python function (or a Spark UDF) for use in expressions."""
+        if hasattr(fn, "returnType"):
+            self._spark.udf.register(name, fn)
+        else:
+            self._spark.udf.register(name, fn, returns)
+        return self
+
+    def callback(self, name: str, fn: Callable[[Any, int], None]) -> Session:
+        """Register a function for INTO callback: called with an Arrow table and its batch id."""
+        self._callbacks[name] = fn
+        return self
+
+    def plans(self) -> list[LogicalPlan]:
+        """The bound queries."""
+        return [bind(query, self.catalog) for query in self.catalog.queries.values()]
+
+    def network(self) -> Network:
+        """The operators that would run."""
+        return lower([optimize(plan) for plan in self.plans()], self.catalog)
+
+    def start(
+        self,
+        until_done: bool = False,
+        strategy: str | Strategy = "fifo",
+        memory: str | int | None = None,
+        checkpoint: str | Path | None = None,
+        tick_budget: str | float | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> Run:
+        """Start all declared queries.
+
+        ``tick_budget`` is the processor time of a tick (a number of seconds, or '500 ms'); ``memory``
+        the backlog above which sources are held back.
+        """
+        from headgate.spark.cluster import processors
+        from headgate.spark.engine import TickLimits
+        from headgate.spark.run import SparkRun
+
+        if not self.catalog.queries:
+            raise SetupError("nothing to run: no CREATE QUERY was executed")
+        network = self.network()
+        chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
+        limits = TickLimits(
+            budget_s=_seconds(tick_budget),
+            memory_bytes=_bytes(memory, network),
+            processors=processors(self._spark),
+        )
+        temporary = checkpoint is None
+        folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else str(Path(checkpoint).absolute())
+        recorder = Recorder(network)
+        run = SparkRun(
+            spark=self._spark,
+            network=network,
+            sources=self._sources,
+            strategy=chosen,
+            checkpoint_folder=folder,
+            limits=limits,
+            until_done=until_done,
+            callbacks=self._callbacks,
+            observers=[recorder, *observers],
+        )
+        run.start()
+        return Run(run, recorder, temporary)
+
+
+class Run:
+    """The handle of running queries."""
+
+    def __init__(self, run: Any, recorder: Recorder, temporary: bool) -> None:
+        self._run = run
+        self._recorder = recorder
+        self._temporary = temporary
+
+    @property
+    def checkpoint(self) -> str:
+        """Folder of the run's durable state."""
+        return str(self._run.checkpoint.root)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether queries still run."""
+        return bool(self._run.is_running)
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it has come. Raises what made the run fail."""
+        return bool(self._run.wait(timeout_s))
+
+    def run_for(self, seconds: float) -> None:
+        """Let it run for a time, then stop."""
+        if not self.wait(seconds):
+            self.stop()
+
+    def stop(self) -> None:
+        """Finish the tick under way, then end."""
+        self._run.stop()
+
+    def status(self) -> RunStatus:
+        """Counts, backlog and latency so far."""
+        return self._recorder.status()
+
+    def results(self, query: str) -> Any:
+        """Results so far as a Spark DataFrame."""
+        self._known(query)
+        return self._run.results(query)
+
+    def arrow(self, query: str) -> Any:
+        """Results so far as an Arrow table."""
+        return self.results(query).toArrow()
+
+    def dead_letters(self) -> Any:
+        """Rows that were late or did not parse, as a Spark DataFrame; None if there are none."""
+        return self._run.dead_letters()
+
+    def profiles(self) -> Any:
+        """What has been learnt of each operator."""
+        return self._run.profiles()
+
+    def _known(self, query: str) -> None:
+        names = self._recorder.queries
+        if query not in names:
+            raise SetupError(f"unknown query {query}; known: {known_names(names)}")
+
+
+def _seconds(budget: str | float | None) -> float:
+    if budget is None:
+        return float("inf")
+    seconds = parse_duration_us(budget) / 1e6 if isinstance(budget, str) else float(budget)
+    if seconds <= 0:
+        raise SetupError("a tick budget must be more than 0 s")
+    return seconds
+
+
+def _bytes(memory: str | int | None, network: Network) -> float:
+    """The run's own limit, and what the queries ask for together."""
+    asked = [q.memory_bytes for q in network.queries.values() if q.memory_bytes is not None]
+    own = parse_bytes(memory) if isinstance(memory, str) else memory
+    return min([float(sum(asked))] if asked else [float("inf")], key=float) if own is None else float(own)
+
+

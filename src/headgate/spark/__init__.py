@@ -1,0 +1,1 @@
+"""The engine on Spark: the only folder that imports pyspark."""

@@ -1,0 +1,70 @@
+"""Getting a SparkSession: one of our own, or a private view of the user's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from headgate.errors import SetupError
+from headgate.spark.java import prepare_java
+
+# per session: changes nothing for other users of the same Spark application
+_SESSION_SETTINGS = {
+    # plans stay the same from tick to tick; the engine itself knows the sizes and gives hints
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "20ms",
+}
+
+_APPLICATION_SETTINGS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.codegen.cache.maxEntries": "1000",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+
+def own_session(master: str = "local[*]") -> SparkSession:
+    """A SparkSession that needs no configuration."""
+    prepare_java()
+    # what Spark refuses is told in one line of ours
+    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    if master.startswith("local-cluster"):
+        os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="headgate-workers-"))
+    quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
+    builder = SparkSession.builder.master(master).appName("headgate")
+    for key, value in _APPLICATION_SETTINGS.items():
+        builder = builder.config(key, value)
+    builder = builder.config("spark.driver.memory", os.environ.get("HEADGATE_DRIVER_MEMORY", "4g"))
+    builder = builder.config("spark.driver.extraJavaOptions", f"{quiet} -XX:ReservedCodeCacheSize=512m")
+    try:
+        return builder.getOrCreate()
+    except Exception as error:
+        raise SetupError(f"Spark does not start on {master}: {str(error).strip().splitlines()[0]}") from error
+
+
+def private_session(spark: SparkSession) -> SparkSession:
+    """The same application, tables and functions, with settings of its own."""
+    java_session: Any = spark._jsparkSession.cloneSession()
+    private = SparkSession(spark.sparkContext, java_session)
+    for key, value in _SESSION_SETTINGS.items():
+        private.conf.set(key, value)
+    private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
+    return private
+
+
+def processors(spark: SparkSession) -> int:
+    """Processors that Spark may use."""
+    return max(1, spark.sparkContext.defaultParallelism)

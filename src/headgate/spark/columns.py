@@ -1,0 +1,54 @@
+"""System columns of every tuple, and constants that change from tick to tick.
+
+User columns never start with ``$``. Timestamps are microseconds in a BIGINT: cheaper to compare
+than TIMESTAMP, and the same whatever the session's time zone.
+"""
+
+from __future__ import annotations
+
+from pyspark.sql import Column
+from pyspark.sql import functions as F
+
+TS = "$ts"
+"""Timestamp of the tuple, microseconds."""
+
+ARRIVED = "$at"
+"""Wall-clock microseconds at which the tuple (the last one, of a join) arrived."""
+
+SEQ = "$seq"
+"""Number of the tuple in its stream; only on streams whose order matters."""
+
+WINDOW_SEQ = "$wseq"
+"""Number of the tuple in its row window: in the stream, or among those of its key."""
+
+BEGINNING_US = -(2**62)
+"""A timestamp before all others."""
+
+END_US = 2**62
+"""A timestamp after all others."""
+
+
+def window_key(position: int) -> str:
+    """Column that carries a key of [PARTITION BY ...] through a plan."""
+    return f"$key{position}"
+
+
+def is_system(column: str) -> bool:
+    """Whether a column is ours rather than the user's."""
+    return column.startswith("$")
+
+
+def seq_of_key(keys: tuple[str, ...]) -> str:
+    """Column that numbers the tuples of each key; SEQ itself for no key."""
+    return SEQ if not keys else f"{SEQ}:{','.join(keys)}"
+
+
+def tick_constant(value: int, anchor: str = TS) -> Column:
+    """A number that differs from tick to tick, without making Spark compile the plan anew.
+
+    Spark writes numeric literals into generated code, but hands arrays over by reference; the index
+    depends on a column, so that the optimiser cannot fold the access back into a literal.
+    """
+    index = F.when(F.col(f"`{anchor}`").isNull(), F.lit(1)).otherwise(F.lit(0))
+    number = F.lit(value).cast("bigint")
+    return F.array(number, number)[index]

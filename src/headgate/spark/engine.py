@@ -1,0 +1,159 @@
+"""The engine on Spark: one Structured Streaming query, tick by tick.
+
+The streaming thread hands each micro-batch over and waits; the loop in ``runtime.drive`` lets the
+strategy choose turns in predicted time; then the tick is executed and committed, and Spark goes on.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from pyspark.sql import DataFrame
+
+from headgate.model.event import Event, ProfilesLearnt, TickCommitted, TuplesArrived
+from headgate.model.network import Network
+from headgate.model.profile import Profiles
+from headgate.model.view import SystemView, Turn
+from headgate.runtime.forecast import Forecast
+from headgate.spark.learn import Learner
+from headgate.spark.tick import OpenTick, TickRunner
+
+
+@dataclass(frozen=True)
+class TickLimits:
+    """What a tick may use: processor seconds, and bytes of backlog before sources are held back."""
+
+    budget_s: float = float("inf")
+    memory_bytes: float = float("inf")
+    processors: int = 1
+
+
+class _Handover:
+    """A micro-batch on its way from Spark's thread to the loop and back."""
+
+    def __init__(self, batch: DataFrame, batch_id: int) -> None:
+        self.batch = batch
+        self.batch_id = batch_id
+        self.done = threading.Event()
+        self.error: BaseException | None = None
+
+
+class SparkEngine:
+    """Runs a network on Spark, under the protocol of ``runtime.engine``."""
+
+    def __init__(self, runner: TickRunner, limits: TickLimits, clock_s: Callable[[], float] = time.time) -> None:
+        self._runner = runner
+        self.limits = limits
+        self._clock_s = clock_s
+        self._learner = Learner(runner.network)
+        self._inbox: queue.Queue[_Handover | None] = queue.Queue()
+        self._events: deque[Event] = deque()
+        self._tick: OpenTick | None = None
+        self._handover: _Handover | None = None
+        self._forecast: Forecast | None = None
+        self._over = threading.Event()
+        self.stopping = False
+        self.is_alive: Callable[[], bool] = lambda: True
+
+    @property
+    def network(self) -> Network:
+        """The network that runs."""
+        return self._runner.network
+
+    def profiles(self) -> Profiles:
+        """What has been learnt of each operator."""
+        return self._learner.profiles
+
+    def on_batch(self, batch: DataFrame, batch_id: int) -> None:
+        """Called by Structured Streaming; returns when the tick is durable."""
+        handover = _Handover(batch, batch_id)
+        self._inbox.put(handover)
+        while not handover.done.wait(0.2):
+            if self._over.is_set():
+                raise InterruptedError("the run was stopped")
+        if handover.error is not None:
+            raise handover.error
+
+    def stop(self) -> None:
+        """Let ``next_event`` end the run after the tick under way."""
+        self.stopping = True
+        self._inbox.put(None)
+
+    def fail(self, error: BaseException) -> None:
+        """The loop has died: wake Spark's thread."""
+        self._over.set()
+        if self._handover is not None:
+            self._handover.error = error
+            self._handover.done.set()
+
+    def view(self) -> SystemView:
+        """The queues as predicted at this moment of the tick."""
+        if self._forecast is None:
+            return SystemView(self._clock_s(), {})
+        return self._forecast.view()
+
+    def accepts_turn(self) -> bool:
+        """Whether the tick's budget has room; backlog above the memory limit makes room."""
+        if self._forecast is None:
+            return False
+        if self._forecast.spent and self._forecast.backlog_bytes() > self.limits.memory_bytes:
+            self._forecast.extend(self.limits.budget_s)
+        return not self._forecast.spent
+
+    def start(self, turn: Turn) -> None:
+        """Plan a turn into the tick."""
+        assert self._forecast is not None
+        self._forecast.run(turn)
+
+    def next_event(self) -> Event | None:
+        """Open a tick when a micro-batch is there; execute it once its turns are chosen."""
+        if self._events:
+            return self._events.popleft()
+        if self._tick is None:
+            return self._open()
+        return self._close()
+
+    def _open(self) -> Event | None:
+        while True:
+            handover = self._await_batch()
+            if handover is None or self.stopping:
+                self._over.set()
+                return None
+            if not self._runner.is_committed(handover.batch_id):
+                break
+            # the tick happened, only Spark had not noted it when the process ended
+            handover.done.set()
+        self._handover = handover
+        now_s = self._clock_s()
+        self._tick = self._runner.open(handover.batch, handover.batch_id, now_s)
+        queues = self._runner.forecast_queues(self._tick)
+        limits = self.limits
+        self._forecast = Forecast(
+            self.network, self.profiles(), queues, now_s, limits.budget_s * limits.processors, limits.processors
+        )
+        return TuplesArrived(now_s, {name: inflow.rows for name, inflow in self._tick.inflows.items()})
+
+    def _await_batch(self) -> _Handover | None:
+        while True:
+            try:
+                return self._inbox.get(timeout=0.5)
+            except queue.Empty:
+                if not self.is_alive():
+                    return None
+
+    def _close(self) -> TickCommitted:
+        assert self._tick is not None and self._forecast is not None and self._handover is not None
+        shares = {name: self._forecast.taken_share(name) for name in self.network.operators}
+        outcome = self._runner.execute(self._tick, shares)
+        now_s = self._clock_s()
+        if self._learner.learn(outcome.jobs, self._forecast.taken, outcome.rows_out, outcome.widths):
+            self._events.append(ProfilesLearnt(now_s))
+        handover = self._handover
+        self._tick = self._forecast = self._handover = None
+        handover.done.set()
+        return outcome.event

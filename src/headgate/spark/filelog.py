@@ -1,0 +1,60 @@
+"""Which files a micro-batch of Spark's file source consists of.
+
+Inside of ``foreachBatch`` a batch is an opaque RDD: every job on it reads every column of every
+stream anew. Spark's own source log names the files, in order of arrival, so that the engine can read
+them as plain files, with column pruning and predicate push-down.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from headgate.errors import InternalError
+from headgate.spark.files import Files
+
+
+class FileSourceLog:
+    """Reads ``offsets/`` and ``sources/`` of a Structured Streaming checkpoint."""
+
+    def __init__(self, files: Files, folder: str) -> None:
+        self._files = files
+        self._folder = folder
+
+    def offsets(self, batch_id: int) -> dict[str, str]:
+        """Offset text of every named source at the end of a micro-batch."""
+        path = f"{self._folder}/offsets/{batch_id}"
+        if batch_id < 0 or not self._files.exists(path):
+            return {}
+        lines = self._files.read_text(path).splitlines()
+        if not lines or lines[0] != "v2":
+            raise InternalError(f"{path}: expected offset log version v2, found {lines[:1]}")
+        named = (line.split(":", 1) for line in lines[2:] if ":" in line)
+        return {name: offset for name, offset in named if offset != "-"}
+
+    def files(self, stream: str, batch_id: int) -> list[str]:
+        """Files that a stream brings into a micro-batch, in order of arrival."""
+        last = _log_offset(self.offsets(batch_id).get(stream))
+        first = _log_offset(self.offsets(batch_id - 1).get(stream)) + 1
+        return [path for entry in range(first, last + 1) for path in self._entry(stream, entry)]
+
+    def _entry(self, stream: str, entry: int) -> list[str]:
+        folder = f"{self._folder}/sources/{stream}"
+        plain, compact = f"{folder}/{entry}", f"{folder}/{entry}.compact"
+        path = plain if self._files.exists(plain) else compact
+        if not self._files.exists(path):
+            path = self._newer_compact(folder, entry)
+        lines = self._files.read_text(path).splitlines()[1:]
+        logged = (json.loads(line) for line in lines if line)
+        return [str(file["path"]) for file in logged if file["batchId"] == entry]
+
+    def _newer_compact(self, folder: str, entry: int) -> str:
+        found = [m for n in self._files.names(folder) if (m := re.fullmatch(r"(\d+)\.compact", n))]
+        newer = sorted(int(m.group(1)) for m in found if int(m.group(1)) > entry)
+        if not newer:
+            raise InternalError(f"Spark's source log {folder} has no entry {entry}")
+        return f"{folder}/{newer[0]}.compact"
+
+
+def _log_offset(text: str | None) -> int:
+    return -1 if text is None else int(json.loads(text)["logOffset"])

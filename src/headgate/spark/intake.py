@@ -1,0 +1,219 @@
+"""Intake: from a micro-batch to the tuples that each stream lets into the network."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headgate.model.event import StreamCounts
+from headgate.model.network import Network, StreamDefinition
+from headgate.spark.arrive import (
+    LATE,
+    PLACE,
+    Arrival,
+    Chunk,
+    chunk_statistics,
+    file_ranks,
+    flag_late,
+    in_arrival_order,
+    is_bad,
+    may_hold_late_rows,
+    set_aside_rows,
+    stamped,
+    with_timestamp,
+)
+from headgate.spark.columns import END_US, TS, tick_constant
+from headgate.spark.filelog import FileSourceLog
+from headgate.spark.landing import Landing
+from headgate.spark.manifest import Manifest, StreamState
+from headgate.spark.sources import BAD_ROW, STREAM, TEXT_FORMATS, Sources
+
+
+@dataclass(frozen=True)
+class Inflow:
+    """A stream in a tick: its new state, and the tuples that go on (None if there are none)."""
+
+    state: StreamState
+    frame: DataFrame | None
+    rows: int
+    min_ts: int
+    max_ts: int
+    counts: StreamCounts
+    set_aside: DataFrame | None
+    released: bool
+    """Silent for too long, or at its end: it holds no other stream back."""
+
+
+class Intake:
+    """Reads micro-batches. ``release`` gives back what a tick has cached."""
+
+    def __init__(
+        self, network: Network, sources: Sources, log: FileSourceLog, landings: Mapping[str, Landing]
+    ) -> None:
+        self._network = network
+        self._sources = sources
+        self._log = log
+        self._landings = landings
+        self._cached: list[DataFrame] = []
+
+    def take(
+        self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, flush: bool = False
+    ) -> dict[str, Inflow]:
+        """What every stream brings into this tick."""
+        raw, orders = self._raw_frames(batch, batch_id)
+        numbered = {name: i for i, name in enumerate(self._network.streams)}
+        frames = [(numbered[n], self._network.streams[n], frame) for n, frame in raw.items()]
+        chunks = chunk_statistics(frames)
+        inflows = {}
+        for name, definition in self._network.streams.items():
+            state = before.streams.get(name, StreamState())
+            own = [chunk for chunk in chunks if chunk.stream == numbered[name] and chunk.rows]
+            arrival = None
+            if own:
+                ranks = file_ranks(own, orders.get(name, []))
+                arrival = self._arrival(definition, raw[name], own, ranks, state, batch_id, now_us)
+            inflows[name] = self._inflow(definition, state, arrival, batch_id, now_us, flush)
+        return inflows
+
+    def is_exhausted(self, batch_id: int) -> bool:
+        """Whether every stream has come to its end before this micro-batch."""
+        offsets = self._log.offsets(batch_id)
+        earlier = self._log.offsets(batch_id - 1)
+        return all(
+            self._sources.is_at_end(definition, offsets.get(name), earlier.get(name))
+            for name, definition in self._network.streams.items()
+        )
+
+    def release(self) -> None:
+        """Give back memory."""
+        for frame in self._cached:
+            frame.unpersist()
+        self._cached.clear()
+
+    def _keep(self, frame: DataFrame) -> DataFrame:
+        self._cached.append(frame.persist())
+        return frame
+
+    def _raw_frames(
+        self, batch: DataFrame, batch_id: int
+    ) -> tuple[dict[str, DataFrame], dict[str, list[str]]]:
+        raw: dict[str, DataFrame] = {}
+        orders: dict[str, list[str]] = {}
+        shared: DataFrame | None = None
+        for number, (name, definition) in enumerate(self._network.streams.items()):
+            if self._sources.is_file_stream(definition):
+                orders[name] = self._log.files(name, batch_id)
+                if orders[name]:
+                    frame = self._sources.read_files(definition, orders[name])
+                    raw[name] = self._placed(frame, definition)
+            else:
+                shared = self._keep(batch) if shared is None else shared
+                rows = shared.where(F.col(STREAM) == number).select(f"row{number}.*")
+                raw[name] = self._placed(rows, definition)
+        return raw, orders
+
+    def _placed(self, frame: DataFrame, definition: StreamDefinition) -> DataFrame:
+        placed = with_timestamp(frame, definition).withColumn(PLACE, F.monotonically_increasing_id())
+        # text is parsed once; columnar files are cheap to read again, and only the columns in need
+        return self._keep(placed) if definition.format in TEXT_FORMATS else placed
+
+    def _arrival(
+        self,
+        definition: StreamDefinition,
+        raw: DataFrame,
+        chunks: list[Chunk],
+        ranks: dict[str, int],
+        state: StreamState,
+        batch_id: int,
+        now_us: int,
+    ) -> Arrival:
+        rows, bad = sum(c.rows for c in chunks), sum(c.bad for c in chunks)
+        late, good, set_aside = 0, raw, None
+        if bad:
+            wrong = is_bad(raw, definition)
+            good, set_aside = raw.where(~wrong), set_aside_rows(raw.where(wrong), definition, batch_id)
+        ordered = in_arrival_order(chunks, ranks)
+        min_ts, max_ts = min(c.min_ts for c in chunks), max(c.max_ts for c in chunks)
+        if definition.timestamp is None:
+            min_ts = max_ts = max(now_us, state.max_ts + 1)
+        elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
+            marked = flag_late(good, ranks, definition.slack_us, state.max_ts, state.floor_ts)
+            marked = self._keep(marked)
+            found = marked.agg(F.count_if(LATE).alias("late"), F.min(F.when(~F.col(LATE), F.col(TS))).alias("first"))
+            [(late, first)] = found.collect()
+            min_ts = max_ts if first is None else first
+            apart = set_aside_rows(marked.where(F.col(LATE)), definition, batch_id)
+            set_aside = apart if set_aside is None else set_aside.unionByName(apart)
+            good = marked.where(~F.col(LATE)).drop(LATE)
+        if BAD_ROW in good.columns:
+            good = good.drop(BAD_ROW)
+        if definition.timestamp is None:
+            good = good.withColumn(TS, tick_constant(min_ts, good.columns[0]))
+        return Arrival(
+            definition=definition,
+            frame=stamped(good, now_us),
+            set_aside=set_aside,
+            rows=rows - bad - late,
+            late=late,
+            bad=bad,
+            min_ts=min_ts,
+            max_ts=max_ts,
+            file_ranks=ranks,
+            seen_max_ts=max(state.max_ts, max_ts),
+        )
+
+    def _inflow(
+        self,
+        definition: StreamDefinition,
+        state: StreamState,
+        arrival: Arrival | None,
+        batch_id: int,
+        now_us: int,
+        flush: bool,
+    ) -> Inflow:
+        landing = self._landings.get(definition.name)
+        rows = arrival.rows if arrival else 0
+        max_ts = arrival.seen_max_ts if arrival else state.max_ts
+        if definition.timestamp is None:
+            # the clock moves on even when nothing arrives
+            spread = rows if landing is not None and rows else 1
+            max_ts = max(max_ts, now_us - 1) + (spread - 1)
+        silent_since = None if arrival else state.silent_since_us or now_us
+        idle = silent_since is not None and now_us - silent_since >= definition.idle_after_us
+        frontier = self._frontier(definition, max_ts, flush or idle)
+        frontier = max(frontier, state.frontier_ts)
+        moved, frame = state, arrival.frame if arrival else None
+        if landing is not None:
+            some = arrival if rows else None
+            moved, frame = landing.land(some, state, frontier, batch_id, now_us)
+        counts = StreamCounts(
+            rows_in=rows + (arrival.late + arrival.bad if arrival else 0),
+            late=arrival.late if arrival else 0,
+            bad=arrival.bad if arrival else 0,
+        )
+        after = replace(
+            moved, max_ts=max_ts, frontier_ts=frontier, silent_since_us=silent_since, totals=_sum(state.totals, counts)
+        )
+        lowest = min([arrival.min_ts] if arrival else [], default=END_US)
+        return Inflow(
+            state=after,
+            frame=frame if rows or landing is not None else None,
+            rows=rows,
+            min_ts=lowest,
+            max_ts=max_ts,
+            counts=counts,
+            set_aside=arrival.set_aside if arrival else None,
+            released=flush or idle,
+        )
+
+    def _frontier(self, definition: StreamDefinition, max_ts: int, released: bool) -> int:
+        if definition.timestamp is None or released:
+            return max_ts + 1
+        return max_ts - definition.slack_us
+
+
+def _sum(a: StreamCounts, b: StreamCounts) -> StreamCounts:
+    return StreamCounts(a.rows_in + b.rows_in, a.late + b.late, a.bad + b.bad, a.shed + b.shed)

@@ -1,0 +1,124 @@
+"""The state of the engine after a tick, as one durable document.
+
+A manifest lists every block that is still needed. Once it is written the tick has happened;
+without it, it has not.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from headgate.model.event import StreamCounts
+from headgate.spark.columns import BEGINNING_US
+
+
+@dataclass(frozen=True)
+class BlockRef:
+    """An immutable block of tuples below the checkpoint."""
+
+    path: str
+    rows: int
+    bytes: int
+    min_ts: int
+    max_ts: int
+    arrived_us: int = 0
+
+    def rows_from(self, ts: int) -> float:
+        """About how many of its tuples have a timestamp from ``ts`` on; exact at both ends."""
+        if ts <= self.min_ts:
+            return float(self.rows)
+        if ts > self.max_ts:
+            return 0.0
+        return self.rows * (self.max_ts - ts + 1) / (self.max_ts - self.min_ts + 1)
+
+
+@dataclass(frozen=True)
+class StreamState:
+    """How far a stream has come.
+
+    Tuples below ``floor_ts`` are late; those below ``frontier_ts`` are complete. ``landed`` are the
+    numbered blocks of a stream whose order matters; ``key_counts`` the tuples per key so far.
+    """
+
+    max_ts: int = BEGINNING_US
+    floor_ts: int = BEGINNING_US
+    frontier_ts: int = BEGINNING_US
+    next_seq: int = 0
+    waiting_rows: int = 0
+    landed: tuple[BlockRef, ...] = ()
+    key_counts: dict[str, BlockRef] = field(default_factory=dict)
+    silent_since_us: int | None = None
+    totals: StreamCounts = StreamCounts()
+
+
+@dataclass(frozen=True)
+class OperatorState:
+    """An operator has processed every tuple with a timestamp below ``frontier_ts``.
+
+    ``blocks`` hold, for each input, tuples that wait and tuples still inside of a window.
+    ``groups`` is the running state of an aggregate over all time.
+    """
+
+    frontier_ts: int = BEGINNING_US
+    blocks: tuple[tuple[BlockRef, ...], ...] = ((),)
+    groups: BlockRef | None = None
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """Everything a restarted engine has to know."""
+
+    batch_id: int = -1
+    flushed: bool = False
+    streams: dict[str, StreamState] = field(default_factory=dict)
+    operators: dict[str, OperatorState] = field(default_factory=dict)
+    rows_out: dict[str, int] = field(default_factory=dict)
+
+    def block_paths(self) -> set[str]:
+        """Every block that must be kept."""
+        refs = [ref for s in self.streams.values() for ref in (*s.landed, *s.key_counts.values())]
+        for operator in self.operators.values():
+            refs += [ref for side in operator.blocks for ref in side]
+            refs += [operator.groups] if operator.groups else []
+        return {ref.path for ref in refs}
+
+    def to_json(self) -> str:
+        """One JSON document."""
+        return json.dumps(asdict(self))
+
+    @staticmethod
+    def from_json(text: str) -> Manifest:
+        """The inverse of ``to_json``."""
+        raw = json.loads(text)
+        return Manifest(
+            batch_id=raw["batch_id"],
+            flushed=raw["flushed"],
+            streams={name: _stream(s) for name, s in raw["streams"].items()},
+            operators={name: _operator(o) for name, o in raw["operators"].items()},
+            rows_out=raw["rows_out"],
+        )
+
+
+def _refs(raw: list[dict[str, Any]]) -> tuple[BlockRef, ...]:
+    return tuple(BlockRef(**ref) for ref in raw)
+
+
+def _stream(raw: dict[str, Any]) -> StreamState:
+    return StreamState(
+        **{
+            **raw,
+            "landed": _refs(raw["landed"]),
+            "key_counts": {k: BlockRef(**ref) for k, ref in raw["key_counts"].items()},
+            "totals": StreamCounts(**raw["totals"]),
+        }
+    )
+
+
+def _operator(raw: dict[str, Any]) -> OperatorState:
+    return OperatorState(
+        frontier_ts=raw["frontier_ts"],
+        blocks=tuple(_refs(side) for side in raw["blocks"]),
+        groups=BlockRef(**raw["groups"]) if raw["groups"] else None,
+    )

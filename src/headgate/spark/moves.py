@@ -1,0 +1,338 @@
+"""Moves: how far each operator gets in a tick, and the fused plans that carry the tuples there.
+
+An operator's progress is one timestamp, its frontier. Tuples between the frontiers of two operators
+stand in the queue between them; a plan crosses as many operators as the frontiers allow, and a block is
+stored only where a frontier stops it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from headgate.model.operator import (
+    Aggregate,
+    Operator,
+    Project,
+    RelationJoin,
+    Select,
+    StreamInput,
+    WindowJoin,
+)
+from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.spark.blocks import BlockStore
+from headgate.spark.columns import BEGINNING_US, END_US, TS, tick_constant
+from headgate.spark.compiled import Compiled, stream_schema
+from headgate.spark.intake import Inflow
+from headgate.spark.manifest import BlockRef, Manifest, OperatorState
+from headgate.spark.plans import aggregate, running, simple
+from headgate.spark.plans.rows import EXPIRY, EXPIRY_SEQ, timeline, with_expiry
+from headgate.spark.plans.side import Side, between, union
+from headgate.spark.plans.window_join import JoinInput, window_join
+
+
+@dataclass(frozen=True)
+class StoreTask:
+    """Tuples that have to outlive the tick: of an operator's input, or its running groups."""
+
+    operator: str
+    side: int | None
+    tuples: DataFrame
+    expected_rows: float
+    replaces_blocks: bool
+
+
+@dataclass
+class Flow:
+    """What comes out of an operator (or a stream) in this tick.
+
+    ``complete_ts``: no tuple below it will come any more.
+    """
+
+    tuples: DataFrame | None
+    rows: float
+    min_ts: int
+    max_ts: int
+    complete_ts: int
+    released: bool
+    from_storage: bool = False
+
+
+@dataclass
+class TickPlan:
+    """The tick's plans, ready to run."""
+
+    frontiers: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
+    stores: list[StoreTask] = field(default_factory=list)
+    flows: dict[str, Flow] = field(default_factory=dict)
+    carried: set[str] = field(default_factory=set)
+
+
+class Mover:
+    """Builds a tick's plans, operator by operator in topological order."""
+
+    def __init__(self, compiled: Compiled, store: BlockStore) -> None:
+        self._compiled = compiled
+        self._network = compiled.network
+        self._store = store
+
+    def sides(self, name: str, before: Manifest, inflows: Mapping[str, Inflow], plan: TickPlan) -> list[Side]:
+        """The inputs of an operator in this tick."""
+        operator = self._network.operators[name]
+        state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.inputs)))
+        sides = []
+        for number, source in enumerate(operator.inputs):
+            flow = self._source_flow(name, number, inflows, plan)
+            sides.append(
+                Side(
+                    schema=self._compiled.inputs[name][number],
+                    blocks=state.blocks[number],
+                    fresh=flow.tuples,
+                    fresh_rows=flow.rows,
+                    fresh_min_ts=flow.min_ts,
+                    fresh_max_ts=flow.max_ts,
+                )
+            )
+            del source
+        return sides
+
+    def _source_flow(self, name: str, number: int, inflows: Mapping[str, Inflow], plan: TickPlan) -> Flow:
+        source = self._network.operators[name].inputs[number]
+        if not isinstance(source, StreamInput):
+            return plan.flows[source.operator]
+        inflow = inflows[source.stream]
+        tuples = inflow.frame
+        if tuples is not None:
+            tuples = simple.intake(tuples, source, self._compiled.windows[name][number])
+        frontier = inflow.state.frontier_ts
+        return Flow(tuples, inflow.rows, inflow.min_ts, inflow.max_ts, frontier, inflow.released)
+
+    def bound(self, name: str, inflows: Mapping[str, Inflow], plan: TickPlan) -> int:
+        """How far an operator may get: no order to keep, or the progress of its slowest input."""
+        operator = self._network.operators[name]
+        if not is_ordered(operator):
+            return END_US
+        flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
+        holding = [flow.complete_ts for flow in flows if not flow.released]
+        return min(holding) if holding else max(flow.complete_ts for flow in flows)
+
+    def add(
+        self,
+        name: str,
+        before: Manifest,
+        inflows: Mapping[str, Inflow],
+        plan: TickPlan,
+        share: float,
+        flush: bool,
+    ) -> None:
+        """Plan an operator's part of the tick, taking ``share`` of the tuples that it could."""
+        operator = self._network.operators[name]
+        sides = self.sides(name, before, inflows, plan)
+        old = before.operators.get(name, OperatorState()).frontier_ts
+        bound = max(self.bound(name, inflows, plan), old if is_ordered(operator) else BEGINNING_US)
+        if flush and isinstance(operator, Aggregate) and isinstance(operator.window, TimeWindow):
+            bound += operator.window.range_us + (operator.window.slide_us or 0)
+        new = bound if share >= 1.0 else self._cut(sides, old, bound, share, is_ordered(operator))
+        plan.frontiers[name] = new
+        if is_ordered(operator):
+            self._add_ordered(operator, sides, old, new, before, inflows, plan)
+        else:
+            self._add_simple(operator, sides[0], old, new, plan)
+        flow = plan.flows[name]
+        flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
+        flow.released = all(f.released for f in flows)
+        flow.complete_ts = min(new, *(f.complete_ts for f in flows)) if not is_ordered(operator) else new
+
+    def _cut(self, sides: list[Side], old: int, bound: int, share: float, ordered: bool) -> int:
+        """The timestamp below which ``share`` of the waiting tuples lie."""
+        lowest = old if ordered else BEGINNING_US
+        waiting = union([side.tuples(self._store, lowest, bound) for side in sides])
+        if waiting is None or share <= 0.0:
+            return max(old, BEGINNING_US) if ordered else old
+        [(at,)] = waiting.agg(F.percentile_approx(TS, F.lit(share), F.lit(10_000))).collect()
+        return bound if at is None else min(bound, at + 1)
+
+    def _add_simple(self, operator: Operator, side: Side, old: int, new: int, plan: TickPlan) -> None:
+        stored = side.stored(self._store)
+        taken = union(
+            [
+                between(stored, old, new) if stored is not None else None,
+                between(side.fresh, BEGINNING_US, new) if side.fresh is not None else None,
+            ]
+        )
+        kept = [block for block in side.blocks if block.max_ts >= new]
+        plan.kept[operator.name] = [kept]
+        if side.fresh is not None and new <= side.fresh_max_ts:
+            left = between(side.fresh, new, END_US)
+            rows = side.fresh_rows * (1 - side.fresh_share(new))
+            plan.stores.append(StoreTask(operator.name, 0, left, rows, replaces_blocks=False))
+        out = None
+        if taken is not None:
+            out = self._applied(operator, taken)
+        rows = side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new)
+        low = min([side.fresh_min_ts, *[max(old, b.min_ts) for b in side.blocks]])
+        high = max([side.fresh_max_ts, *[b.max_ts for b in side.blocks]])
+        used = bool(side.blocks)
+        plan.flows[operator.name] = Flow(out, rows, low, min(high, new - 1), END_US, False, used)
+
+    def _applied(self, operator: Operator, tuples: DataFrame) -> DataFrame:
+        if isinstance(operator, Select):
+            return simple.select(tuples, operator)
+        if isinstance(operator, RelationJoin):
+            return simple.relation_join(tuples, operator, self._compiled.relations[operator.relation])
+        assert isinstance(operator, Project)
+        return simple.project(tuples, operator, self._compiled.timestamp(operator.name))
+
+    def _add_ordered(
+        self,
+        operator: Operator,
+        sides: list[Side],
+        old: int,
+        new: int,
+        before: Manifest,
+        inflows: Mapping[str, Inflow],
+        plan: TickPlan,
+    ) -> None:
+        windows = self._compiled.windows[operator.name]
+        timed = [
+            self._timed(operator, number, side, window, old, new, inflows)
+            for number, (side, window) in enumerate(zip(sides, windows, strict=True))
+        ]
+        out = None
+        if new > old:
+            if isinstance(operator, WindowJoin):
+                out = window_join(operator, [_join_input(*pair, old, new) for pair in timed], old, new)
+            else:
+                assert isinstance(operator, Aggregate)
+                out = self._aggregated(operator, timed[0][1], old, new, before, plan)
+        rows = sum(side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new) for side in sides)
+        plan.kept[operator.name] = []
+        for number, ((side, tuples), window) in enumerate(zip(timed, windows, strict=True)):
+            self._keep_window(operator.name, number, side, tuples, window, old, new, plan)
+        plan.flows[operator.name] = Flow(out, rows, old, new - 1, new, False, True)
+
+    def _timed(
+        self,
+        operator: Operator,
+        number: int,
+        side: Side,
+        window: Window | None,
+        old: int,
+        new: int,
+        inflows: Mapping[str, Inflow],
+    ) -> tuple[Side, DataFrame | None]:
+        """A side's tuples that this tick's results may need; row windows with their expiry."""
+        if isinstance(window, RowWindow):
+            tuples = side.tuples(self._store)
+            return side, None if tuples is None else self._expiring(operator, number, tuples, window, old, inflows)
+        reach = _reach_us(window)
+        from_ts = BEGINNING_US if old <= BEGINNING_US or reach is None else old - reach
+        if isinstance(window, UnboundedWindow):
+            from_ts = old
+        return side, side.tuples(self._store, from_ts, new)
+
+    def _expiring(
+        self,
+        operator: Operator,
+        number: int,
+        tuples: DataFrame,
+        window: RowWindow,
+        old: int,
+        inflows: Mapping[str, Inflow],
+    ) -> DataFrame:
+        stream = operator.sides[number].stream if isinstance(operator, WindowJoin) else operator.stream  # type: ignore[union-attr]
+        state = inflows[stream].state
+        if not state.landed:
+            return with_expiry(tuples, window, None, 0)
+        schema = stream_schema(self._compiled.raw[stream], self._compiled.landing[stream])
+        known = {c.lower() for c in self._compiled.landing[stream].columns}
+        slim = type(schema)([f for f in schema.fields if f.name.startswith("$") or f.name.lower() in known])
+        landed = between(self._store.read(state.landed, slim), old, state.frontier_ts)
+        rows = sum(block.rows_from(old) for block in state.landed)
+        return with_expiry(tuples, window, timeline(landed, window), rows)
+
+    def _aggregated(
+        self,
+        operator: Aggregate,
+        tuples: DataFrame | None,
+        old: int,
+        new: int,
+        before: Manifest,
+        plan: TickPlan,
+    ) -> DataFrame | None:
+        if tuples is None:
+            return None
+        window = operator.window
+        if isinstance(window, UnboundedWindow):
+            return self._running(operator, tuples, before, plan)
+        if isinstance(window, TimeWindow) and window.slide_us:
+            return aggregate.sliding(operator, tuples, max(old, _EARLIEST), new)
+        return aggregate.per_tuple(operator, between(tuples, BEGINNING_US, new), old)
+
+    def _running(self, operator: Aggregate, tuples: DataFrame, before: Manifest, plan: TickPlan) -> DataFrame:
+        state = before.operators.get(operator.name, OperatorState())
+        schema = self._compiled.groups[operator.name]
+        carried = self._store.read([state.groups], schema) if state.groups else None
+        groups = running.carry(operator, tuples, carried)
+        assert groups is not None
+        rows = (state.groups.rows if state.groups else 0) + 1
+        plan.stores.append(StoreTask(operator.name, None, groups, rows, replaces_blocks=True))
+        return running.running(operator, tuples, carried)
+
+    def _keep_window(
+        self,
+        name: str,
+        number: int,
+        side: Side,
+        tuples: DataFrame | None,
+        window: Window | None,
+        old: int,
+        new: int,
+        plan: TickPlan,
+    ) -> None:
+        """Keep what waits, and what is still inside of a window."""
+        if isinstance(window, RowWindow):
+            plan.kept[name].append([])
+            if tuples is None:
+                return
+            if side.fresh is None and new == old:
+                plan.kept[name][-1] = list(side.blocks)
+                return
+            inside = F.col(EXPIRY).isNull() | (F.col(EXPIRY) >= tick_constant(new)) | (F.col(TS) >= tick_constant(new))
+            alive = tuples.where(inside).drop(EXPIRY, EXPIRY_SEQ)
+            rows = side.fresh_rows + sum(block.rows for block in side.blocks)
+            plan.stores.append(StoreTask(name, number, alive, rows, replaces_blocks=True))
+            return
+        reach = _reach_us(window)
+        from_ts = new if isinstance(window, UnboundedWindow) or reach is None else new - reach
+        plan.kept[name].append([block for block in side.blocks if block.max_ts >= from_ts])
+        if side.fresh is not None and side.fresh_max_ts >= from_ts:
+            rows = side.fresh_rows * (1 - side.fresh_share(from_ts))
+            left = between(side.fresh, from_ts, END_US)
+            plan.stores.append(StoreTask(name, number, left, rows, replaces_blocks=False))
+
+
+# sliding boundaries are counted from here when nothing has been emitted yet
+_EARLIEST = -(2**60)
+
+
+def is_ordered(operator: Operator) -> bool:
+    """Whether the operator consumes its inputs in timestamp order."""
+    return isinstance(operator, (WindowJoin, Aggregate))
+
+
+def _reach_us(window: Window | None) -> int | None:
+    return window.range_us + (window.slide_us or 0) if isinstance(window, TimeWindow) else None
+
+
+def _join_input(side: Side, tuples: DataFrame | None, old: int, new: int) -> JoinInput | None:
+    if tuples is None:
+        return None
+    fresh = side.fresh_rows * side.fresh_share(new)
+    new_rows = fresh + side.waiting_rows(old, new)
+    old_rows = sum(block.rows for block in side.blocks) - side.waiting_rows(old)
+    return JoinInput(between(tuples, BEGINNING_US, new), old_rows, new_rows)

@@ -1,0 +1,1 @@
+"""Each kind of operator as a Spark plan over blocks of tuples."""

@@ -1,0 +1,209 @@
+"""The window join on blocks.
+
+A result is a combination of one tuple from each side. It is emitted when its last tuple arrives, and
+only if each of the others is inside of its window at that instant. So one residual condition over the
+timestamps says it all, and any tick boundaries give the same results: a tick emits exactly the
+combinations whose last tuple lies between the join's old and new frontier.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import reduce
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F
+
+from headgate.model.expression import Expression
+from headgate.model.operator import JoinSide, WindowJoin
+from headgate.model.window import RowWindow, TimeWindow
+from headgate.spark.columns import ARRIVED, TS, is_system, tick_constant
+from headgate.spark.plans.rows import BROADCAST_ROWS, EXPIRY
+from headgate.spark.plans.side import union
+from headgate.spark.plans.simple import expression
+
+# a bucket this many windows wide: few tuples stand near its edge and are doubled, few candidates fail
+_WINDOWS_PER_BUCKET = 4
+_SMALLEST_BUCKET_US = 1_000_000
+
+
+@dataclass(frozen=True)
+class JoinInput:
+    """One side's tuples below the new frontier, row windows with their expiry, and rough counts."""
+
+    tuples: DataFrame
+    old_rows: float
+    new_rows: float
+
+
+def window_join(
+    operator: WindowJoin, inputs: Sequence[JoinInput | None], old_ts: int, new_ts: int
+) -> DataFrame | None:
+    """All results whose timestamp lies in ``[old_ts, new_ts)``; None if there can be none."""
+    if any(side is None for side in inputs):
+        return None
+    sides = [side for side in inputs if side is not None]
+    order = connected_order(operator)
+    bucket_us = _bucket_us(operator)
+    results: list[DataFrame | None] = []
+    for choice in _choices(sides, order):
+        frames = [
+            _prepared(operator.sides[i], i, _chosen(sides[i], choice[i], old_ts), bucket_us, i == order[0])
+            for i in range(len(sides))
+        ]
+        small = [choice[i] == "new" and sides[i].new_rows <= BROADCAST_ROWS for i in range(len(sides))]
+        results.append(_joined(operator, frames, order, small, bucket_us, old_ts))
+    return union(results)
+
+
+def _choices(sides: Sequence[JoinInput], order: Sequence[int]) -> list[dict[int, str]]:
+    """Which part of each side takes part, so that every combination with a new tuple comes up once.
+
+    When most tuples are new, one join over everything beats several over parts.
+    """
+    new, old = sum(s.new_rows for s in sides), sum(s.old_rows for s in sides)
+    if new >= old / 2:
+        return [dict.fromkeys(order, "all")]
+    choices = []
+    for first_new, side in enumerate(order):
+        choice = {other: "old" for other in order[:first_new]}
+        choice |= {side: "new"} | {other: "all" for other in order[first_new + 1 :]}
+        choices.append(choice)
+    return choices
+
+
+def _chosen(side: JoinInput, part: str, old_ts: int) -> DataFrame:
+    if part == "all":
+        return side.tuples
+    limit = tick_constant(old_ts)
+    return side.tuples.where(F.col(TS) >= limit if part == "new" else F.col(TS) < limit)
+
+
+def connected_order(operator: WindowJoin) -> list[int]:
+    """Sides in FROM order, but each one joined by a predicate to those before it, if any is."""
+    left = list(range(len(operator.sides)))
+    order = [left.pop(0)]
+    while left:
+        known = {operator.sides[i].alias for i in order}
+        linked = [i for i in left if _links(operator, known, operator.sides[i].alias)]
+        order.append(left.pop(left.index(linked[0] if linked else left[0])))
+    return order
+
+
+def _links(operator: WindowJoin, known: set[str], alias: str) -> bool:
+    aliases = [side.alias for side in operator.sides]
+    used = (aliases_of(predicate, aliases) for predicate in operator.predicates)
+    return any(alias in u and u & known for u in used)
+
+
+def aliases_of(predicate: Expression, aliases: Sequence[str]) -> set[str]:
+    """The sources that a predicate looks at."""
+    found = set()
+    for column in predicate.columns:
+        owners = [alias for alias in aliases if column.startswith(f"{alias}__")]
+        found.add(max(owners, key=len))
+    return found
+
+
+def _bucket_us(operator: WindowJoin) -> int | None:
+    """Width of the time buckets that are part of the join key; None if a row window reaches further."""
+    reaches = [_reach_us(side) for side in operator.sides]
+    if any(reach is None for reach in reaches):
+        return None
+    return max(_SMALLEST_BUCKET_US, _WINDOWS_PER_BUCKET * max(r for r in reaches if r is not None))
+
+
+def _reach_us(side: JoinSide) -> int | None:
+    if not isinstance(side.window, TimeWindow):
+        return None
+    return side.window.range_us + (side.window.slide_us or 0)
+
+
+def _prepared(side: JoinSide, number: int, tuples: DataFrame, bucket_us: int | None, anchor: bool) -> DataFrame:
+    system = [TS, ARRIVED] + ([EXPIRY] if isinstance(side.window, RowWindow) else [])
+    user = [F.col(f"`{c}`") for c in tuples.columns if not is_system(c)]
+    columns = [*[F.col(name).alias(f"{name}{number}") for name in system], *user]
+    if bucket_us is not None:
+        columns.append(_buckets(bucket_us, anchor).alias(f"$bucket{number}"))
+    return tuples.select(*columns)
+
+
+def _buckets(bucket_us: int, anchor: bool) -> Column:
+    """The bucket of an anchor tuple; every bucket in which another side's tuple may meet one."""
+    if anchor:
+        return _bucket(f"`{TS}`", bucket_us)
+    reach = bucket_us // _WINDOWS_PER_BUCKET
+    low, high = _bucket(f"(`{TS}` - {reach})", bucket_us), _bucket(f"(`{TS}` + {reach})", bucket_us)
+    return F.explode(F.when(low == high, F.array(low)).otherwise(F.array(low, high)))
+
+
+def _bucket(at: str, width_us: int) -> Column:
+    # rounds down for times before 1970 too
+    return F.expr(f"({at} - pmod({at}, {width_us}L)) div {width_us}L")
+
+
+def _joined(
+    operator: WindowJoin,
+    frames: Sequence[DataFrame],
+    order: Sequence[int],
+    small: Sequence[bool],
+    bucket_us: int | None,
+    old_ts: int,
+) -> DataFrame:
+    aliases = [side.alias for side in operator.sides]
+    waiting = list(operator.predicates)
+    joined, known = frames[order[0]], {aliases[order[0]]}
+    if small[order[0]]:
+        joined = joined.hint("broadcast")
+    for number in order[1:]:
+        known.add(aliases[number])
+        usable = [p for p in waiting if aliases_of(p, aliases) <= known]
+        waiting = [p for p in waiting if p not in usable]
+        conditions = [expression(p) for p in usable]
+        if bucket_us is not None:
+            conditions.append(F.col(f"$bucket{order[0]}") == F.col(f"$bucket{number}"))
+            apart = F.abs(F.col(f"{TS}{order[0]}") - F.col(f"{TS}{number}"))
+            conditions.append(apart <= F.lit(_apart_us(operator, order[0], number)))
+        hint = "broadcast" if small[number] else "shuffle_hash"
+        on = reduce(lambda a, b: a & b, conditions, F.lit(True))
+        joined = joined.join(frames[number].hint(hint), on, "inner")
+    kept = joined.where(inside_windows(operator)).where(_last_ts(operator) >= tick_constant(old_ts, f"{TS}0"))
+    user = [F.col(f"`{c}`") for c in kept.columns if not is_system(c)]
+    arrived = F.greatest(*[F.col(f"{ARRIVED}{i}") for i in range(len(frames))])
+    return kept.select(_last_ts(operator).alias(TS), arrived.alias(ARRIVED), *user)
+
+
+def _apart_us(operator: WindowJoin, one: int, other: int) -> int:
+    reaches = [_reach_us(operator.sides[i]) for i in (one, other)]
+    return max(reach for reach in reaches if reach is not None)
+
+
+def _last_ts(operator: WindowJoin) -> Column:
+    return F.greatest(*[F.col(f"{TS}{i}") for i in range(len(operator.sides))])
+
+
+def inside_windows(operator: WindowJoin) -> Column:
+    """Whether every tuple but the last is inside of its window when the last one arrives."""
+    last = _last_ts(operator)
+    return reduce(
+        lambda a, b: a & b, [_inside(operator, number, last) for number in range(len(operator.sides))]
+    )
+
+
+def _inside(operator: WindowJoin, number: int, last: Column) -> Column:
+    side = operator.sides[number]
+    own = F.col(f"{TS}{number}")
+    # tuples of equal timestamps arrive in the order of their streams
+    behind = [i for i, other in enumerate(operator.sides) if other.order > side.order]
+    overtaken = reduce(lambda a, b: a | b, [F.col(f"{TS}{i}") == last for i in behind], F.lit(False))
+    if isinstance(side.window, RowWindow):
+        expiry = F.col(f"{EXPIRY}{number}")
+        return expiry.isNull() | (expiry > last) | ((expiry == last) & ~overtaken)
+    assert isinstance(side.window, TimeWindow)
+    if side.window.slide_us is None:
+        return last - own <= F.lit(side.window.range_us)
+    seen = last - F.pmod(last, F.lit(side.window.slide_us))
+    is_last = (own == last) & ~overtaken
+    return is_last | ((own <= seen) & (seen - own <= F.lit(side.window.range_us)))
+

@@ -1,0 +1,181 @@
+"""A run: the streaming query, the loop that drives it, and its handle."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from headgate.errors import HeadgateError, SetupError
+from headgate.model.event import Event, TickCommitted
+from headgate.model.network import Network
+from headgate.model.profile import Profiles
+from headgate.runtime.drive import drive
+from headgate.runtime.observers import Observer
+from headgate.scheduling.strategy import Strategy
+from headgate.spark.blocks import BlockStore
+from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.compiled import Compiled, compile_network
+from headgate.spark.deadletters import DeadLetters
+from headgate.spark.engine import SparkEngine, TickLimits
+from headgate.spark.filelog import FileSourceLog
+from headgate.spark.files import Files
+from headgate.spark.intake import Intake
+from headgate.spark.landing import Landing
+from headgate.spark.sinks import Callback, FileSink, open_sink
+from headgate.spark.sources import STREAM, Sources, first_line
+from headgate.spark.tick import TickRunner
+
+
+class SparkRun:
+    """A network running on Spark."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        network: Network,
+        sources: Sources,
+        strategy: Strategy,
+        checkpoint_folder: str,
+        limits: TickLimits,
+        until_done: bool,
+        callbacks: Mapping[str, Callback],
+        observers: Iterable[Observer],
+    ) -> None:
+        self._spark = spark
+        self._network = network
+        self._sources = sources
+        self._strategy = strategy
+        self._until_done = until_done
+        self._observers = [self._note, *observers]
+        self._files = Files(spark)
+        self.checkpoint = Checkpoint(self._files, checkpoint_folder)
+        self._error: BaseException | None = None
+        self._query: Any = None
+        compiled = self._checked()
+        self.checkpoint.open(network)
+        self._runner = self._tick_runner(compiled, callbacks)
+        self._engine = SparkEngine(self._runner, limits)
+        self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
+
+    def _checked(self) -> Compiled:
+        """Everything that can be wrong, found out before anything is written."""
+        self.checkpoint.check(self._network)
+        compiled = compile_network(self._spark, self._network, self._sources)
+        if self._until_done:
+            endless = [s.name for s in self._network.streams.values() if not self._sources.ends(s)]
+            if endless:
+                raise SetupError(f"stream {endless[0]} never ends; run it for a time instead of until done")
+        return compiled
+
+    def _tick_runner(self, compiled: Compiled, callbacks: Mapping[str, Callback]) -> TickRunner:
+        store = BlockStore(self._spark, self._files, self.checkpoint)
+        landings = {
+            name: Landing(self._spark, store, plan, compiled.raw[name]) for name, plan in compiled.landing.items()
+        }
+        log = FileSourceLog(self._files, self.checkpoint.spark_folder)
+        intake = Intake(self._network, self._sources, log, landings)
+        self._sinks = {
+            name: open_sink(query, self._files, self.checkpoint, callbacks)
+            for name, query in self._network.queries.items()
+        }
+        letters = DeadLetters(self._files, self.checkpoint)
+        return TickRunner(compiled, self.checkpoint, store, intake, self._sinks, letters, self._until_done)
+
+    def start(self) -> None:
+        """Start the streaming query and the loop."""
+        everything = self._all_streams()
+        try:
+            self._query = (
+                everything.writeStream.foreachBatch(self._engine.on_batch)
+                .option("checkpointLocation", self.checkpoint.spark_folder)
+                .start()
+            )
+        except Exception as error:
+            raise SetupError(f"the streams do not start: {first_line(error)}") from error
+        self._thread.start()
+
+    def _all_streams(self) -> DataFrame:
+        """One union of all streams and a clock, which lets backlog drain when inputs fall silent."""
+        clock = self._spark.readStream.format("rate").option("rowsPerSecond", 1).name("headgate_clock").load()
+        parts: list[DataFrame] = [clock.select(F.lit(-1).alias(STREAM))]
+        for number, definition in enumerate(self._network.streams.values()):
+            parts.append(self._sources.stream(definition, number))
+        everything = parts[0]
+        for part in parts[1:]:
+            everything = everything.unionByName(part, allowMissingColumns=True)
+        return everything
+
+    def _loop(self) -> None:
+        self._engine.is_alive = lambda: bool(self._query.isActive)
+        try:
+            drive(self._engine, self._strategy, self._observers)
+            failure = self._query.exception()
+            if failure is not None and not self._engine.stopping:
+                raise SetupError(f"the streaming query ended: {first_line(failure)}")
+        except BaseException as error:
+            self._error = error
+            self._engine.fail(error)
+        finally:
+            self._shut_down()
+
+    def _shut_down(self) -> None:
+        try:
+            self._query.stop()
+        except Exception as error:
+            self._error = self._error or error
+        self._runner.close()
+        for sink in self._sinks.values():
+            if isinstance(sink, FileSink):
+                sink.close()
+
+    def _note(self, event: Event) -> None:
+        if isinstance(event, TickCommitted) and self._until_done and self._runner.manifest.flushed:
+            if event.backlog_tuples == 0:
+                self._engine.stop()
+
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end; whether it has come. Raises what made the run fail."""
+        self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            return False
+        if self._error is not None:
+            if isinstance(self._error, HeadgateError):
+                raise self._error
+            raise self._error
+        return True
+
+    def stop(self) -> None:
+        """Finish the tick under way, then end."""
+        self._engine.stop()
+        self.wait()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the loop goes on."""
+        return self._thread.is_alive()
+
+    def profiles(self) -> Profiles:
+        """What has been learnt of each operator."""
+        return self._engine.profiles()
+
+    def results(self, query: str) -> DataFrame:
+        """Results so far of a query that goes to files or to memory."""
+        definition = self._network.queries[query]
+        options = {k.lower(): v for k, v in definition.sink.options}
+        if definition.sink.format == "memory":
+            return self._spark.read.parquet(self.checkpoint.results(query))
+        if "path" not in options:
+            raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
+        reader = self._spark.read.format(definition.sink.format).options(**dict(definition.sink.options))
+        return reader.load(options["path"])
+
+    def dead_letters(self) -> DataFrame | None:
+        """Rows that were set aside; None if there are none."""
+        if not self._files.names(self.checkpoint.dead_letters):
+            return None
+        return self._spark.read.parquet(self.checkpoint.dead_letters)
+

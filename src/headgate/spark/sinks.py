@@ -1,0 +1,151 @@
+"""Sinks: where results go. Writing a batch again replaces it, so a replayed tick changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+
+from headgate.errors import SetupError, known_names
+from headgate.model.network import QueryDefinition
+from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.files import Files
+
+FILE_SINKS = ("parquet", "json", "csv", "orc")
+SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "noop")
+
+Callback = Callable[[pa.Table, int], None]
+
+
+class Sink(Protocol):
+    """Takes the results of a query, tick by tick."""
+
+    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
+        """Run the plan and make its rows ready; they show once ``publish`` is called."""
+
+    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+        """Put the rows of a batch in their place, replacing an earlier attempt."""
+
+
+class FileSink:
+    """Files of any Spark format in one flat folder, named after the run and the batch.
+
+    Spark writes into a hidden folder beside; a rename makes the rows visible.
+    """
+
+    def __init__(self, files: Files, format: str, path: str, options: Mapping[str, str], uid: str) -> None:
+        self._files = files
+        self._format = format
+        self._path = path.rstrip("/")
+        self._options = options
+        self._uid = uid
+
+    def _staging(self, batch_id: int) -> str:
+        return f"{self._path}/_staging-{self._uid}/{batch_id:09d}"
+
+    def _prefix(self, batch_id: int) -> str:
+        return f"part-{self._uid}-{batch_id:09d}-"
+
+    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
+        """Write into the hidden folder."""
+        writer = results.write.format(self._format).options(**self._options).mode("overwrite")
+        writer.save(self._staging(batch_id))
+
+    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+        """Move the files to where readers look."""
+        prefix = self._prefix(batch_id)
+        for name in self._files.names(self._path):
+            if name.startswith(prefix):
+                self._files.delete(f"{self._path}/{name}")
+        staging = self._staging(batch_id)
+        parts = [name for name in self._files.names(staging) if name.startswith("part-")]
+        if rows or keep_empty:
+            for number, name in enumerate(parts):
+                ending = name[name.index(".") :]
+                self._files.move(f"{staging}/{name}", f"{self._path}/{prefix}{number:03d}{ending}")
+        self._files.delete(staging)
+
+    def close(self) -> None:
+        """Remove the hidden folder."""
+        self._files.delete(f"{self._path}/_staging-{self._uid}")
+
+
+class ConsoleSink:
+    """Shows the first rows of every batch."""
+
+    def __init__(self, query: str, rows: int) -> None:
+        self._query = query
+        self._rows = rows
+        self._shown: dict[int, str] = {}
+
+    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
+        """Run the plan, keeping what will be shown."""
+        table = results.limit(self._rows).toArrow()
+        self._shown[batch_id] = table.to_pandas().to_string(index=False) if table.num_rows else ""
+
+    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+        """Show it."""
+        text = self._shown.pop(batch_id, "")
+        if text:
+            more = f"\n... and {rows - self._rows} more" if rows > self._rows else ""
+            print(f"-- {self._query}, batch {batch_id}: {rows} rows\n{text}{more}", flush=True)
+
+
+class CallbackSink:
+    """Hands every batch to a Python function, as an Arrow table with its batch id.
+
+    After a crash a batch may come twice, under the same id.
+    """
+
+    def __init__(self, function: Callback) -> None:
+        self._function = function
+        self._ready: dict[int, pa.Table] = {}
+
+    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
+        """Run the plan."""
+        self._ready[batch_id] = results.toArrow()
+
+    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+        """Call the function."""
+        table = self._ready.pop(batch_id)
+        if rows:
+            self._function(table, batch_id)
+
+
+class NoopSink:
+    """Runs the plan and forgets the rows; for measurements."""
+
+    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
+        """Run the plan."""
+        results.write.format("noop").mode("overwrite").save()
+
+    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+        """Nothing to show."""
+
+
+def open_sink(
+    query: QueryDefinition, files: Files, checkpoint: Checkpoint, callbacks: Mapping[str, Callback]
+) -> Sink:
+    """The sink of a query."""
+    options = {key: value for key, value in query.sink.options}
+    kind = query.sink.format
+    if kind in FILE_SINKS:
+        path = options.pop("path")
+        return FileSink(files, kind, path, options, checkpoint.uid)
+    if kind == "memory":
+        return FileSink(files, "parquet", checkpoint.results(query.name), options, checkpoint.uid)
+    if kind == "console":
+        return ConsoleSink(query.name, int(options.get("numRows", "20")))
+    if kind == "callback":
+        name = options.get("function", query.name)
+        if name not in callbacks:
+            raise SetupError(
+                f"query {query.name}: no callback {name}; known: {known_names(list(callbacks))}. "
+                f"Register it with session.callback('{name}', function)"
+            )
+        return CallbackSink(callbacks[name])
+    if kind == "noop":
+        return NoopSink()
+    raise SetupError(f"query {query.name}: unknown sink {kind}; known: {known_names(SINK_FORMATS)}")

@@ -1,0 +1,180 @@
+"""Streams and relations as Spark reads them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import urlparse
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
+
+from headgate.errors import QueryError, SetupError
+from headgate.model.network import RelationDefinition, StreamDefinition
+from headgate.model.schema import Column, Schema
+from headgate.spark import burst
+from headgate.spark.files import Files
+
+STREAM = "$stream"
+BAD_ROW = "_headgate_bad_row"
+
+TEXT_FORMATS = ("csv", "json")
+FILE_FORMATS = (*TEXT_FORMATS, "parquet", "orc")
+STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", "burst")
+RELATION_FORMATS = (*FILE_FORMATS, "jdbc", "text")
+
+
+class Sources:
+    """Opens declared streams and relations; Python may hand in DataFrames under a name."""
+
+    def __init__(self, spark: SparkSession, files: Files) -> None:
+        self._spark = spark
+        self._files = files
+        self.frames: dict[str, DataFrame] = {}
+        burst.register(spark)
+
+    def schema_of(self, definition: StreamDefinition | RelationDefinition) -> Schema:
+        """The schema that a source brings itself, where none is declared."""
+        if definition.name in self.frames:
+            return schema_from(self.frames[definition.name].schema)
+        if isinstance(definition, RelationDefinition):
+            return schema_from(self.relation(definition).schema)
+        if definition.format in TEXT_FORMATS:
+            raise QueryError(
+                f"stream {definition.name} needs its columns: "
+                f"CREATE STREAM {definition.name} (column TYPE, ...) FROM {definition.format}"
+            )
+        self._check_path(definition)
+        if definition.format in FILE_FORMATS:
+            return schema_from(self._batch_reader(definition, None).schema)
+        return schema_from(self._open_stream(definition).schema)
+
+    def _check_path(self, definition: StreamDefinition | RelationDefinition) -> None:
+        if definition.format not in FILE_FORMATS:
+            return
+        path = _option(definition, "path")
+        kind = "stream" if isinstance(definition, StreamDefinition) else "relation"
+        if path is None:
+            raise SetupError(f"{kind} {definition.name}: {definition.format} needs the option path")
+        if not any(c in path for c in "*?[{") and not self._files.exists(path):
+            raise SetupError(f"{kind} {definition.name}: no such file or folder: {path}")
+
+    def relation(self, definition: RelationDefinition) -> DataFrame:
+        """A stored relation."""
+        if definition.name in self.frames:
+            return self.frames[definition.name]
+        self._check_path(definition)
+        reader = self._spark.read.format(definition.format).options(**dict(definition.options))
+        if definition.schema is not None:
+            reader = reader.schema(definition.schema.ddl)
+        elif definition.format == "csv" and _option(definition, "inferSchema") is None:
+            reader = reader.option("inferSchema", "true")
+        try:
+            return reader.load()
+        except AnalysisException as error:
+            raise SetupError(f"relation {definition.name}: {first_line(error)}") from error
+
+    def check(self, definition: StreamDefinition) -> None:
+        """Fail early, before anything is written."""
+        if definition.name not in self.frames:
+            self._check_path(definition)
+            self._open_stream(definition)
+
+    def is_file_stream(self, definition: StreamDefinition) -> bool:
+        """Whether the stream's micro-batches are lists of files."""
+        return definition.name not in self.frames and definition.format in FILE_FORMATS
+
+    def ends(self, definition: StreamDefinition) -> bool:
+        """Whether the stream can come to an end."""
+        if definition.name in self.frames or definition.format in FILE_FORMATS:
+            return True
+        return definition.format == "burst" and _option(definition, "duration") is not None
+
+    def is_at_end(self, definition: StreamDefinition, offset: str | None, earlier: str | None) -> bool:
+        """Whether a micro-batch brings nothing of a stream, and no later one will."""
+        if offset != earlier:
+            return False
+        if definition.format == "burst" and definition.name not in self.frames:
+            return offset is not None and burst.is_finished(definition.options, offset)
+        return True
+
+    def _open_stream(self, definition: StreamDefinition) -> DataFrame:
+        options = dict(definition.options)
+        reader = self._spark.readStream.format(definition.format).options(**options)
+        if definition.schema is not None and definition.format != "rate":
+            reader = reader.schema(stream_ddl(definition))
+        if definition.format in TEXT_FORMATS:
+            reader = _permissive(reader)
+        try:
+            return reader.name(definition.name).load()
+        except Exception as error:
+            raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
+
+    def stream(self, definition: StreamDefinition, number: int) -> DataFrame:
+        """One branch of the streaming union: the stream's number and its row in a struct.
+
+        Rows of file streams are not carried: the engine reads their files itself.
+        """
+        if definition.name in self.frames:
+            frame = self.frames[definition.name]
+        else:
+            frame = self._open_stream(definition)
+        tag = F.lit(number).alias(STREAM)
+        if self.is_file_stream(definition):
+            return frame.select(tag)
+        return frame.select(tag, F.struct("*").alias(f"row{number}"))
+
+    def read_files(self, definition: StreamDefinition, paths: list[str]) -> DataFrame:
+        """The rows of some of a file stream's files, with where each row stands."""
+        frame = self._batch_reader(definition, paths)
+        return frame.select(
+            "*",
+            F.col("_metadata.file_path").alias("$file"),
+            F.col("_metadata.file_block_start").alias("$block"),
+        )
+
+    def _batch_reader(self, definition: StreamDefinition, paths: list[str] | None) -> DataFrame:
+        options = {k: v for k, v in definition.options if paths is None or k.lower() != "path"}
+        reader = self._spark.read.format(definition.format).options(**options)
+        if definition.schema is not None:
+            reader = reader.schema(stream_ddl(definition))
+        if definition.format in TEXT_FORMATS:
+            reader = _permissive(reader)
+        try:
+            return reader.load() if paths is None else reader.load(paths)
+        except AnalysisException as error:
+            raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
+
+
+def stream_ddl(definition: StreamDefinition) -> str:
+    """The declared columns, with one more for rows that do not parse."""
+    assert definition.schema is not None
+    bad = f", `{BAD_ROW}` STRING" if definition.format in TEXT_FORMATS else ""
+    return definition.schema.ddl + bad
+
+
+def schema_from(struct: StructType) -> Schema:
+    """A Spark schema in our words."""
+    fields = (f for f in struct.fields if f.name != BAD_ROW)
+    return Schema(tuple(Column(f.name, f.dataType.simpleString()) for f in fields))
+
+
+def first_line(error: BaseException) -> str:
+    """What Spark has to say, without its stack of details."""
+    return str(error).strip().split("\n")[0]
+
+
+def local_path(uri: str) -> str:
+    """A file: URI as a plain path; others as they are."""
+    parsed = urlparse(uri)
+    return parsed.path if parsed.scheme == "file" else uri
+
+
+def _permissive(reader):  # type: ignore[no-untyped-def]
+    return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD_ROW)
+
+
+def _option(definition: StreamDefinition | RelationDefinition, key: str) -> str | None:
+    options: Mapping[str, str] = {k.lower(): v for k, v in definition.options}
+    return options.get(key.lower())

@@ -1,0 +1,335 @@
+"""A tick: arrive, plan, execute, commit."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+
+from pyspark import inheritable_thread_target
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from headgate.model.event import QueryCounts, TickCommitted
+from headgate.model.network import Network, QueryDefinition
+from headgate.model.operator import Aggregate, StreamInput, WindowJoin
+from headgate.runtime.forecast import ForecastQueue
+from headgate.spark.blocks import BlockStore
+from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.columns import ARRIVED, BEGINNING_US, tick_constant
+from headgate.spark.compiled import Compiled
+from headgate.spark.deadletters import DeadLetters
+from headgate.spark.intake import Inflow, Intake
+from headgate.spark.learn import Measured
+from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
+from headgate.spark.moves import Mover, StoreTask, TickPlan, is_ordered
+from headgate.spark.plans.side import union
+from headgate.spark.sinks import Sink
+
+# concurrent Spark jobs of one tick
+_JOBS = 4
+# how many different times of arrival the latency of a tick's results is resolved into
+_ARRIVAL_BINS = 32
+
+
+@dataclass
+class OpenTick:
+    """A tick whose input has arrived and whose turns are being chosen."""
+
+    batch_id: int
+    started_s: float
+    inflows: dict[str, Inflow]
+    flush: bool
+    phases_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A tick that has happened."""
+
+    event: TickCommitted
+    jobs: list[Measured]
+    rows_out: dict[str, float]
+    widths: dict[str, float]
+
+
+@dataclass(frozen=True)
+class _Written:
+    rows: int
+    latencies_at: tuple[tuple[float, float], ...]
+    seconds: float
+
+
+class TickRunner:
+    """Carries ticks out. ``manifest`` is the state after the last one."""
+
+    def __init__(
+        self,
+        compiled: Compiled,
+        checkpoint: Checkpoint,
+        store: BlockStore,
+        intake: Intake,
+        sinks: Mapping[str, Sink],
+        dead_letters: DeadLetters,
+        until_done: bool,
+    ) -> None:
+        self.network: Network = compiled.network
+        self._compiled = compiled
+        self._checkpoint = checkpoint
+        self._store = store
+        self._intake = intake
+        self._sinks = sinks
+        self._dead_letters = dead_letters
+        self._until_done = until_done
+        self._mover = Mover(compiled, store)
+        self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
+        self._sweeping: Future[None] | None = None
+        self.manifest = checkpoint.last_manifest()
+
+    def is_committed(self, batch_id: int) -> bool:
+        """Whether a tick has happened already, before a restart."""
+        return batch_id <= self.manifest.batch_id
+
+    def open(self, batch: DataFrame, batch_id: int, now_s: float) -> OpenTick:
+        """Take in a micro-batch."""
+        tick = OpenTick(batch_id, now_s, {}, flush=False)
+        with _timed(tick, "arrive"):
+            self._checkpoint.begin(batch_id)
+            now_us = int(now_s * 1e6)
+            tick.flush = self._until_done and self._intake.is_exhausted(batch_id)
+            tick.inflows = self._intake.take(batch, batch_id, self.manifest, now_us, tick.flush)
+        return tick
+
+    def forecast_queues(self, tick: OpenTick) -> dict[str, ForecastQueue]:
+        """Queue lengths at the start of the tick, and which share of each can be taken."""
+        queues: dict[str, ForecastQueue] = {}
+        plan = TickPlan()
+        for name, operator in self.network.operators.items():
+            state = self.manifest.operators.get(name, OperatorState())
+            old = state.frontier_ts
+            bound = self._ready_bound(name, tick)
+            ready = blocked = 0.0
+            oldest_s = tick.started_s
+            for number, source in enumerate(operator.inputs):
+                for block in state.blocks[number] if number < len(state.blocks) else ():
+                    waiting, beyond = block.rows_from(old), block.rows_from(bound)
+                    ready, blocked = ready + max(0.0, waiting - beyond), blocked + min(waiting, beyond)
+                    if waiting:
+                        oldest_s = min(oldest_s, block.arrived_us / 1e6)
+                if isinstance(source, StreamInput):
+                    inflow = tick.inflows[source.stream]
+                    share = _share_below(inflow, bound)
+                    ready += inflow.rows * share
+                    blocked += inflow.rows * (1 - share)
+            share = ready / (ready + blocked) if ready + blocked else 1.0
+            if is_ordered(operator) and not any(isinstance(i, StreamInput) for i in operator.inputs):
+                share = self._incoming_share(name, tick, bound)
+            queues[name] = ForecastQueue(ready, blocked, oldest_s, share)
+        del plan
+        return queues
+
+    def _streams_of(self, name: str) -> set[str]:
+        streams: set[str] = set()
+        for source in self.network.operators[name].inputs:
+            streams |= {source.stream} if isinstance(source, StreamInput) else self._streams_of(source.operator)
+        return streams
+
+    def _ready_bound(self, name: str, tick: OpenTick) -> int:
+        """How far an operator could get if nothing below it were cut."""
+        if not is_ordered(self.network.operators[name]):
+            return -BEGINNING_US
+        inflows = [tick.inflows[stream] for stream in self._streams_of(name)]
+        holding = [i.state.frontier_ts for i in inflows if not i.released]
+        return min(holding) if holding else max(i.state.frontier_ts for i in inflows)
+
+    def _incoming_share(self, name: str, tick: OpenTick, bound: int) -> float:
+        inflows = [tick.inflows[stream] for stream in self._streams_of(name)]
+        rows = sum(i.rows for i in inflows)
+        return sum(i.rows * _share_below(i, bound) for i in inflows) / rows if rows else 1.0
+
+    def execute(self, tick: OpenTick, shares: Mapping[str, float]) -> Outcome:
+        """Run the chosen moves as concurrent jobs, then make the tick durable."""
+        with _timed(tick, "plan"):
+            plan = TickPlan()
+            for name in self.network.operators:
+                self._mover.add(name, self.manifest, tick.inflows, plan, shares[name], tick.flush)
+        with _timed(tick, "execute"):
+            written, stored = self._run_jobs(tick, plan)
+        with _timed(tick, "commit"):
+            self._publish(tick, written)
+            self.manifest = self._next_manifest(tick, plan, written, stored)
+            self._checkpoint.commit(self.manifest)
+            self._intake.release()
+            self._sweep()
+        return self._outcome(tick, plan, written)
+
+    def _run_jobs(
+        self, tick: OpenTick, plan: TickPlan
+    ) -> tuple[dict[str, _Written], list[tuple[StoreTask, BlockRef | None]]]:
+        writes = {
+            query.name: self._submit(self._write_results, tick, query, results)
+            for query in self.network.queries.values()
+            if (results := self._results(query, plan)) is not None
+        }
+        stores = [(task, self._submit(self._write_block, tick, plan, task)) for task in plan.stores]
+        aside = [i.set_aside for i in tick.inflows.values() if i.set_aside is not None]
+        letters = self._submit(self._dead_letters.write, union(aside), tick.batch_id) if aside else None
+        # every job is waited for, so that none still runs when a failed tick is tried again
+        failed = [e for f in [*writes.values(), *[f for _, f in stores], letters] if f and (e := f.exception())]
+        if failed:
+            raise failed[0]
+        return {name: f.result() for name, f in writes.items()}, [(t, f.result()) for t, f in stores]
+
+    def _submit(self, function, *arguments):  # type: ignore[no-untyped-def]
+        return self._pool.submit(inheritable_thread_target(self._store.spark)(function), *arguments)
+
+    def _results(self, query: QueryDefinition, plan: TickPlan) -> DataFrame | None:
+        found = union([plan.flows[name].tuples for name in query.outputs])
+        first = self.manifest.rows_out.get(query.name) is None
+        if found is None and first:
+            # an empty file tells readers the schema of a query without results
+            schema = self._compiled.outputs[query.outputs[0]]
+            return self._store.empty(schema)
+        return found
+
+    def _write_results(self, tick: OpenTick, query: QueryDefinition, results: DataFrame) -> _Written:
+        started = time.perf_counter()
+        counted = Observation(f"results of {query.name}")
+        measures = [F.count(F.lit(1)).alias("rows")]
+        if any(is_ordered(self.network.operators[n]) or True for n in query.outputs):
+            measures.append(F.histogram_numeric(F.col(ARRIVED), F.lit(_ARRIVAL_BINS)).alias("arrivals"))
+        observed = results.observe(counted, *measures)
+        empty = query.name not in self.manifest.rows_out
+        self._sinks[query.name].write(observed.drop(ARRIVED), tick.batch_id, empty)
+        found = counted.get
+        arrivals = tuple((float(b["x"]), float(b["y"])) for b in found.get("arrivals") or ())
+        return _Written(found["rows"], arrivals, time.perf_counter() - started)
+
+    def _write_block(self, tick: OpenTick, plan: TickPlan, task: StoreTask) -> BlockRef | None:
+        part = "groups" if task.side is None else f"in{task.side}"
+        name = f"{task.operator}-{part}"
+        from_ts = plan.frontiers[task.operator]
+        written = self._store.write(
+            task.tuples, tick.batch_id, name, task.expected_rows, from_ts, int(tick.started_s * 1e6)
+        )
+        return written[0] if written else None
+
+    def _publish(self, tick: OpenTick, written: Mapping[str, _Written]) -> None:
+        for name, result in written.items():
+            first = name not in self.manifest.rows_out
+            self._sinks[name].publish(tick.batch_id, result.rows, first)
+        self._dead_letters.publish(tick.batch_id)
+
+    def _next_manifest(
+        self,
+        tick: OpenTick,
+        plan: TickPlan,
+        written: Mapping[str, _Written],
+        stored: list[tuple[StoreTask, BlockRef | None]],
+    ) -> Manifest:
+        operators = {}
+        for name, operator in self.network.operators.items():
+            blocks = [list(side) for side in plan.kept[name]]
+            groups = self.manifest.operators.get(name, OperatorState()).groups
+            for task, ref in stored:
+                if task.operator == name and ref is not None:
+                    if task.side is None:
+                        groups = ref
+                    else:
+                        blocks[task.side].append(ref)
+            frontier = plan.frontiers[name]
+            if not is_ordered(operator) and not any(blocks):
+                # an empty queue has no order to remember: stragglers are welcome again
+                frontier = BEGINNING_US
+            operators[name] = OperatorState(frontier, tuple(tuple(side) for side in blocks), groups)
+        rows_out = dict(self.manifest.rows_out)
+        for name, result in written.items():
+            rows_out[name] = rows_out.get(name, 0) + result.rows
+        streams = {name: self._settled(name, i.state, operators) for name, i in tick.inflows.items()}
+        return Manifest(tick.batch_id, tick.flush, streams, operators, rows_out)
+
+    def _settled(self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]) -> StreamState:
+        """Raise the floor to what ordered readers have passed; drop landed blocks nobody can ask for."""
+        readers = [
+            operators[name].frontier_ts
+            for name, operator in self.network.operators.items()
+            if isinstance(operator, (WindowJoin, Aggregate)) and stream in self._streams_of(name)
+        ]
+        floor = max([state.floor_ts, *readers])
+        needed_from = min(readers, default=BEGINNING_US)
+        landed = [b for b in state.landed[:-1] if b.max_ts >= needed_from]
+        last = [b for b in state.landed[-1:] if state.waiting_rows or b.max_ts >= needed_from]
+        return replace(state, floor_ts=floor, landed=(*landed, *last))
+
+    def _sweep(self) -> None:
+        if self._sweeping is not None:
+            self._sweeping.result()
+        self._sweeping = self._submit(self._checkpoint.sweep, self.manifest)
+
+    def _outcome(self, tick: OpenTick, plan: TickPlan, written: Mapping[str, _Written]) -> Outcome:
+        now_s = time.time()
+        tuples, size, window = self._backlog()
+        event = TickCommitted(
+            now_s=now_s,
+            batch_id=tick.batch_id,
+            seconds=now_s - tick.started_s,
+            streams={name: inflow.counts for name, inflow in tick.inflows.items()},
+            queries={
+                name: QueryCounts(r.rows, tuple((now_s - at / 1e6, n) for at, n in r.latencies_at))
+                for name, r in written.items()
+            },
+            backlog_tuples=tuples,
+            backlog_bytes=size,
+            window_bytes=window,
+            phases_s=tick.phases_s,
+        )
+        jobs, rows_out = [], {}
+        for query in self.network.queries.values():
+            if query.name in written:
+                path = tuple(n for output in query.outputs for n in self._upstream(output))
+                jobs.append(Measured(path, written[query.name].seconds))
+                if len(query.outputs) == 1:
+                    rows_out[query.outputs[0]] = float(written[query.name].rows)
+        return Outcome(event, jobs, rows_out, {})
+
+    def _upstream(self, name: str) -> list[str]:
+        names = [name]
+        for source in self.network.operators[name].inputs:
+            if not isinstance(source, StreamInput):
+                names += self._upstream(source.operator)
+        return names
+
+    def _backlog(self) -> tuple[int, int, int]:
+        """Tuples and bytes that wait, and bytes of window contents."""
+        tuples = size = window = 0.0
+        for state in self.manifest.operators.values():
+            for block in (block for side in state.blocks for block in side):
+                waiting = block.rows_from(state.frontier_ts)
+                tuples += waiting
+                size += block.bytes * waiting / block.rows
+                window += block.bytes * (1 - waiting / block.rows)
+        for stream in self.manifest.streams.values():
+            tuples += stream.waiting_rows
+            size += sum(b.bytes * stream.waiting_rows / b.rows for b in stream.landed[-1:])
+        return round(tuples), round(size), round(window)
+
+    def close(self) -> None:
+        """Finish background work."""
+        self._pool.shutdown(wait=True)
+
+
+def _share_below(inflow: Inflow, bound: int) -> float:
+    if bound > inflow.max_ts:
+        return 1.0
+    if bound <= inflow.min_ts:
+        return 0.0
+    return (bound - inflow.min_ts) / (inflow.max_ts - inflow.min_ts + 1)
+
+
+@contextmanager
+def _timed(tick: OpenTick, phase: str) -> Iterator[None]:
+    started = time.perf_counter()
+    yield
+    tick.phases_s[phase] = tick.phases_s.get(phase, 0.0) + time.perf_counter() - started

@@ -1,0 +1,1 @@
+"""Arrival processes (one file each) and the generators that turn arrivals into tuples."""

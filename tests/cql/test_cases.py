@@ -1,0 +1,140 @@
+"""The parser on case files: a title, a text, ``----``, and the statements or the error it gives."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from headgate.cql import (
+    AggregateCall,
+    ColumnReference,
+    CreateQuery,
+    FromItem,
+    PartitionedRows,
+    Range,
+    Rows,
+    ScalarExpression,
+    Select,
+    Setting,
+    Star,
+    Statement,
+    Window,
+    parse,
+)
+from headgate.errors import QueryError
+
+
+class Case(NamedTuple):
+    """One entry of a case file."""
+
+    title: str
+    text: str
+    expected: str
+
+
+def read_cases(folder: Path) -> Iterator[Case]:
+    """All cases of all files, in order."""
+    for path in sorted(folder.glob("*.txt")):
+        for entry in path.read_text(encoding="utf-8").split("==== ")[1:]:
+            title, _, rest = entry.partition("\n")
+            text, _, expected = rest.partition("\n----\n")
+            yield Case(f"{path.stem}: {title}", text, expected.strip("\n"))
+
+
+CASES = list(read_cases(Path(__file__).parent / "cases"))
+
+
+def outcome(text: str) -> str:
+    """What the parser makes of a text, in a form that is easy to compare and to read."""
+    try:
+        return "\n".join(line for statement in parse(text) for line in statement_lines(statement))
+    except QueryError as error:
+        return error.detailed()
+
+
+def statement_lines(statement: Statement) -> Iterator[str]:
+    """A statement, one line for every clause."""
+    if isinstance(statement, CreateQuery):
+        yield f"query {statement.name.text}{settings(statement.settings)}"
+        for branch in statement.branches:
+            yield from (f"  {line}" for line in select_lines(branch))
+        if statement.sink:
+            yield f"  into {statement.sink.format.text}{settings(statement.sink.options)}"
+        return
+    kind = type(statement).__name__.removeprefix("Create").lower()
+    yield f"{kind} {statement.name.text} from {statement.format.text}{settings(statement.options)}"
+    for column in statement.columns:
+        yield f"  column {column.name.text}: {column.type}"
+
+
+def settings(entries: Sequence[Setting]) -> str:
+    """Keys and values."""
+    return "".join(f" {entry.key.text}={entry.value!r}" for entry in entries)
+
+
+def select_lines(select: Select) -> Iterator[str]:
+    """A branch, one line for every part."""
+    yield "select"
+    for item in select.items:
+        if isinstance(item, Star):
+            yield f"  item {item.qualifier.text}.*" if item.qualifier else "  item *"
+        else:
+            yield f"  item {expression(item.expression)}" + (f" as {item.alias.text}" if item.alias else "")
+    yield from (f"  from {from_item(source)}" for source in select.sources)
+    yield from (f"  where {expression(conjunct)}" for conjunct in select.conjuncts)
+    yield from (f"  group by {expression(group)}" for group in select.group_by)
+    if select.having:
+        yield f"  having {expression(select.having)}"
+
+
+def expression(scalar: ScalarExpression) -> str:
+    """The text, the columns, the aggregates."""
+    notes = [column(reference) for reference in scalar.columns] + [
+        aggregate(call) for call in scalar.aggregates
+    ]
+    return f"<{scalar.text}>" + (f" uses {', '.join(notes)}" if notes else "")
+
+
+def column(reference: ColumnReference) -> str:
+    """A column as ``qualifier|name``."""
+    return f"{reference.qualifier}|{reference.name}" if reference.qualifier else reference.name
+
+
+def aggregate(call: AggregateCall) -> str:
+    """An aggregate call with its argument."""
+    argument = call.argument.text if call.argument else "*"
+    return f"{call.function}({'distinct ' if call.distinct else ''}{argument})"
+
+
+def from_item(source: FromItem) -> str:
+    """A source with window and alias."""
+    return f"{source.source.text}{window(source.window)} as {source.alias.text}"
+
+
+def window(given: Window | None) -> str:
+    """A window with times in microseconds."""
+    if given is None:
+        return ""
+    if isinstance(given, Rows):
+        return f" [rows {given.rows}]"
+    if isinstance(given, Range):
+        return (
+            f" [range {given.range_us} us]"
+            if given.slide_us is None
+            else (f" [range {given.range_us} us slide {given.slide_us} us]")
+        )
+    if isinstance(given, PartitionedRows):
+        return f" [partition by {', '.join(map(column, given.keys))} rows {given.rows}]"
+    return f" [{type(given).__name__.lower()}]"
+
+
+@pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])
+def test_case_files_give_what_they_say(case: Case) -> None:
+    assert outcome(case.text) == case.expected
+
+
+def test_every_case_has_a_title_of_its_own() -> None:
+    assert len({case.title for case in CASES}) == len(CASES)

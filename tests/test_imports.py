@@ -1,0 +1,157 @@
+"""Imports point one way: what a folder may import is listed here, and nothing else passes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import pytest
+
+PACKAGE = "headgate"
+SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
+
+ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "workload"}
+BELOW_SESSION = ENGINE | {"cql", "planning", "queueing", "simulator", "spark"}
+BELOW_FRONT = BELOW_SESSION | {"session"}
+
+# A folder, or a module beside the folders, and what of ours it may import.
+ALLOWED: dict[str, set[str]] = {
+    "errors": set(),
+    "model": {"errors"},
+    "cql": {"errors", "model"},
+    "queueing": {"errors", "model"},
+    "planning": {"cql", "errors", "model", "queueing"},
+    "scheduling": {"errors", "model"},
+    "routing": {"errors", "model"},
+    "workload": {"errors", "model"},
+    "runtime": {"errors", "model", "routing", "scheduling"},
+    # engines take a Network, whoever planned it: neither planning nor cql is theirs to know
+    "simulator": ENGINE,
+    "spark": ENGINE,
+    "session": BELOW_SESSION,
+    "report": BELOW_FRONT,
+    "dashboard": BELOW_FRONT,
+    # a table or figure of a paper is drawn by report
+    "experiments": BELOW_FRONT | {"report"},
+    # a command starts the thing it is named after
+    "cli": BELOW_FRONT | {"dashboard", "experiments", "report"},
+    "__init__": BELOW_FRONT,
+    "__main__": {"cli"},
+}
+
+# Packages of others that only some folders may import.
+RESERVED = {"pyspark": {"spark"}, "py4j": {"spark"}}
+
+
+def imported_modules(path: Path, module: str) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of all that a file imports, wherever in the file it does so."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            # a name may be a submodule: `from headgate import spark` imports headgate.spark
+            base = absolute_base(node, module)
+            yield from ((node.lineno, f"{base}.{alias.name}") for alias in node.names)
+
+
+def absolute_base(node: ast.ImportFrom, module: str) -> str:
+    if node.level == 0:
+        return node.module or ""
+    parent = module.split(".")[: -node.level]
+    return ".".join([*parent, node.module] if node.module else parent)
+
+
+def unit_of(dotted: str) -> str:
+    """The folder or top-level module of ours that a name belongs to."""
+    parts = dotted.split(".")
+    return parts[1] if len(parts) > 1 and parts[1] in ALLOWED else "__init__"
+
+
+def objection(unit: str, dotted: str) -> str | None:
+    root = dotted.split(".")[0]
+    if root == PACKAGE:
+        target = unit_of(dotted)
+        permitted = target == unit or target in ALLOWED[unit]
+        return None if permitted else f"{unit} may not import {target}"
+    if root in RESERVED and unit not in RESERVED[root]:
+        return f"only {', '.join(sorted(RESERVED[root]))} may import {root}, not {unit}"
+    return None
+
+
+def violations(source: Path) -> list[str]:
+    found = []
+    for path in sorted(source.rglob("*.py")):
+        place = path.relative_to(source)
+        unit = place.parts[0].removesuffix(".py")
+        if unit not in ALLOWED:
+            found.append(f"{place}: {unit} is not in the table of allowed imports")
+            continue
+        module = ".".join([PACKAGE, *place.with_suffix("").parts])
+        for line, dotted in imported_modules(path, module):
+            if reason := objection(unit, dotted):
+                found.append(f"{place}:{line}: {reason}")
+    return found
+
+
+def test_imports_of_the_package_point_one_way() -> None:
+    assert SOURCE.is_dir()
+    assert violations(SOURCE) == []
+
+
+def test_the_table_itself_has_no_cycle() -> None:
+    assert set(TopologicalSorter(ALLOWED).static_order()) == set(ALLOWED)
+
+
+@pytest.mark.parametrize("engine", ["simulator", "spark"])
+def test_engines_know_neither_planning_nor_cql_nor_each_other(engine: str) -> None:
+    assert not ALLOWED[engine] & {"planning", "cql", "queueing", "session", "simulator", "spark"}
+
+
+@pytest.mark.parametrize(
+    ("place", "statement", "reason"),
+    [
+        ("model/a.py", "import headgate.cql.parser", "model may not import cql"),
+        ("scheduling/a.py", "from headgate.routing import policy", "scheduling may not import routing"),
+        ("scheduling/a.py", "from ..routing.policy import Policy", "scheduling may not import routing"),
+        ("scheduling/a.py", "from .. import routing", "scheduling may not import routing"),
+        ("scheduling/__init__.py", "from ..routing import x", "scheduling may not import routing"),
+        ("planning/rules/a.py", "from ...spark import engine", "planning may not import spark"),
+        ("spark/a.py", "from headgate import planning", "spark may not import planning"),
+        ("simulator/a.py", "from headgate.spark.engine import Engine", "simulator may not import spark"),
+        ("runtime/a.py", "def f():\n    import headgate.session", "runtime may not import session"),
+        ("cql/a.py", "if TYPE_CHECKING:\n    from headgate.planning import x", "cql may not import planning"),
+        ("session.py", "import headgate.cli.app", "session may not import cli"),
+        ("dashboard/a.py", "from headgate.cli import app", "dashboard may not import cli"),
+        ("model/a.py", "from headgate import Session", "model may not import __init__"),
+        ("session.py", "from pyspark.sql import SparkSession", "only spark may import pyspark"),
+        ("runtime/a.py", "import py4j", "only spark may import py4j"),
+        ("odds/a.py", "", "odds is not in the table"),
+    ],
+)
+def test_a_forbidden_import_is_reported(tmp_path: Path, place: str, statement: str, reason: str) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(statement + "\n")
+    [report] = violations(tmp_path)
+    assert report.startswith(place)
+    assert reason in report
+
+
+@pytest.mark.parametrize(
+    ("place", "statement"),
+    [
+        ("scheduling/a.py", "from headgate.model.network import Network\nfrom .b import helper"),
+        ("scheduling/sub/__init__.py", "from ..a import x\nfrom ...errors import SetupError"),
+        ("spark/a.py", "import pyspark\nfrom headgate.runtime import drive"),
+        ("session.py", "from headgate.spark import engine\nimport headgate.planning"),
+        ("cli/a.py", "from headgate.experiments import chain\nimport numpy"),
+        ("__init__.py", "from .session import Session\nfrom headgate import errors"),
+    ],
+)
+def test_a_permitted_import_is_not_reported(tmp_path: Path, place: str, statement: str) -> None:
+    path = tmp_path / place
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(statement + "\n")
+    assert violations(tmp_path) == []
