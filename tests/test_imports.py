@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "workload"}
 BELOW_SESSION = ENGINE | {"cql", "planning", "queueing", "simulator", "spark"}
-BELOW_FRONT = BELOW_SESSION | {"session"}
+BELOW_FRONT = BELOW_SESSION | {"session", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -30,7 +30,8 @@ ALLOWED: dict[str, set[str]] = {
     # engines take a Network, whoever planned it: neither planning nor cql is theirs to know
     "simulator": ENGINE,
     "spark": ENGINE,
-    "session": BELOW_SESSION,
+    "status": {"errors", "model"},
+    "session": BELOW_SESSION | {"status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report

@@ -59,7 +59,9 @@ class Session:
     ) -> Session:
         """Declare a streaming DataFrame as a stream."""
         if not df.isStreaming:
-            raise SetupError(f"stream {name}: the DataFrame is not streaming; use session.relation, or readStream")
+            raise SetupError(
+                f"stream {name}: the DataFrame is not streaming; use session.relation, or readStream"
+            )
         from headgate.spark.sources import schema_from
 
         self._sources.frames[name] = df
@@ -82,7 +84,9 @@ class Session:
         from headgate.spark.sources import schema_from
 
         self._sources.frames[name] = df
-        self.catalog.add_relation(RelationDefinition(name=name, format="dataframe", schema=schema_from(df.schema)))
+        self.catalog.add_relation(
+            RelationDefinition(name=name, format="dataframe", schema=schema_from(df.schema))
+        )
         return self
 
     def function(self, name: str, fn: Callable[..., Any], returns: str = "string") -> Session:
@@ -134,7 +138,9 @@ class Session:
             processors=processors(self._spark),
         )
         temporary = checkpoint is None
-        folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else str(Path(checkpoint).absolute())
+        folder = (
+            tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else str(Path(checkpoint).absolute())
+        )
         recorder = Recorder(network)
         run = SparkRun(
             spark=self._spark,
@@ -163,6 +169,11 @@ class Run:
     def checkpoint(self) -> str:
         """Folder of the run's durable state."""
         return str(self._run.checkpoint.root)
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the checkpoint was made for this run alone, and may go with it."""
+        return self._temporary
 
     @property
     def is_running(self) -> bool:
@@ -223,5 +234,3 @@ def _bytes(memory: str | int | None, network: Network) -> float:
     asked = [q.memory_bytes for q in network.queries.values() if q.memory_bytes is not None]
     own = parse_bytes(memory) if isinstance(memory, str) else memory
     return min([float(sum(asked))] if asked else [float("inf")], key=float) if own is None else float(own)
-
-

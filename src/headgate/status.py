@@ -60,7 +60,8 @@ class RunStatus:
         """The document that ``run --json`` prints."""
         return {
             "queries": {
-                name: {"rows_out": q.rows_out, "latency_s": vars(q.latency_s)} for name, q in self.queries.items()
+                name: {"rows_out": q.rows_out, "latency_s": vars(q.latency_s)}
+                for name, q in self.queries.items()
             },
             "streams": {
                 name: {"rows_in": s.rows_in, "late": s.late, "bad": s.bad, "shed": s.shed}
@@ -98,7 +99,10 @@ class Recorder:
         for name, counts in tick.streams.items():
             had = self._streams[name]
             self._streams[name] = StreamCounts(
-                had.rows_in + counts.rows_in, had.late + counts.late, had.bad + counts.bad, had.shed + counts.shed
+                had.rows_in + counts.rows_in,
+                had.late + counts.late,
+                had.bad + counts.bad,
+                had.shed + counts.shed,
             )
         latency_s = {}
         for name, result in tick.queries.items():
@@ -126,7 +130,9 @@ class Recorder:
         with self._lock:
             history = list(self._history)
             return RunStatus(
-                queries={n: QueryStatus(rows, _latency(self._latencies[n])) for n, rows in self._rows_out.items()},
+                queries={
+                    n: QueryStatus(rows, _latency(self._latencies[n])) for n, rows in self._rows_out.items()
+                },
                 streams=dict(self._streams),
                 peak_backlog_tuples=max((t.backlog_tuples for t in history), default=0),
                 peak_backlog_bytes=max((t.backlog_bytes for t in history), default=0),

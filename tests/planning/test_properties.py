@@ -109,7 +109,7 @@ def read_columns(network: Network, operator: physical.Operator) -> set[str]:
 
 def given_columns(network: Network, operator: physical.Operator) -> set[str]:
     if isinstance(operator, physical.Aggregate):
-        return {part.name for part in (*operator.keys, *operator.aggregates)}
+        return {key.name for key in operator.keys} | {call.name for call in operator.aggregates}
     if isinstance(operator, physical.Project):
         raise InternalError("nothing reads a project")
     return read_columns(network, operator)

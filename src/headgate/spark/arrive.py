@@ -172,7 +172,9 @@ def in_arrival_order(chunks: Sequence[Chunk], ranks: dict[str, int]) -> list[Chu
     return sorted(chunks, key=lambda c: (ranks.get(c.file, 0), c.block, c.partition))
 
 
-def may_hold_late_rows(chunks: Sequence[Chunk], definition: StreamDefinition, max_ts: int, floor: int) -> bool:
+def may_hold_late_rows(
+    chunks: Sequence[Chunk], definition: StreamDefinition, max_ts: int, floor: int
+) -> bool:
     """Whether any row can be late, judged by the bounds of the chunks."""
     for chunk in chunks:
         if chunk.rows == chunk.bad:

@@ -26,7 +26,13 @@ class BlockStore:
         self._checkpoint = checkpoint
 
     def write(
-        self, tuples: DataFrame, batch_id: int, name: str, expected_rows: float, waiting_from: int, arrived_us: int
+        self,
+        tuples: DataFrame,
+        batch_id: int,
+        name: str,
+        expected_rows: float,
+        waiting_from: int,
+        arrived_us: int,
     ) -> tuple[BlockRef, int] | None:
         """Store tuples; with the block, how many of them have a timestamp from ``waiting_from`` on."""
         path = self._checkpoint.block(batch_id, name)

@@ -96,9 +96,7 @@ class Checkpoint:
 
     def commit(self, manifest: Manifest) -> None:
         """The tick has happened."""
-        self._files.write_text(
-            f"{self.root}/manifests/{manifest.batch_id:09d}.json", manifest.to_json()
-        )
+        self._files.write_text(f"{self.root}/manifests/{manifest.batch_id:09d}.json", manifest.to_json())
 
     def sweep(self, manifest: Manifest) -> None:
         """Drop manifests and blocks that no restart can ask for."""

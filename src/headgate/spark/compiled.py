@@ -48,14 +48,19 @@ class Compiled:
 
     def timestamp(self, operator: str) -> Column:
         """The result's timestamp, in the type that the query's streams declare."""
-        kinds = {self._timestamp_type(s).simpleString(): self._timestamp_type(s) for s in self._streams_of(operator)}
+        kinds = {
+            self._timestamp_type(s).simpleString(): self._timestamp_type(s)
+            for s in self._streams_of(operator)
+        }
         kind = next(iter(kinds.values())) if len(kinds) == 1 else TimestampType()
         return timestamp_as(kind)
 
     def _streams_of(self, operator: str) -> set[str]:
         streams: set[str] = set()
         for source in self.network.operators[operator].inputs:
-            streams |= {source.stream} if isinstance(source, StreamInput) else self._streams_of(source.operator)
+            streams |= (
+                {source.stream} if isinstance(source, StreamInput) else self._streams_of(source.operator)
+            )
         return streams
 
     def _timestamp_type(self, stream: str) -> DataType:
@@ -91,7 +96,9 @@ def compile_network(spark: SparkSession, network: Network, sources: Sources) -> 
         sides = []
         for source, window in zip(operator.inputs, windows[name], strict=True):
             if isinstance(source, StreamInput):
-                stream = spark.createDataFrame([], stream_schema(raw[source.stream], landing.get(source.stream)))
+                stream = spark.createDataFrame(
+                    [], stream_schema(raw[source.stream], landing.get(source.stream))
+                )
                 sides.append(simple.intake(stream, source, window))
             else:
                 sides.append(empty[source.operator])

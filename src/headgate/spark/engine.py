@@ -46,7 +46,9 @@ class _Handover:
 class SparkEngine:
     """Runs a network on Spark, under the protocol of ``runtime.engine``."""
 
-    def __init__(self, runner: TickRunner, limits: TickLimits, clock_s: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self, runner: TickRunner, limits: TickLimits, clock_s: Callable[[], float] = time.time
+    ) -> None:
         self._runner = runner
         self.limits = limits
         self._clock_s = clock_s
@@ -134,7 +136,12 @@ class SparkEngine:
         queues = self._runner.forecast_queues(self._tick)
         limits = self.limits
         self._forecast = Forecast(
-            self.network, self.profiles(), queues, now_s, limits.budget_s * limits.processors, limits.processors
+            self.network,
+            self.profiles(),
+            queues,
+            now_s,
+            limits.budget_s * limits.processors,
+            limits.processors,
         )
         return TuplesArrived(now_s, {name: inflow.rows for name, inflow in self._tick.inflows.items()})
 

@@ -142,7 +142,9 @@ class Intake:
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
             marked = flag_late(good, ranks, definition.slack_us, state.max_ts, state.floor_ts)
             marked = self._keep(marked)
-            found = marked.agg(F.count_if(LATE).alias("late"), F.min(F.when(~F.col(LATE), F.col(TS))).alias("first"))
+            found = marked.agg(
+                F.count_if(LATE).alias("late"), F.min(F.when(~F.col(LATE), F.col(TS))).alias("first")
+            )
             [(late, first)] = found.collect()
             min_ts = max_ts if first is None else first
             apart = set_aside_rows(marked.where(F.col(LATE)), definition, batch_id)
@@ -195,7 +197,11 @@ class Intake:
             bad=arrival.bad if arrival else 0,
         )
         after = replace(
-            moved, max_ts=max_ts, frontier_ts=frontier, silent_since_us=silent_since, totals=_sum(state.totals, counts)
+            moved,
+            max_ts=max_ts,
+            frontier_ts=frontier,
+            silent_since_us=silent_since,
+            totals=_sum(state.totals, counts),
         )
         lowest = min([arrival.min_ts] if arrival else [], default=END_US)
         return Inflow(

@@ -32,7 +32,11 @@ class Learner:
         return dict(self._profiles)
 
     def learn(
-        self, jobs: list[Measured], rows_in: Mapping[str, float], rows_out: Mapping[str, float], widths: Mapping[str, float]
+        self,
+        jobs: list[Measured],
+        rows_in: Mapping[str, float],
+        rows_out: Mapping[str, float],
+        widths: Mapping[str, float],
     ) -> bool:
         """Take in a tick; whether anything is known better now.
 

@@ -148,13 +148,14 @@ class Mover:
         flow.complete_ts = min(new, *(f.complete_ts for f in flows)) if not is_ordered(operator) else new
 
     def _cut(self, sides: list[Side], old: int, bound: int, share: float, ordered: bool) -> int:
-        """The timestamp below which ``share`` of the waiting tuples lie."""
+        """The timestamp below which ``share`` of the waiting tuples lie; never before the old one."""
         lowest = old if ordered else BEGINNING_US
-        waiting = union([side.tuples(self._store, lowest, bound) for side in sides])
+        found = [side.tuples(self._store, lowest, bound) for side in sides]
+        waiting = union([tuples.select(TS) for tuples in found if tuples is not None])
         if waiting is None or share <= 0.0:
-            return max(old, BEGINNING_US) if ordered else old
+            return old
         [(at,)] = waiting.agg(F.percentile_approx(TS, F.lit(share), F.lit(10_000))).collect()
-        return bound if at is None else min(bound, at + 1)
+        return bound if at is None else max(old, min(bound, at + 1))
 
     def _add_simple(self, operator: Operator, side: Side, old: int, new: int, plan: TickPlan) -> None:
         stored = side.stored(self._store)
@@ -228,7 +229,9 @@ class Mover:
         """A side's tuples that this tick's results may need; row windows with their expiry."""
         if isinstance(window, RowWindow):
             tuples = side.tuples(self._store)
-            return side, None if tuples is None else self._expiring(operator, number, tuples, window, old, inflows)
+            return side, None if tuples is None else self._expiring(
+                operator, number, tuples, window, old, inflows
+            )
         reach = _reach_us(window)
         from_ts = BEGINNING_US if old <= BEGINNING_US or reach is None else old - reach
         if isinstance(window, UnboundedWindow):
@@ -302,7 +305,11 @@ class Mover:
             if side.fresh is None and new == old:
                 plan.kept[name][-1] = list(side.blocks)
                 return
-            inside = F.col(EXPIRY).isNull() | (F.col(EXPIRY) >= tick_constant(new)) | (F.col(TS) >= tick_constant(new))
+            inside = (
+                F.col(EXPIRY).isNull()
+                | (F.col(EXPIRY) >= tick_constant(new))
+                | (F.col(TS) >= tick_constant(new))
+            )
             alive = tuples.where(inside).drop(EXPIRY, EXPIRY_SEQ)
             rows = side.fresh_rows + sum(block.rows for block in side.blocks)
             plan.stores.append(StoreTask(name, number, alive, rows, replaces_blocks=True))

@@ -74,7 +74,8 @@ class SparkRun:
     def _tick_runner(self, compiled: Compiled, callbacks: Mapping[str, Callback]) -> TickRunner:
         store = BlockStore(self._spark, self._files, self.checkpoint)
         landings = {
-            name: Landing(self._spark, store, plan, compiled.raw[name]) for name, plan in compiled.landing.items()
+            name: Landing(self._spark, store, plan, compiled.raw[name])
+            for name, plan in compiled.landing.items()
         }
         log = FileSourceLog(self._files, self.checkpoint.spark_folder)
         intake = Intake(self._network, self._sources, log, landings)
@@ -178,4 +179,3 @@ class SparkRun:
         if not self._files.names(self.checkpoint.dead_letters):
             return None
         return self._spark.read.parquet(self.checkpoint.dead_letters)
-

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from urllib.parse import urlparse
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -22,6 +21,7 @@ BAD_ROW = "_headgate_bad_row"
 TEXT_FORMATS = ("csv", "json")
 FILE_FORMATS = (*TEXT_FORMATS, "parquet", "orc")
 STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", "burst")
+_PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
 RELATION_FORMATS = (*FILE_FORMATS, "jdbc", "text")
 
 
@@ -96,7 +96,7 @@ class Sources:
         if offset != earlier:
             return False
         if definition.format == "burst" and definition.name not in self.frames:
-            return offset is not None and burst.is_finished(definition.options, offset)
+            return offset is not None and burst.is_finished(dict(definition.options), offset)
         return True
 
     def _open_stream(self, definition: StreamDefinition) -> DataFrame:
@@ -105,7 +105,7 @@ class Sources:
         if definition.schema is not None and definition.format != "rate":
             reader = reader.schema(stream_ddl(definition))
         if definition.format in TEXT_FORMATS:
-            reader = _permissive(reader)
+            reader = reader.options(**_PERMISSIVE)
         try:
             return reader.name(definition.name).load()
         except Exception as error:
@@ -140,7 +140,7 @@ class Sources:
         if definition.schema is not None:
             reader = reader.schema(stream_ddl(definition))
         if definition.format in TEXT_FORMATS:
-            reader = _permissive(reader)
+            reader = reader.options(**_PERMISSIVE)
         try:
             return reader.load() if paths is None else reader.load(paths)
         except AnalysisException as error:
@@ -163,16 +163,6 @@ def schema_from(struct: StructType) -> Schema:
 def first_line(error: BaseException) -> str:
     """What Spark has to say, without its stack of details."""
     return str(error).strip().split("\n")[0]
-
-
-def local_path(uri: str) -> str:
-    """A file: URI as a plain path; others as they are."""
-    parsed = urlparse(uri)
-    return parsed.path if parsed.scheme == "file" else uri
-
-
-def _permissive(reader):  # type: ignore[no-untyped-def]
-    return reader.option("mode", "PERMISSIVE").option("columnNameOfCorruptRecord", BAD_ROW)
 
 
 def _option(definition: StreamDefinition | RelationDefinition, key: str) -> str | None:

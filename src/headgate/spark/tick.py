@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from typing import Any, TypeVar
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Observation
@@ -18,7 +19,7 @@ from headgate.model.operator import Aggregate, StreamInput, WindowJoin
 from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.columns import ARRIVED, BEGINNING_US, tick_constant
+from headgate.spark.columns import ARRIVED, BEGINNING_US
 from headgate.spark.compiled import Compiled
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.intake import Inflow, Intake
@@ -27,6 +28,8 @@ from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamSta
 from headgate.spark.moves import Mover, StoreTask, TickPlan, is_ordered
 from headgate.spark.plans.side import union
 from headgate.spark.sinks import Sink
+
+Result = TypeVar("Result")
 
 # concurrent Spark jobs of one tick
 _JOBS = 4
@@ -105,7 +108,6 @@ class TickRunner:
     def forecast_queues(self, tick: OpenTick) -> dict[str, ForecastQueue]:
         """Queue lengths at the start of the tick, and which share of each can be taken."""
         queues: dict[str, ForecastQueue] = {}
-        plan = TickPlan()
         for name, operator in self.network.operators.items():
             state = self.manifest.operators.get(name, OperatorState())
             old = state.frontier_ts
@@ -127,13 +129,14 @@ class TickRunner:
             if is_ordered(operator) and not any(isinstance(i, StreamInput) for i in operator.inputs):
                 share = self._incoming_share(name, tick, bound)
             queues[name] = ForecastQueue(ready, blocked, oldest_s, share)
-        del plan
         return queues
 
     def _streams_of(self, name: str) -> set[str]:
         streams: set[str] = set()
         for source in self.network.operators[name].inputs:
-            streams |= {source.stream} if isinstance(source, StreamInput) else self._streams_of(source.operator)
+            streams |= (
+                {source.stream} if isinstance(source, StreamInput) else self._streams_of(source.operator)
+            )
         return streams
 
     def _ready_bound(self, name: str, tick: OpenTick) -> int:
@@ -177,12 +180,14 @@ class TickRunner:
         aside = [i.set_aside for i in tick.inflows.values() if i.set_aside is not None]
         letters = self._submit(self._dead_letters.write, union(aside), tick.batch_id) if aside else None
         # every job is waited for, so that none still runs when a failed tick is tried again
-        failed = [e for f in [*writes.values(), *[f for _, f in stores], letters] if f and (e := f.exception())]
+        failed = [
+            e for f in [*writes.values(), *[f for _, f in stores], letters] if f and (e := f.exception())
+        ]
         if failed:
             raise failed[0]
         return {name: f.result() for name, f in writes.items()}, [(t, f.result()) for t, f in stores]
 
-    def _submit(self, function, *arguments):  # type: ignore[no-untyped-def]
+    def _submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
         return self._pool.submit(inheritable_thread_target(self._store.spark)(function), *arguments)
 
     def _results(self, query: QueryDefinition, plan: TickPlan) -> DataFrame | None:
@@ -197,15 +202,13 @@ class TickRunner:
     def _write_results(self, tick: OpenTick, query: QueryDefinition, results: DataFrame) -> _Written:
         started = time.perf_counter()
         counted = Observation(f"results of {query.name}")
-        measures = [F.count(F.lit(1)).alias("rows")]
-        if any(is_ordered(self.network.operators[n]) or True for n in query.outputs):
-            measures.append(F.histogram_numeric(F.col(ARRIVED), F.lit(_ARRIVAL_BINS)).alias("arrivals"))
-        observed = results.observe(counted, *measures)
+        arrivals = F.histogram_numeric(F.col(ARRIVED), F.lit(_ARRIVAL_BINS)).alias("arrivals")
+        observed = results.observe(counted, F.count(F.lit(1)).alias("rows"), arrivals)
         empty = query.name not in self.manifest.rows_out
         self._sinks[query.name].write(observed.drop(ARRIVED), tick.batch_id, empty)
         found = counted.get
-        arrivals = tuple((float(b["x"]), float(b["y"])) for b in found.get("arrivals") or ())
-        return _Written(found["rows"], arrivals, time.perf_counter() - started)
+        bins = tuple((float(b["x"]), float(b["y"])) for b in found["arrivals"] or ())
+        return _Written(found["rows"], bins, time.perf_counter() - started)
 
     def _write_block(self, tick: OpenTick, plan: TickPlan, task: StoreTask) -> BlockRef | None:
         part = "groups" if task.side is None else f"in{task.side}"
@@ -250,7 +253,9 @@ class TickRunner:
         streams = {name: self._settled(name, i.state, operators) for name, i in tick.inflows.items()}
         return Manifest(tick.batch_id, tick.flush, streams, operators, rows_out)
 
-    def _settled(self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]) -> StreamState:
+    def _settled(
+        self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]
+    ) -> StreamState:
         """Raise the floor to what ordered readers have passed; drop landed blocks nobody can ask for."""
         readers = [
             operators[name].frontier_ts

@@ -83,10 +83,15 @@ def _time_frame(keyed: DataFrame, groups: list[str], window: TimeWindow) -> tupl
 def _by_lifetime(operator: Aggregate, keyed: DataFrame, groups: list[str], old_ts: int) -> DataFrame:
     """Join each arriving tuple with those of its group that it finds alive."""
     arriving = keyed.where(F.col(TS) >= tick_constant(old_ts)).select(
-        F.col(TS), F.col(ARRIVED), F.col(SEQ).alias("$now"), *[F.col(g).alias(f"$g{i}") for i, g in enumerate(groups)]
+        F.col(TS),
+        F.col(ARRIVED),
+        F.col(SEQ).alias("$now"),
+        *[F.col(g).alias(f"$g{i}") for i, g in enumerate(groups)],
     )
     alive = keyed.select(SEQ, EXPIRY_SEQ, *groups, *[f"`$arg{i}`" for i in range(len(operator.aggregates))])
-    together = (F.col(SEQ) <= F.col("$now")) & (F.col(EXPIRY_SEQ).isNull() | (F.col(EXPIRY_SEQ) > F.col("$now")))
+    together = (F.col(SEQ) <= F.col("$now")) & (
+        F.col(EXPIRY_SEQ).isNull() | (F.col(EXPIRY_SEQ) > F.col("$now"))
+    )
     for position, group in enumerate(groups):
         together = together & F.col(f"$g{position}").eqNullSafe(F.col(group))
     joined = arriving.join(alive, together, "inner")

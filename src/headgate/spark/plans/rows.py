@@ -24,7 +24,9 @@ def timeline(landed: DataFrame, window: RowWindow) -> DataFrame:
     )
 
 
-def with_expiry(tuples: DataFrame, window: RowWindow, pushing: DataFrame | None, pushing_rows: float) -> DataFrame:
+def with_expiry(
+    tuples: DataFrame, window: RowWindow, pushing: DataFrame | None, pushing_rows: float
+) -> DataFrame:
     """Add when each tuple left its row window; NULL while it is inside."""
     if pushing is None:
         nothing = F.lit(None).cast("bigint")

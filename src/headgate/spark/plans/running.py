@@ -22,7 +22,9 @@ def running(operator: Aggregate, tuples: DataFrame, carried: DataFrame | None) -
     parts = [part.over(frame).alias(name) for call in operator.aggregates for name, part in _parts(call)]
     partial = keyed.select(TS, ARRIVED, *groups, *parts)
     merged = _with_carry(operator, partial, carried)
-    return merged.select(TS, ARRIVED, *groups, *[_value(call).alias(call.name) for call in operator.aggregates])
+    return merged.select(
+        TS, ARRIVED, *groups, *[_value(call).alias(call.name) for call in operator.aggregates]
+    )
 
 
 def carry(operator: Aggregate, tuples: DataFrame | None, carried: DataFrame | None) -> DataFrame | None:
@@ -34,7 +36,9 @@ def carry(operator: Aggregate, tuples: DataFrame | None, carried: DataFrame | No
     fresh = _keyed(operator, tuples).groupBy(*groups).agg(*parts)
     if carried is None:
         return fresh
-    again = [_merge(name)(F.col(name)).alias(name) for call in operator.aggregates for name, _ in _parts(call)]
+    again = [
+        _merge(name)(F.col(name)).alias(name) for call in operator.aggregates for name, _ in _parts(call)
+    ]
     return carried.unionByName(fresh).groupBy(*groups).agg(*again)
 
 

@@ -120,7 +120,9 @@ def _reach_us(side: JoinSide) -> int | None:
     return side.window.range_us + (side.window.slide_us or 0)
 
 
-def _prepared(side: JoinSide, number: int, tuples: DataFrame, bucket_us: int | None, anchor: bool) -> DataFrame:
+def _prepared(
+    side: JoinSide, number: int, tuples: DataFrame, bucket_us: int | None, anchor: bool
+) -> DataFrame:
     system = [TS, ARRIVED] + ([EXPIRY] if isinstance(side.window, RowWindow) else [])
     user = [F.col(f"`{c}`") for c in tuples.columns if not is_system(c)]
     columns = [*[F.col(name).alias(f"{name}{number}") for name in system], *user]
@@ -206,4 +208,3 @@ def _inside(operator: WindowJoin, number: int, last: Column) -> Column:
     seen = last - F.pmod(last, F.lit(side.window.slide_us))
     is_last = (own == last) & ~overtaken
     return is_last | ((own <= seen) & (seen - own <= F.lit(side.window.range_us)))
-

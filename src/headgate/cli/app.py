@@ -1,0 +1,80 @@
+"""The command ``headgate``: all its subcommands, and what becomes of their errors."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import typer
+from typer.core import TyperGroup
+
+from headgate.cli import demo, explain, run
+from headgate.cli.failure import report_failure
+from headgate.cli.version import version
+
+
+class Commands(TyperGroup):
+    """Subcommands whose errors are one line on standard error."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run a subcommand; end with an exit code, never with a stack trace nobody asked for."""
+        try:
+            return super().invoke(ctx)
+        except (typer.Exit, typer.Abort, typer.TyperException):
+            raise
+        except Exception as error:
+            raise typer.Exit(report_failure(error, debug=bool(ctx.meta.get("debug")))) from error
+
+    def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> Any:
+        """Read the arguments and run; wrong ones are one line as well."""
+        try:
+            code = super().main(args, *more, **{**settings, "standalone_mode": False})
+        except typer.Abort:
+            code = 130
+        except typer.TyperException as error:
+            print(f"error: {_one_line(error)}", file=sys.stderr)
+            code = 2
+        sys.exit(code if isinstance(code, int) else 0)
+
+
+def _one_line(error: typer.TyperException) -> str:
+    message = " ".join(error.format_message().split()).removesuffix(".")
+    context = getattr(error, "ctx", None)
+    return f"{message}; see {context.command_path} --help" if context else message
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        print(f"headgate {version()}")
+        raise typer.Exit
+
+
+app = typer.Typer(cls=Commands, name="headgate", add_completion=False, pretty_exceptions_enable=False)
+
+
+@app.callback(invoke_without_command=True, epilog="Start with: headgate demo")
+def headgate(
+    ctx: typer.Context,
+    show_version: bool = typer.Option(
+        False, "--version", help="Print the version.", callback=_show_version, is_eager=True
+    ),
+) -> None:
+    """Run many continuous SQL queries over bursty streams on Spark."""
+    del show_version
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+app.command("run", epilog=run.EXAMPLE)(run.run)
+app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+
+
+def main() -> None:
+    """What the installed script calls."""
+    app(prog_name="headgate")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""A run as tables for the terminal."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from headgate.status import RunStatus
+
+
+def queries_table(status: RunStatus) -> Table:
+    """Rows and latency of every query."""
+    table = _table("query", "rows out", "latency mean (s)", "p50 (s)", "p99 (s)", "max (s)")
+    for name, query in status.queries.items():
+        latency = query.latency_s
+        figures = (latency.mean, latency.p50, latency.p99, latency.max)
+        table.add_row(name, f"{query.rows_out:,}", *map(_seconds, figures))
+    return table
+
+
+def streams_table(status: RunStatus) -> Table:
+    """Counts of every stream."""
+    table = _table("stream", "rows in", "late", "bad", "shed")
+    for name, counts in status.streams.items():
+        table.add_row(name, *(f"{n:,}" for n in (counts.rows_in, counts.late, counts.bad, counts.shed)))
+    return table
+
+
+def rows_table(title: str, rows: Any, most: int) -> Table:
+    """The first rows of an Arrow table."""
+    there_are_more = rows.num_rows > most
+    heading = f"{title}, the first {most} rows" if there_are_more else title
+    table = Table(title=Text(heading), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    for column in rows.schema:
+        numeric = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
+        table.add_column(Text(column.name), justify="right" if numeric else "left", overflow="ellipsis")
+    for row in rows.slice(0, most).to_pylist():
+        table.add_row(*(Text(_value(value)) for value in row.values()))
+    return table
+
+
+def _table(first: str, *others: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column(first)
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.3f}"
+
+
+def _value(value: object) -> str:
+    if value is None:
+        return "null"
+    if isinstance(value, float):
+        return f"{value:.6g}"
+    if isinstance(value, datetime):
+        return value.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
+    return str(value)

@@ -1,0 +1,343 @@
+"""Random streams, and random queries over them that mostly have results."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Any
+
+from tests.oracle.brute_force import (
+    SECOND,
+    Aggregation,
+    Call,
+    Combination,
+    Having,
+    Predicate,
+    Query,
+    Relation,
+    Select,
+    Side,
+    Stream,
+    Tuple,
+    Value,
+    Window,
+    last,
+    now,
+    partitioned,
+    rows,
+    sliding,
+    unbounded,
+)
+
+KEYS = (0, 1, 2, 3, None)
+WORDS = ("ant", "bee", "cat")
+# streams begin long after the epoch, and not at a boundary of any sliding window
+BEGINNING = 1_700_000_003
+
+
+@dataclass(frozen=True)
+class World:
+    """Streams, a stored relation, and queries over them."""
+
+    streams: Sequence[Stream]
+    relation: Relation
+    queries: Sequence[Query]
+    timestamp_type: str
+
+
+def random_world(rng: Random, number_of_queries: int) -> World:
+    """All from one source of randomness."""
+    timestamp_type = rng.choice(("BIGINT", "TIMESTAMP"))
+    unit = SECOND if timestamp_type == "BIGINT" else rng.choice((SECOND, SECOND // 2))
+    names = rng.sample(("north", "east", "south", "west"), rng.choice((2, 3, 3, 4)))
+    streams = [_random_stream(rng, name, place, timestamp_type, unit) for place, name in enumerate(names)]
+    labels = [{"k": rng.choice(KEYS), "label": rng.choice(WORDS)} for _ in range(rng.randint(3, 6))]
+    relation = Relation("labels", labels)
+    maker = QueryMaker(rng, streams, relation, unit)
+    queries = [Query(f"q{i}", maker.branches()) for i in range(number_of_queries)]
+    return World(streams, relation, queries, timestamp_type)
+
+
+def _random_stream(rng: Random, name: str, declared: int, timestamp_type: str, unit: int) -> Stream:
+    ts, tuples = BEGINNING * SECOND + rng.randint(0, 5) * unit, []
+    ties = rng.random() < 0.25
+    for _ in range(rng.randint(10, 60)):
+        tuples.append(_random_tuple(rng, ts, timestamp_type))
+        gap = rng.randint(10, 30) if rng.random() < 0.03 else rng.randint(0 if ties else 1, 4)
+        ts += gap * unit
+    slack = rng.choice((0, 0, 3, 6)) * unit
+    # no tuple can be overtaken by more than the slack
+    tuples.sort(key=lambda t: t.ts + rng.randint(0, slack))
+    for _ in range(rng.choice((0, 0, 2))):
+        place = rng.randrange(len(tuples))
+        late = tuples[place].ts - slack - rng.randint(0, 20) * unit
+        tuples.insert(rng.randint(place, len(tuples)), _random_tuple(rng, late, timestamp_type))
+    return Stream(name, declared, tuples, slack)
+
+
+def _random_tuple(rng: Random, ts: int, timestamp_type: str) -> Tuple:
+    shown = ts // SECOND if timestamp_type == "BIGINT" else ts
+    value = None if rng.random() < 0.1 else rng.randint(0, 9)
+    word = None if rng.random() < 0.1 else rng.choice(WORDS)
+    return Tuple(ts, {"ts": shown, "k": rng.choice(KEYS), "v": value, "s": word})
+
+
+class QueryMaker:
+    """Makes queries of all shapes over some streams."""
+
+    def __init__(self, rng: Random, streams: Sequence[Stream], relation: Relation, unit: int) -> None:
+        self._rng = rng
+        self._streams = streams
+        self._relation = relation
+        self._unit = unit
+
+    def branches(self) -> list[Select | Aggregation]:
+        """The branches of one query."""
+        shapes: list[tuple[Callable[[], Select | Aggregation], int]] = [
+            (self.filter, 3),
+            (self.join, 8),
+            (self.self_join, 2),
+            (self.relation_join, 2),
+            (self.aggregation, 7),
+        ]
+        makers, weights = zip(*shapes, strict=True)
+        if self._rng.random() < 0.1:
+            return [self.filter(2) for _ in range(self._rng.randint(2, 3))]
+        if self._rng.random() < 0.06:
+            return [self.join(), self.join()] if self._rng.random() < 0.5 else [self.filter(3), self.wide()]
+        return [self._rng.choices(makers, weights)[0]()]
+
+    def filter(self, columns: int | None = None) -> Select:
+        """One stream, with or without conditions."""
+        side = Side(self._rng.choice(self._streams), "a", self._rng.choice((None, None, rows(3), unbounded())))
+        width = columns or self._rng.randint(1, 4)
+        values = [column("a", name) for name in ("v", "s", "k", "ts")[:width]]
+        return Select([side], values, self._conditions("a", most=2))
+
+    def wide(self) -> Select:
+        """A join with as many columns as a filter may have."""
+        found = self._join(self._rng.sample(self._streams, 2))
+        return Select(found.sides, [column("t0", "v"), column("t1", "s"), column("t1", "k")], found.where)
+
+    def join(self) -> Select:
+        """Two to four streams."""
+        number = self._rng.choice((2, 2, 2, 3, 3, 4))
+        return self._join(self._rng.sample(self._streams, min(number, len(self._streams))))
+
+    def self_join(self) -> Select:
+        """One stream under two aliases, now and then beside another."""
+        streams = [self._rng.choice(self._streams)] * 2
+        if self._rng.random() < 0.3:
+            streams.append(self._rng.choice(self._streams))
+        self._rng.shuffle(streams)
+        return self._join(streams)
+
+    def relation_join(self) -> Select:
+        """One or two streams and the stored relation."""
+        number = self._rng.choice((1, 2))
+        if number == 1:
+            found = Select([Side(self._rng.choice(self._streams), "t0")], [column("t0", "v"), column("t0", "s")])
+        else:
+            found = self._join(self._rng.sample(self._streams, 2))
+        sides = list(found.sides)
+        sides.insert(self._rng.randint(0, len(sides)), Side(self._relation, "r"))
+        where = [*found.where, compare("t0", "k", "=", "r", "k"), *self._conditions("t0", most=1)]
+        if self._rng.random() < 0.2:
+            where.append(constant("r", "label", "<>", "bee"))
+        return Select(sides, [*found.values, column("r", "label")], where)
+
+    def _join(self, streams: Sequence[Stream]) -> Select:
+        aliases = [f"t{i}" for i in range(len(streams))]
+        equalities = [p for i in range(1, len(aliases)) for p in self._equality(aliases[:i], aliases[i])]
+        small = len(streams) > 3 or not equalities
+        sides = [Side(s, a, self._join_window(small)) for s, a in zip(streams, aliases, strict=True)]
+        where = [*equalities, *(p for a in aliases for p in self._conditions(a, most=1, often=0.2))]
+        if self._rng.random() < 0.3 or not equalities:
+            where += self._residual(aliases)
+        self._rng.shuffle(where)
+        values = [column(a, name) for a in aliases for name in self._rng.sample(("ts", "k", "v", "s"), 2)]
+        return Select(sides, values, where)
+
+    def _equality(self, earlier: Sequence[str], alias: str) -> list[Predicate]:
+        partner = self._rng.choice(earlier)
+        draw = self._rng.random()
+        if draw < 0.75:
+            return [compare(partner, "k", "=", alias, "k")]
+        if draw < 0.83:
+            return [compare(alias, "s", "=", partner, "s"), compare(partner, "k", "=", alias, "k")]
+        if draw < 0.9:
+            return [compare(partner, "v", "=", alias, "v")]
+        if draw < 0.93:
+            return [same(partner, "k", alias, "k")]
+        return []
+
+    def _residual(self, aliases: Sequence[str]) -> list[Predicate]:
+        left, right = self._rng.sample(aliases, 2)
+        return [
+            self._rng.choice(
+                (
+                    compare(left, "v", "<", right, "v"),
+                    compare(left, "v", "<>", right, "v"),
+                    compare(left, "ts", ">=", right, "ts"),
+                    either(compare(left, "v", "<", right, "v"), constant(left, "k", "=", 1)),
+                    total_below(left, right, self._rng.randint(4, 12)),
+                )
+            )
+        ]
+
+    def _conditions(self, alias: str, most: int, often: float = 0.5) -> list[Predicate]:
+        choices = (
+            constant(alias, "v", ">", self._rng.randint(0, 5)),
+            constant(alias, "v", "<=", self._rng.randint(4, 9)),
+            constant(alias, "k", "<>", self._rng.randint(0, 3)),
+            constant(alias, "s", "<>", self._rng.choice(WORDS)),
+            is_null(alias, self._rng.choice(("k", "v", "s")), negated=True),
+            either(constant(alias, "v", "<", 5), constant(alias, "s", "=", "ant")),
+        )
+        chosen = self._rng.sample(choices, self._rng.randint(1, most)) if self._rng.random() < often else []
+        if chosen and self._rng.random() < 0.05:
+            chosen.append(is_null(alias, "v", negated=False))
+        return chosen
+
+    def _join_window(self, small: bool) -> Window:
+        rng, unit = self._rng, self._unit
+        few = rng.randint(1, 3) if small else rng.randint(1, 8)
+        short = rng.randint(1, 4) if small else rng.randint(1, 15)
+        return rng.choices(
+            (
+                rows(few),
+                last(short * unit),
+                now(),
+                partitioned(rng.choice(("k", "s", "v")), rng.randint(1, 2 if small else 3)),
+                sliding((short + 2) * unit, rng.randint(1, 7) * unit),
+            ),
+            (5, 5, 1, 3, 3),
+        )[0]
+
+    def aggregation(self) -> Aggregation:
+        """GROUP BY over one stream."""
+        rng = self._rng
+        side = Side(rng.choice(self._streams), "a", self._aggregate_window())
+        keys = rng.sample((column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((0, 1, 1, 2)))
+        calls = rng.sample(CALLS, rng.randint(1, 4))
+        having = None
+        if rng.random() < 0.3:
+            least = rng.randint(1, 3)
+            call = rng.choice((*calls, CALLS[0]))
+            if call.function in ("COUNT", "SUM", "AVG"):
+                having = Having(call, f"{call.sql} > {least}", lambda x, n=least: None if x is None else x > n)
+        return Aggregation(side, keys, calls, self._conditions("a", most=2, often=0.4), having)
+
+    def _aggregate_window(self) -> Window | None:
+        rng, unit = self._rng, self._unit
+        return rng.choices(
+            (
+                rows(rng.randint(1, 12)),
+                last(rng.randint(1, 25) * unit),
+                now(),
+                partitioned(rng.choice(("k", "s")), rng.randint(1, 4)),
+                sliding(rng.randint(2, 20) * unit, rng.randint(2, 9) * unit),
+                unbounded(),
+                None,
+            ),
+            (4, 4, 1, 3, 5, 1, 1),
+        )[0]
+
+
+def column(alias: str, name: str) -> Value:
+    """A column."""
+    return Value(f"{alias}.{name}", lambda c: c[alias][name])
+
+
+def remainder(alias: str, name: str, divisor: int) -> Value:
+    """A key that is computed; values are never negative."""
+    return Value(
+        f"{alias}.{name} % {divisor}",
+        lambda c: None if c[alias][name] is None else c[alias][name] % divisor,
+    )
+
+
+CALLS = (
+    Call("COUNT"),
+    Call("COUNT", column("a", "v")),
+    Call("SUM", column("a", "v")),
+    Call("AVG", column("a", "v")),
+    Call("MIN", column("a", "v")),
+    Call("MAX", column("a", "v")),
+    Call("MIN", column("a", "s")),
+    Call("MAX", column("a", "s")),
+    Call("COUNT", column("a", "v"), distinct=True),
+    Call("COUNT", column("a", "s"), distinct=True),
+)
+
+_OPERATORS: dict[str, Callable[[Any, Any], bool]] = {
+    "=": operator.eq,
+    "<>": operator.ne,
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+}
+
+
+def _compared(sign: str, left: Any, right: Any) -> bool | None:
+    return None if left is None or right is None else _OPERATORS[sign](left, right)
+
+
+def compare(left: str, left_column: str, sign: str, right: str, right_column: str) -> Predicate:
+    """Two columns against each other."""
+    return Predicate(
+        f"{left}.{left_column} {sign} {right}.{right_column}",
+        frozenset({left, right}),
+        lambda c: _compared(sign, c[left][left_column], c[right][right_column]),
+    )
+
+
+def same(left: str, left_column: str, right: str, right_column: str) -> Predicate:
+    """Equality for which null equals null."""
+    return Predicate(
+        f"{left}.{left_column} <=> {right}.{right_column}",
+        frozenset({left, right}),
+        lambda c: c[left][left_column] == c[right][right_column],
+    )
+
+
+def constant(alias: str, name: str, sign: str, value: Any) -> Predicate:
+    """A column against a constant."""
+    shown = f"'{value}'" if isinstance(value, str) else str(value)
+    return Predicate(
+        f"{alias}.{name} {sign} {shown}",
+        frozenset({alias}),
+        lambda c: _compared(sign, c[alias][name], value),
+    )
+
+
+def is_null(alias: str, name: str, negated: bool) -> Predicate:
+    """IS NULL, IS NOT NULL."""
+    return Predicate(
+        f"{alias}.{name} IS {'NOT ' if negated else ''}NULL",
+        frozenset({alias}),
+        lambda c: (c[alias][name] is None) != negated,
+    )
+
+
+def either(one: Predicate, other: Predicate) -> Predicate:
+    """OR with its three values."""
+
+    def holds(combination: Combination) -> bool | None:
+        found = (one.holds(combination), other.holds(combination))
+        return True if True in found else None if None in found else False
+
+    return Predicate(f"({one.sql} OR {other.sql})", one.aliases | other.aliases, holds)
+
+
+def total_below(left: str, right: str, bound: int) -> Predicate:
+    """A condition on a sum of two sides' columns."""
+
+    def holds(combination: Combination) -> bool | None:
+        a, b = combination[left]["v"], combination[right]["v"]
+        return None if a is None or b is None else a + b < bound
+
+    return Predicate(f"{left}.v + {right}.v < {bound}", frozenset({left, right}), holds)
