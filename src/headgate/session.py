@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -138,22 +139,25 @@ class Session:
             processors=processors(self._spark),
         )
         temporary = checkpoint is None
-        folder = (
-            tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else str(Path(checkpoint).absolute())
-        )
+        folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)
-        run = SparkRun(
-            spark=self._spark,
-            network=network,
-            sources=self._sources,
-            strategy=chosen,
-            checkpoint_folder=folder,
-            limits=limits,
-            until_done=until_done,
-            callbacks=self._callbacks,
-            observers=[recorder, *observers],
-        )
-        run.start()
+        try:
+            run = SparkRun(
+                spark=self._spark,
+                network=network,
+                sources=self._sources,
+                strategy=chosen,
+                checkpoint_folder=folder,
+                limits=limits,
+                until_done=until_done,
+                callbacks=self._callbacks,
+                observers=[recorder, *observers],
+            )
+            run.start()
+        except BaseException:
+            if temporary:
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
         return Run(run, recorder, temporary)
 
 
@@ -218,6 +222,12 @@ class Run:
         names = self._recorder.queries
         if query not in names:
             raise SetupError(f"unknown query {query}; known: {known_names(names)}")
+
+
+def _located(checkpoint: str | Path) -> str:
+    """A local path made absolute; an address with a scheme as it is."""
+    text = str(checkpoint)
+    return text if "://" in text else str(Path(text).absolute())
 
 
 def _seconds(budget: str | float | None) -> float:

@@ -47,12 +47,12 @@ class World:
     timestamp_type: str
 
 
-def random_world(rng: Random, number_of_queries: int) -> World:
-    """All from one source of randomness."""
+def random_world(rng: Random, number_of_queries: int, ties: bool = False) -> World:
+    """All from one source of randomness; ``ties`` are equal timestamps within a stream."""
     timestamp_type = rng.choice(("BIGINT", "TIMESTAMP"))
     unit = SECOND if timestamp_type == "BIGINT" else rng.choice((SECOND, SECOND // 2))
     names = rng.sample(("north", "east", "south", "west"), rng.choice((2, 3, 3, 4)))
-    streams = [_random_stream(rng, name, place, timestamp_type, unit) for place, name in enumerate(names)]
+    streams = [_random_stream(rng, name, place, timestamp_type, unit, ties) for place, name in enumerate(names)]
     labels = [{"k": rng.choice(KEYS), "label": rng.choice(WORDS)} for _ in range(rng.randint(3, 6))]
     relation = Relation("labels", labels)
     maker = QueryMaker(rng, streams, relation, unit)
@@ -60,9 +60,8 @@ def random_world(rng: Random, number_of_queries: int) -> World:
     return World(streams, relation, queries, timestamp_type)
 
 
-def _random_stream(rng: Random, name: str, declared: int, timestamp_type: str, unit: int) -> Stream:
+def _random_stream(rng: Random, name: str, declared: int, timestamp_type: str, unit: int, ties: bool) -> Stream:
     ts, tuples = BEGINNING * SECOND + rng.randint(0, 5) * unit, []
-    ties = rng.random() < 0.25
     for _ in range(rng.randint(10, 60)):
         tuples.append(_random_tuple(rng, ts, timestamp_type))
         gap = rng.randint(10, 30) if rng.random() < 0.03 else rng.randint(0 if ties else 1, 4)
@@ -73,7 +72,8 @@ def _random_stream(rng: Random, name: str, declared: int, timestamp_type: str, u
     for _ in range(rng.choice((0, 0, 2))):
         place = rng.randrange(len(tuples))
         late = tuples[place].ts - slack - rng.randint(0, 20) * unit
-        tuples.insert(rng.randint(place, len(tuples)), _random_tuple(rng, late, timestamp_type))
+        if ties or late not in {t.ts for t in tuples}:
+            tuples.insert(rng.randint(place, len(tuples)), _random_tuple(rng, late, timestamp_type))
     return Stream(name, declared, tuples, slack)
 
 
@@ -106,7 +106,7 @@ class QueryMaker:
         if self._rng.random() < 0.1:
             return [self.filter(2) for _ in range(self._rng.randint(2, 3))]
         if self._rng.random() < 0.06:
-            return [self.join(), self.join()] if self._rng.random() < 0.5 else [self.filter(3), self.wide()]
+            return [self._rng.choice((self.wide, lambda: self.filter(3)))() for _ in range(2)]
         return [self._rng.choices(makers, weights)[0]()]
 
     def filter(self, columns: int | None = None) -> Select:
@@ -221,7 +221,8 @@ class QueryMaker:
         rng = self._rng
         side = Side(rng.choice(self._streams), "a", self._aggregate_window())
         keys = rng.sample((column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((0, 1, 1, 2)))
-        calls = rng.sample(CALLS, rng.randint(1, 4))
+        remembering = side.window is not None and side.window.sql != "[UNBOUNDED]"
+        calls = rng.sample([c for c in CALLS if remembering or not c.distinct], rng.randint(1, 4))
         having = None
         if rng.random() < 0.3:
             least = rng.randint(1, 3)

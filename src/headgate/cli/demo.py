@@ -1,4 +1,4 @@
-"""``headgate demo``: a burst, and what becomes of it."""
+"""``headgate demo``: bursts, and what becomes of them."""
 
 from __future__ import annotations
 
@@ -16,10 +16,8 @@ from headgate.report.plots import plot_run
 EXAMPLE = "Example: headgate demo --seconds 20 --out demo-out"
 
 _SCRIPT = "demo.sql"
-# what stands there, for the length that was asked for
+# what stands in the script, for the length that was asked for
 _DURATION = "duration '60 s'"
-# little enough that bursts pile up before the expensive query, enough that they drain again
-_TICK_BUDGET_S = 0.4
 _EXAMPLE_ROWS = 5
 
 
@@ -34,21 +32,29 @@ def demo(
     The queries are a filter with an expensive predicate, a window join and a windowed aggregate.
     """
     del debug
-    script = demo_script(seconds)
-    options = RunOptions(until_done=True, tick_budget_s=_TICK_BUDGET_S)
+    script = demo_script(f"duration '{seconds} s'")
     if not as_json:
         print(script.text)
-    with carried_out(script, options, quiet_stdout=as_json) as done:
+    _warm_up(as_json)
+    options = RunOptions(until_done=True)
+    with carried_out(script, options, as_json, begin="waiting for the first results") as done:
         plot = plot_run(done.status, out / "demo.png", f"headgate demo: {seconds} s of bursty traffic")
         if as_json:
             print_json(done, {"plot": str(plot)})
         else:
             print_memory_results(done, _EXAMPLE_ROWS)
             print_summary(done)
-            screen().print(f"plot of arrivals, backlog and latency: {plot}", soft_wrap=True)
+            screen().print(f"arrivals, backlog and latency: {plot}", soft_wrap=True)
 
 
-def demo_script(seconds: int) -> Script:
-    """The demo's streams and queries, with so many seconds of traffic."""
+def demo_script(duration: str) -> Script:
+    """The demo's streams and queries, with another length of traffic."""
     text = (files("headgate.cli") / _SCRIPT).read_text(encoding="utf-8")
-    return Script.parse(text.replace(_DURATION, f"duration '{seconds} s'"), _SCRIPT)
+    return Script.parse(text.replace(_DURATION, duration), _SCRIPT)
+
+
+def _warm_up(quiet_stdout: bool) -> None:
+    """Run a little of the traffic, so that the plot shows the queries and not how Java starts."""
+    script = demo_script("duration '2 s', speed 'max'")
+    with carried_out(script, RunOptions(until_done=True), quiet_stdout, begin="starting Spark"):
+        pass

@@ -17,7 +17,9 @@ EXAMPLE = "Example: headgate run examples/network.sql --for 30s --tick-budget 0.
 def run(
     file: Path = FILE,
     until_done: bool = typer.Option(False, "--until-done", help="End when all streams have come to an end."),
-    for_time: str | None = typer.Option(None, "--for", metavar="TIME", help="End after this time, as in 30s."),
+    for_time: str | None = typer.Option(
+        None, "--for", metavar="TIME", help="End after this time, as in 30s."
+    ),
     strategy: str = typer.Option("fifo", metavar="NAME", help="Which work goes first."),
     memory: str | None = typer.Option(
         None, metavar="SIZE", help="Backlog above which sources are held back, as in 64MB."

@@ -64,7 +64,9 @@ class Script:
         from headgate.spark.sinks import SINK_FORMATS
         from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
 
-        catalog = Catalog(known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}), known_sinks=SINK_FORMATS)
+        catalog = Catalog(
+            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}), known_sinks=SINK_FORMATS
+        )
         for statement in self.statements:
             catalog.declare(statement)
         return catalog

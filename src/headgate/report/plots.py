@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,10 +44,10 @@ def _draw(figure: Figure, status: RunStatus, title: str) -> None:
 
 
 def _arrivals(axes: Axes, history: list[TickRecord]) -> None:
-    ends = [tick.at_s for tick in history]
-    begins = [0.0, *ends[:-1]]
-    rates = [tick.rows_in / max(end - begin, 1e-3) for tick, begin, end in zip(history, begins, ends, strict=True)]
-    axes.stairs(rates, [0.0, *ends], fill=True, color="#9aa5b1")
+    edges = [0.0, *(tick.at_s for tick in history)]
+    spans = (max(end - begin, 1e-3) for begin, end in pairwise(edges))
+    rates = [tick.rows_in / span_s for tick, span_s in zip(history, spans, strict=True)]
+    axes.stairs(rates, edges, fill=True, color="#9aa5b1")
     axes.set_ylabel("arrivals\n(tuples/s)")
     axes.yaxis.set_major_formatter("{x:,.0f}")
 
@@ -66,4 +67,5 @@ def _latency(axes: Axes, status: RunStatus) -> None:
         axes.plot(*zip(*points, strict=True) if points else ([], []), ".-", color=colour, label=name)
     axes.set_ylabel("latency, mean\nof a tick (s)")
     if status.queries:
-        axes.legend(loc="upper right", ncols=3, fontsize="small")
+        # above the panel, where it covers no point
+        axes.legend(loc="lower right", bbox_to_anchor=(1, 1), ncols=4, fontsize="small", frameon=False)

@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Any
 
 from rich import box
+from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
@@ -30,17 +31,18 @@ def streams_table(status: RunStatus) -> Table:
     return table
 
 
-def rows_table(title: str, rows: Any, most: int) -> Table:
-    """The first rows of an Arrow table."""
+def rows_table(title: str, rows: Any, most: int) -> Group:
+    """The first rows of an Arrow table, below a title."""
     there_are_more = rows.num_rows > most
     heading = f"{title}, the first {most} rows" if there_are_more else title
-    table = Table(title=Text(heading), title_justify="left", title_style="bold", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
     for column in rows.schema:
         numeric = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
         table.add_column(Text(column.name), justify="right" if numeric else "left", overflow="ellipsis")
     for row in rows.slice(0, most).to_pylist():
         table.add_row(*(Text(_value(value)) for value in row.values()))
-    return table
+    # a table would wrap its own title to its width
+    return Group(Text(heading, style="bold"), table)
 
 
 def _table(first: str, *others: str) -> Table:

@@ -40,6 +40,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
@@ -69,8 +70,12 @@ _TUPLES_PER_TASK = 2000
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("burst")`` known to a session."""
-    spark.dataSource.register(BurstDataSource)
+    """Make ``format("burst")`` known to a session; sessions of one application may share it."""
+    try:
+        spark.dataSource.register(BurstDataSource)
+    except AnalysisException as error:
+        if error.getCondition() != "DATA_SOURCE_ALREADY_EXISTS":
+            raise
 
 
 def is_finite(options: Mapping[str, str]) -> bool:

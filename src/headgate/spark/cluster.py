@@ -41,7 +41,8 @@ def own_session(master: str = "local[*]") -> SparkSession:
     """A SparkSession that needs no configuration."""
     prepare_java()
     # what Spark refuses is told in one line of ours
-    logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+        logging.getLogger(logger).setLevel(logging.CRITICAL)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     if master.startswith("local-cluster"):
         os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="headgate-workers-"))

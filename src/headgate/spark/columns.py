@@ -18,6 +18,9 @@ ARRIVED = "$at"
 SEQ = "$seq"
 """Number of the tuple in its stream; only on streams whose order matters."""
 
+FINAL = "$final"
+"""Whether a landed tuple's number is final; a tuple that waits is landed anew in a later block."""
+
 WINDOW_SEQ = "$wseq"
 """Number of the tuple in its row window: in the stream, or among those of its key."""
 

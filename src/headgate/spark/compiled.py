@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, LongType, StructField, StructType, TimestampType
 
 from headgate.errors import QueryError
-from headgate.model.network import Network
+from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
     Aggregate,
     Operator,
@@ -22,10 +22,11 @@ from headgate.model.operator import (
     WindowJoin,
 )
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
-from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US, SEQ, TS, seq_of_key
-from headgate.spark.landing import LandingPlan, landing_plans
+from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US, TS
+from headgate.spark.landing import LandingPlan, landed_schema, landing_plans
 from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import with_expiry
+from headgate.spark.plans.side import union
 from headgate.spark.plans.window_join import JoinInput, window_join
 from headgate.spark.sources import Sources
 
@@ -108,13 +109,26 @@ def compile_network(spark: SparkSession, network: Network, sources: Sources) -> 
             outputs[name] = empty[name].schema
         except PySparkException as error:
             raise QueryError(f"{name}: {simple.spark_complaint(error)}", _span(operator)) from error
+    for query in network.queries.values():
+        _check_union(query, empty)
     return Compiled(network, raw, landing, relations, inputs, outputs, groups, windows)
+
+
+def _check_union(query: QueryDefinition, outputs: Mapping[str, DataFrame]) -> None:
+    try:
+        union([outputs[name] for name in query.outputs])
+    except PySparkException as error:
+        complaint = simple.spark_complaint(error)
+        raise QueryError(
+            f"query {query.name}: the branches of UNION ALL do not go together: {complaint}"
+        ) from error
 
 
 def stream_schema(raw: StructType, landing: LandingPlan | None) -> StructType:
     """A stream's columns as they enter the network."""
-    numbers = [] if landing is None else [SEQ, *[seq_of_key(keys) for keys in landing.key_sets]]
-    return StructType([*raw.fields, *[StructField(name, LongType()) for name in (TS, ARRIVED, *numbers)]])
+    if landing is not None:
+        return landed_schema(raw, landing)
+    return StructType([*raw.fields, StructField(TS, LongType()), StructField(ARRIVED, LongType())])
 
 
 def _windows(network: Network, operator: Operator) -> tuple[Window | None, ...]:

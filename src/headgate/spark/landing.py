@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from headgate.model.network import Network
 from headgate.model.operator import Aggregate, StreamInput, WindowJoin
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.spark.arrive import BLOCK, FILE, PLACE, Arrival
 from headgate.spark.blocks import BlockStore
-from headgate.spark.columns import ARRIVED, SEQ, TS, seq_of_key, tick_constant
+from headgate.spark.columns import ARRIVED, FINAL, SEQ, TS, seq_of_key, tick_constant
 from headgate.spark.manifest import BlockRef, StreamState
 
 _TICK, _RANK, _COUNT = "$tick", "$rank", "$count"
@@ -57,6 +57,16 @@ def _plan(network: Network, stream: str, windows: list[Window]) -> LandingPlan:
     return LandingPlan(tuple(sorted(needed)), tuple(sorted(key_sets)))
 
 
+def landed_schema(raw: StructType, plan: LandingPlan) -> StructType:
+    """Columns of a landed block: the stream's own, its timestamps, order of arrival and numbers."""
+    by_name = {f.name.lower(): f for f in raw.fields}
+    kept = [by_name[column.lower()] for column in plan.columns]
+    numbers = [seq_of_key(keys) for keys in ((), *plan.key_sets)]
+    system = [TS, ARRIVED, _TICK, _RANK, BLOCK, PLACE, *numbers]
+    longs = [StructField(name, LongType()) for name in system]
+    return StructType([*kept, *longs, StructField(FINAL, BooleanType())])
+
+
 class Landing:
     """Numbers one stream's tuples."""
 
@@ -64,12 +74,8 @@ class Landing:
         self._spark = spark
         self._store = store
         self._plan = plan
-        by_name = {f.name.lower(): f for f in raw.fields}
-        kept = [by_name[column.lower()] for column in plan.columns]
-        numbers = [seq_of_key(keys) for keys in ((), *plan.key_sets)]
-        system = [TS, ARRIVED, _TICK, _RANK, BLOCK, PLACE, *numbers]
-        self.schema = StructType([*kept, *[StructField(name, LongType()) for name in system]])
-        self._kept = [f.name for f in kept]
+        self.schema = landed_schema(raw, plan)
+        self._kept = [field.name for field in self.schema.fields[: len(plan.columns)]]
 
     def land(
         self, arrival: Arrival | None, state: StreamState, frontier_ts: int, batch_id: int, now_us: int
@@ -81,14 +87,14 @@ class Landing:
             return state, None
         everything = fresh if waiting is None else waiting if fresh is None else waiting.unionByName(fresh)
         assert everything is not None
-        numbered = self._numbered(everything, state)
+        numbered = self._numbered(everything, state, frontier_ts)
         rows = state.waiting_rows + (arrival.rows if arrival else 0)
         name = f"landed-{arrival.definition.name if arrival else 'rest'}-{state.next_seq}"
         written = self._store.write(numbered, batch_id, name, rows, frontier_ts, now_us)
         if written is None:
             return state, None
         block, still_waiting = written
-        let_through = self._store.read([block], self.schema).where(F.col(TS) < tick_constant(frontier_ts))
+        let_through = self._store.read([block], self.schema).where(F.col(FINAL))
         landed = replace(
             state,
             next_seq=state.next_seq + block.rows - still_waiting,
@@ -102,8 +108,8 @@ class Landing:
         if not state.waiting_rows:
             return None
         last = self._store.read(state.landed[-1:], self.schema)
-        return last.where(F.col(TS) >= tick_constant(state.frontier_ts)).drop(
-            *[seq_of_key(keys) for keys in ((), *self._plan.key_sets)]
+        return last.where(~F.col(FINAL)).drop(
+            FINAL, *[seq_of_key(keys) for keys in ((), *self._plan.key_sets)]
         )
 
     def _canonical(self, arrival: Arrival, state: StreamState, batch_id: int, now_us: int) -> DataFrame:
@@ -129,7 +135,7 @@ class Landing:
         place = F.row_number().over(SparkWindow.orderBy(_RANK, BLOCK, PLACE)) - 1
         return placed.withColumn(TS, tick_constant(arrival.min_ts, ARRIVED) + place)
 
-    def _numbered(self, tuples: DataFrame, state: StreamState) -> DataFrame:
+    def _numbered(self, tuples: DataFrame, state: StreamState, frontier_ts: int) -> DataFrame:
         order = [TS, _TICK, _RANK, BLOCK, PLACE]
         place = F.row_number().over(SparkWindow.orderBy(*order)) - 1
         numbered = tuples.withColumn(SEQ, tick_constant(state.next_seq) + place)
@@ -140,7 +146,8 @@ class Landing:
             counts = state.key_counts.get(number)
             if counts is not None:
                 numbered = self._above(numbered, number, keys, counts)
-        return numbered.select(*self.schema.names)
+        final = F.col(TS) < tick_constant(frontier_ts)
+        return numbered.withColumn(FINAL, final).select(*self.schema.names)
 
     def _above(self, numbered: DataFrame, number: str, keys: tuple[str, ...], counts: BlockRef) -> DataFrame:
         before = self._counts(counts, keys)

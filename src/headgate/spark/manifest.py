@@ -50,7 +50,7 @@ class StreamState:
     landed: tuple[BlockRef, ...] = ()
     key_counts: dict[str, BlockRef] = field(default_factory=dict)
     silent_since_us: int | None = None
-    totals: StreamCounts = StreamCounts()
+    totals: StreamCounts = field(default_factory=StreamCounts)
 
 
 @dataclass(frozen=True)

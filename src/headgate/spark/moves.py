@@ -24,9 +24,10 @@ from headgate.model.operator import (
 )
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark.blocks import BlockStore
-from headgate.spark.columns import BEGINNING_US, END_US, TS, tick_constant
-from headgate.spark.compiled import Compiled, stream_schema
+from headgate.spark.columns import BEGINNING_US, END_US, FINAL, TS, tick_constant
+from headgate.spark.compiled import Compiled
 from headgate.spark.intake import Inflow
+from headgate.spark.landing import landed_schema
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
 from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import EXPIRY, EXPIRY_SEQ, timeline, with_expiry
@@ -251,10 +252,8 @@ class Mover:
         state = inflows[stream].state
         if not state.landed:
             return with_expiry(tuples, window, None, 0)
-        schema = stream_schema(self._compiled.raw[stream], self._compiled.landing[stream])
-        known = {c.lower() for c in self._compiled.landing[stream].columns}
-        slim = type(schema)([f for f in schema.fields if f.name.startswith("$") or f.name.lower() in known])
-        landed = between(self._store.read(state.landed, slim), old, state.frontier_ts)
+        schema = landed_schema(self._compiled.raw[stream], self._compiled.landing[stream])
+        landed = between(self._store.read(state.landed, schema), old, END_US).where(F.col(FINAL))
         rows = sum(block.rows_from(old) for block in state.landed)
         return with_expiry(tuples, window, timeline(landed, window), rows)
 

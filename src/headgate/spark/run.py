@@ -9,7 +9,7 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from headgate.errors import HeadgateError, SetupError
+from headgate.errors import SetupError
 from headgate.model.event import Event, TickCommitted
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
@@ -134,9 +134,10 @@ class SparkRun:
                 sink.close()
 
     def _note(self, event: Event) -> None:
-        if isinstance(event, TickCommitted) and self._until_done and self._runner.manifest.flushed:
-            if event.backlog_tuples == 0:
-                self._engine.stop()
+        if not isinstance(event, TickCommitted) or not self._until_done:
+            return
+        if self._runner.manifest.flushed and event.backlog_tuples == 0:
+            self._engine.stop()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it has come. Raises what made the run fail."""
@@ -144,8 +145,6 @@ class SparkRun:
         if self._thread.is_alive():
             return False
         if self._error is not None:
-            if isinstance(self._error, HeadgateError):
-                raise self._error
             raise self._error
         return True
 

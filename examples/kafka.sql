@@ -1,0 +1,13 @@
+-- A topic of JSON, decoded by Spark SQL. Spark needs its Kafka package:
+--   PYSPARK_SUBMIT_ARGS='--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 pyspark-shell' \
+--     headgate run examples/kafka.sql --checkpoint state/
+CREATE STREAM orders (value BINARY, timestamp TIMESTAMP)
+  FROM kafka OPTIONS (kafka.bootstrap.servers 'localhost:9092', subscribe 'orders', startingOffsets 'earliest',
+                      timestamp 'timestamp', slack '10 s');
+
+CREATE QUERY large WITH (memory = '256 MB') AS
+  SELECT get_json_object(CAST(value AS STRING), '$.customer') AS customer,
+         CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DOUBLE) AS amount
+  FROM orders
+  WHERE CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DOUBLE) > 1000
+  INTO parquet OPTIONS (path 'out/large');

@@ -1,0 +1,16 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+
+@pytest.fixture
+def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Starting Spark is an error."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("Spark was started")
+
+    monkeypatch.setattr("headgate.cli.carryout.Session", refuse)
+    monkeypatch.setattr("headgate.cli.script.Session", refuse)

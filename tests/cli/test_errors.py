@@ -1,0 +1,168 @@
+"""Errors are one line on standard error with an exit code, found before Spark starts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.support import invoke, script
+
+from headgate.cli.app import app
+from headgate.cli.failure import described
+from headgate.errors import InternalError, QueryError, SetupError, Span
+
+pytestmark = pytest.mark.usefixtures("no_spark")
+
+
+def the_error(*arguments: object) -> str:
+    result = invoke(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    return str(result.stderr)
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_a_missing_file_is_named(command: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.sql"
+    assert the_error(command, path) == f"error: no such file: {path}\n"
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_a_folder_is_no_file_of_cql(command: str, tmp_path: Path) -> None:
+    assert the_error(command, tmp_path) == f"error: {tmp_path} is a folder; name a file of CQL\n"
+
+
+def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "x.sql"
+    path.write_bytes(b"\xff\xfe\x00")
+    assert the_error("run", path) == f"error: {path} is no text in UTF-8; name a file of CQL\n"
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+def test_an_error_in_the_query_gives_file_line_column_and_underlines_the_place(
+    command: str, tmp_path: Path
+) -> None:
+    path = script(tmp_path, "CREATE STREAM s (a INT) FROM rate;\n\nCREATE QUERY q AS SELECT b FROM s;\n")
+    assert the_error(command, path) == (
+        f"error: {path}:3:26: unknown column b; columns: a\n"
+        "CREATE QUERY q AS SELECT b FROM s;\n"
+        "                         ^\n"
+    )
+
+
+def test_unknown_formats_are_refused_without_spark(tmp_path: Path) -> None:
+    path = script(tmp_path, "CREATE STREAM s (a INT) FROM kafak;\nCREATE QUERY q AS SELECT a FROM s;\n")
+    assert the_error("explain", path).startswith(f"error: {path}:1:30: unknown source format kafak; known: ")
+
+
+def test_a_file_without_a_query_has_nothing_to_run(tmp_path: Path) -> None:
+    path = script(tmp_path, "CREATE STREAM s (a INT) FROM rate;")
+    assert the_error("run", path) == f"error: {path}: nothing to run; add a CREATE QUERY\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--strategy", "chian"], "unknown strategy chian; known: fifo"),
+        (["--for", "30 parsecs"], "--for: unknown unit 'parsecs'"),
+        (["--for", "0s"], "--for must be more than 0"),
+        (["--memory", "lots"], "--memory: 'lots' is no size; write a number and a unit"),
+        (["--tick-budget", "fast"], "--tick-budget: 'fast' is no time"),
+        (["--until-done", "--for", "3s"], "--until-done and --for exclude each other; keep one of them"),
+        (["--untildone"], "No such option: --untildone"),
+    ],
+)
+def test_bad_options_are_one_line_each(tmp_path: Path, options: list[str], message: str) -> None:
+    error = the_error("run", script(tmp_path), *options)
+    assert error.startswith(f"error: {message}")
+    assert error.count("\n") == 1
+
+
+def test_options_are_checked_before_the_file_is_read() -> None:
+    assert the_error("run", "nowhere.sql", "--for", "soon").startswith("error: --for")
+
+
+def test_a_missing_argument_points_at_the_help() -> None:
+    assert the_error("run") == "error: Missing argument 'FILE'; see headgate run --help\n"
+
+
+def test_an_unknown_stage_lists_the_stages(tmp_path: Path) -> None:
+    message = "error: --after takes bind, optimize or lower, not parse\n"
+    assert the_error("explain", script(tmp_path), "--after", "parse") == message
+
+
+def test_an_unexpected_error_is_called_internal_and_exits_with_1(tmp_path: Path) -> None:
+    # the fixture makes Spark raise something that nobody expects
+    result = invoke("run", script(tmp_path), "--until-done")
+    assert result.exit_code == 1
+    last = result.stderr.splitlines()[-1]
+    assert last == "internal error: AssertionError: Spark was started (run with --debug for the stack trace)"
+    assert "Traceback" not in result.stderr
+
+
+def test_debug_shows_the_stack_trace(tmp_path: Path) -> None:
+    result = invoke("run", script(tmp_path), "--until-done", "--debug")
+    assert result.exit_code == 1
+    assert "Traceback (most recent call last)" in result.stderr
+
+
+def test_debug_shows_the_stack_trace_of_an_error_of_ours(tmp_path: Path) -> None:
+    result = invoke("explain", tmp_path / "x.sql", "--debug")
+    assert result.exit_code == 2
+    assert "Traceback (most recent call last)" in result.stderr
+
+
+class FromJava(Exception):
+    """Looks like an error of the bridge to Java."""
+
+
+FromJava.__module__ = "py4j.protocol"
+
+JAVA = """An error occurred while calling o939.save.
+: org.apache.spark.SparkException: Job aborted due to stage failure: Task 0 failed 1 times
+\tat org.apache.spark.scheduler.DAGScheduler.runJob(DAGScheduler.scala:1549)
+Caused by: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012
+== SQL (line 1, position 1) ==
+100 / 0
+\tat org.apache.spark.Whatever(Whatever.scala:1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "text", "code"),
+    [
+        (SetupError("no Java\n here"), "error: no Java here", 2),
+        (QueryError("bad", Span("a b", 2, 3, "f.sql")), "error: f.sql:1:3: bad\na b\n  ^", 2),
+        (InternalError("odd"), "internal error: odd (run with --debug for the stack trace)", 1),
+        (KeyError(), "internal error: KeyError: no message (run with --debug for the stack trace)", 1),
+        (
+            FromJava(JAVA),
+            "error: Spark: SparkArithmeticException: [DIVIDE_BY_ZERO] Division by zero. SQLSTATE: 22012",
+            1,
+        ),
+        (FromJava("[SOME_CLASS] First.\nSecond."), "error: Spark: [SOME_CLASS] First.", 1),
+    ],
+)
+def test_errors_are_sorted_by_whose_they_are(error: Exception, text: str, code: int) -> None:
+    assert described(error) == (text, code)
+
+
+def test_the_version_is_printed() -> None:
+    import headgate
+
+    assert invoke("--version").stdout == f"headgate {headgate.__version__}\n"
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_help_lists_every_command(arguments: list[str]) -> None:
+    result = invoke(*arguments)
+    assert result.exit_code == 0
+    assert all(command.name in result.stdout for command in app.registered_commands if command.name)
+
+
+@pytest.mark.parametrize("command", [command.name for command in app.registered_commands])
+def test_the_help_of_every_command_has_an_example(command: str) -> None:
+    result = invoke(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: headgate {command}" in " ".join(result.stdout.split())
+    assert "--json" in result.stdout

@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import io
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pyarrow as pa
+from rich.console import Console, RenderableType
+
+from headgate.model.event import StreamCounts
+from headgate.report.plots import plot_run
+from headgate.report.tables import queries_table, rows_table, streams_table
+from headgate.status import Latency, QueryStatus, RunStatus, TickRecord
+
+
+def a_status(ticks: int = 3) -> RunStatus:
+    history = [
+        TickRecord(
+            at_s=float(at + 1),
+            seconds=0.5,
+            rows_in=1000 * at,
+            rows_out=at,
+            backlog_tuples=100 * at,
+            backlog_bytes=0,
+            window_bytes=0,
+            latency_s={"quick": 0.1 * at} if at else {},
+            phases_s={},
+        )
+        for at in range(ticks)
+    ]
+    return RunStatus(
+        queries={
+            "quick": QueryStatus(1234567, Latency(0.5, 0.25, 1.5, 12.0)),
+            "silent": QueryStatus(0, Latency(None, None, None, None)),
+        },
+        streams={"packets": StreamCounts(10_000, 3, 2, 1)},
+        peak_backlog_tuples=200,
+        peak_backlog_bytes=0,
+        backlog_tuples=0,
+        ticks=ticks,
+        seconds=3.0,
+        history=history,
+    )
+
+
+def printed(shown: RenderableType) -> list[list[str]]:
+    file = io.StringIO()
+    Console(file=file, width=200).print(shown)
+    return [line.split() for line in file.getvalue().splitlines() if line.strip()]
+
+
+def test_queries_show_rows_and_latency_or_a_dash() -> None:
+    lines = printed(queries_table(a_status()))
+    assert ["quick", "1,234,567", "0.500", "0.250", "1.500", "12.000"] in lines
+    assert ["silent", "0", "-", "-", "-", "-"] in lines
+
+
+def test_streams_show_what_came_in_and_what_was_lost() -> None:
+    assert ["packets", "10,000", "3", "2", "1"] in printed(streams_table(a_status()))
+
+
+def test_only_the_first_rows_are_shown_and_the_title_says_so() -> None:
+    rows = pa.table({"n": list(range(30))})
+    lines = printed(rows_table("q", rows, 20))
+    assert lines[0] == ["q,", "the", "first", "20", "rows"]
+    assert lines[-1] == ["19"]
+    assert printed(rows_table("q", rows.slice(0, 20), 20))[0] == ["q"]
+
+
+def test_values_are_shown_as_they_are() -> None:
+    moment = datetime(2024, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
+    rows = pa.table({"ts": [moment], "text": ["[bold]x"], "share": [1 / 3], "nothing": pa.nulls(1)})
+    assert printed(rows_table("q", rows, 20))[-1] == [
+        "2024-01-02",
+        "03:04:05.678",
+        "[bold]x",
+        "0.333333",
+        "null",
+    ]
+
+
+def test_a_plot_is_saved_as_png_in_a_folder_made_for_it(tmp_path: Path) -> None:
+    path = plot_run(a_status(), tmp_path / "new" / "run.png", "a run")
+    assert path.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_run_without_a_tick_can_be_plotted(tmp_path: Path) -> None:
+    assert plot_run(a_status(ticks=0), tmp_path / "run.png", "nothing").exists()
