@@ -1,6 +1,5 @@
--- A topic of JSON, decoded by Spark SQL. Spark needs its Kafka package:
---   PYSPARK_SUBMIT_ARGS='--packages org.apache.spark:spark-sql-kafka-0-10_2.13:4.0.0 pyspark-shell' \
---     headgate run examples/kafka.sql --checkpoint state/
+-- A topic of JSON, decoded by Spark SQL. Spark needs its own package spark-sql-kafka-0-10.
+--   headgate run examples/kafka.sql --checkpoint state/
 CREATE STREAM orders (value BINARY, timestamp TIMESTAMP)
   FROM kafka OPTIONS (kafka.bootstrap.servers 'localhost:9092', subscribe 'orders', startingOffsets 'earliest',
                       timestamp 'timestamp', slack '10 s');

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 import threading
 import time
 from dataclasses import dataclass, field
 
 from headgate.model.event import Event, StreamCounts, TickCommitted
 from headgate.model.network import Network
+
+
+_BIN = math.log(1.01)
+_MOST_TICKS = 10_000
 
 
 @dataclass(frozen=True)
@@ -80,9 +85,12 @@ class Recorder:
         self._lock = threading.Lock()
         self._started_s = time.time()
         self._rows_out = dict.fromkeys(network.queries, 0)
-        self._latencies: dict[str, list[tuple[float, float]]] = {name: [] for name in network.queries}
+        self._latencies = {name: LatencyTally() for name in network.queries}
         self._streams = dict.fromkeys(network.streams, StreamCounts())
         self._history: list[TickRecord] = []
+        self._ticks = 0
+        self._peak_tuples = 0
+        self._peak_bytes = 0
 
     @property
     def queries(self) -> tuple[str, ...]:
@@ -107,10 +115,17 @@ class Recorder:
         latency_s = {}
         for name, result in tick.queries.items():
             self._rows_out[name] += result.rows_out
-            self._latencies[name].extend(result.latencies)
+            for seconds, count in result.latencies:
+                self._latencies[name].add(seconds, count)
             if result.latencies:
                 total = sum(n for _, n in result.latencies)
                 latency_s[name] = sum(s * n for s, n in result.latencies) / total
+        self._ticks += 1
+        self._peak_tuples = max(self._peak_tuples, tick.backlog_tuples)
+        self._peak_bytes = max(self._peak_bytes, tick.backlog_bytes)
+        if len(self._history) >= _MOST_TICKS:
+            # an endless run keeps every second of its older ticks
+            self._history = self._history[::2]
         self._history.append(
             TickRecord(
                 at_s=tick.now_s - self._started_s,
@@ -129,33 +144,51 @@ class Recorder:
         """Everything so far."""
         with self._lock:
             history = list(self._history)
+            queries = {
+                name: QueryStatus(rows, self._latencies[name].latency())
+                for name, rows in self._rows_out.items()
+            }
             return RunStatus(
-                queries={
-                    n: QueryStatus(rows, _latency(self._latencies[n])) for n, rows in self._rows_out.items()
-                },
+                queries=queries,
                 streams=dict(self._streams),
-                peak_backlog_tuples=max((t.backlog_tuples for t in history), default=0),
-                peak_backlog_bytes=max((t.backlog_bytes for t in history), default=0),
+                peak_backlog_tuples=self._peak_tuples,
+                peak_backlog_bytes=self._peak_bytes,
                 backlog_tuples=history[-1].backlog_tuples if history else 0,
-                ticks=len(history),
+                ticks=self._ticks,
                 seconds=history[-1].at_s if history else 0.0,
                 history=history,
             )
 
 
-def _latency(pairs: list[tuple[float, float]]) -> Latency:
-    total = sum(n for _, n in pairs)
-    if not total:
-        return Latency(None, None, None, None)
-    ordered = sorted(pairs)
-    mean = sum(s * n for s, n in pairs) / total
-    return Latency(mean, _percentile(ordered, total, 0.5), _percentile(ordered, total, 0.99), ordered[-1][0])
+class LatencyTally:
+    """Latencies in bins of 1 %, so that an endless run needs no more room than a short one."""
 
+    def __init__(self) -> None:
+        self._bins: dict[int, float] = {}
+        self._count = 0.0
+        self._total_s = 0.0
+        self._max_s = 0.0
 
-def _percentile(ordered: list[tuple[float, float]], total: float, share: float) -> float:
-    passed = 0.0
-    for seconds, count in ordered:
-        passed += count
-        if passed >= share * total:
-            return seconds
-    return ordered[-1][0]
+    def add(self, seconds: float, count: float) -> None:
+        """So many results that took so long."""
+        position = round(math.log(max(seconds, 1e-6)) / _BIN)
+        self._bins[position] = self._bins.get(position, 0.0) + count
+        self._count += count
+        self._total_s += seconds * count
+        self._max_s = max(self._max_s, seconds)
+
+    def latency(self) -> Latency:
+        """Mean and largest are exact, percentiles to 1 %."""
+        if not self._count:
+            return Latency(None, None, None, None)
+        return Latency(
+            self._total_s / self._count, self._percentile(0.5), self._percentile(0.99), self._max_s
+        )
+
+    def _percentile(self, share: float) -> float:
+        passed = 0.0
+        for position in sorted(self._bins):
+            passed += self._bins[position]
+            if passed >= share * self._count:
+                return min(self._max_s, math.exp(position * _BIN))
+        return self._max_s

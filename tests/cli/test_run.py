@@ -16,7 +16,7 @@ from headgate.cli.progress import Progress
 from headgate.cql.statement import CreateStream
 from headgate.model.event import Event, TickCommitted
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
 
 ENDLESS = """\
 CREATE STREAM packets (src STRING, bytes INT) FROM burst OPTIONS (rate '100', seed '1');

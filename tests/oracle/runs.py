@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 from tests.oracle.brute_force import SECOND, Query, Results, evaluate
+from tests.oracle.cuts import RandomCuts
 from tests.oracle.files import stream_sql, write_relation, write_stream
 from tests.oracle.random_queries import World
 
@@ -30,7 +31,8 @@ class Course:
     file_format: str
     cuts: Sequence[Sequence[int]]
     files_a_tick: int | None
-    tick_budget: float | None
+    cut_seed: int | None
+    """None: no block is ever cut."""
     strategy: str
 
 
@@ -44,7 +46,7 @@ def random_course(rng: Random, world: World) -> Course:
         file_format=rng.choice(("csv", "json", "parquet")),
         cuts=cuts,
         files_a_tick=rng.choice((1, 2, None)),
-        tick_budget=rng.choice((None, 10 ** rng.uniform(-5, -4))),
+        cut_seed=rng.choice((None, rng.getrandbits(32), rng.getrandbits(32))),
         strategy=rng.choice(("fifo", "round-robin")),
     )
 
@@ -75,12 +77,8 @@ def start(spark: SparkSession, folder: Path, world: World, course: Course) -> Ru
     session = Session(spark)
     session.execute(declarations(folder, world, course))
     session.execute("\n".join(query_sql(query) for query in world.queries))
-    return session.start(
-        until_done=True,
-        strategy=course.strategy,
-        tick_budget=course.tick_budget,
-        checkpoint=folder / "checkpoint",
-    )
+    strategy = course.strategy if course.cut_seed is None else RandomCuts(course.cut_seed, wild_ticks=4)
+    return session.start(until_done=True, strategy=strategy, checkpoint=folder / "checkpoint")
 
 
 def found_rows(results: DataFrame) -> Results:

@@ -42,19 +42,21 @@ class Done:
 
 
 @contextmanager
-def carried_out(
-    script: Script, options: RunOptions, quiet_stdout: bool = False, begin: str = "starting Spark"
-) -> Iterator[Done]:
+def carried_out(script: Script, options: RunOptions, quiet_stdout: bool = False) -> Iterator[Done]:
     """Run a script to its end; temporary files are there until the block is left.
 
-    With ``quiet_stdout`` what queries print goes to standard error. ``begin`` is shown up to the first tick.
+    With ``quiet_stdout`` what queries print goes to standard error.
     """
     run: Run | None = None
     try:
-        with redirect_stdout(sys.stderr) if quiet_stdout else nullcontext(), Progress(begin) as progress:
+        with (
+            redirect_stdout(sys.stderr) if quiet_stdout else nullcontext(),
+            Progress("starting Spark") as progress,
+        ):
             session = Session(master=options.master).execute(script.text, script.origin)
             network = session.network()
             run = _start(session, options, progress)
+            progress.stage = "waiting for the first tick"
             with interruptible() as interrupt:
                 _watch(run, options.for_s, progress, interrupt)
         yield Done(run, network, run.status())

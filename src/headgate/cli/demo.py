@@ -37,7 +37,7 @@ def demo(
         print(script.text)
     _warm_up(as_json)
     options = RunOptions(until_done=True)
-    with carried_out(script, options, as_json, begin="waiting for the first results") as done:
+    with carried_out(script, options, as_json) as done:
         plot = plot_run(done.status, out / "demo.png", f"headgate demo: {seconds} s of bursty traffic")
         if as_json:
             print_json(done, {"plot": str(plot)})
@@ -56,5 +56,5 @@ def demo_script(duration: str) -> Script:
 def _warm_up(quiet_stdout: bool) -> None:
     """Run a little of the traffic, so that the plot shows the queries and not how Java starts."""
     script = demo_script("duration '2 s', speed 'max'")
-    with carried_out(script, RunOptions(until_done=True), quiet_stdout, begin="starting Spark"):
+    with carried_out(script, RunOptions(until_done=True), quiet_stdout):
         pass

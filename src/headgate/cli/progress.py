@@ -20,15 +20,15 @@ _PLAIN_EVERY_S = 5.0
 
 
 class Progress:
-    """An observer of a run that shows how it goes."""
+    """An observer of a run that shows how it goes; ``stage`` is what is done until the first tick."""
 
     def __init__(
         self,
-        begin: str = "starting Spark",
+        stage: str,
         console: Console | None = None,
         clock_s: Callable[[], float] = time.time,
     ) -> None:
-        self._begin = begin
+        self.stage = stage
         self._console = console or Console(stderr=True, highlight=False)
         self._clock_s = clock_s
         self._started_s = clock_s()
@@ -39,7 +39,7 @@ class Progress:
         # what queries print passes above the live line only if both go to the terminal
         both = self._console.is_terminal and sys.stdout.isatty()
         self._live = Live(
-            Text(begin),
+            Text(stage),
             console=self._console,
             auto_refresh=False,
             transient=True,
@@ -60,7 +60,7 @@ class Progress:
         if self._console.is_terminal:
             self._live.start(refresh=True)
         else:
-            self._console.print(self._begin)
+            self._console.print(self.stage)
         return self
 
     def __exit__(
@@ -86,7 +86,7 @@ class Progress:
         minutes, seconds = divmod(int(now_s - self._started_s), 60)
         ticks = list(self._ticks)
         if not ticks:
-            return f"{minutes:02d}:{seconds:02d}  {self._begin}"
+            return f"{minutes:02d}:{seconds:02d}  {self.stage}"
         span_s = max(1.0, min(_RATE_OVER_S, now_s - self._started_s), now_s - ticks[0].now_s)
         rows_in = sum(counts.rows_in for tick in ticks for counts in tick.streams.values())
         rows_out = sum(counts.rows_out for tick in ticks for counts in tick.queries.values())

@@ -6,7 +6,7 @@ in order of arrival: file by file, row by row. So lateness does not depend on wh
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from urllib.parse import unquote, urlparse
 
@@ -28,6 +28,8 @@ from headgate.errors import SetupError
 from headgate.model.network import StreamDefinition
 from headgate.spark.columns import ARRIVED, BEGINNING_US, TS, tick_constant
 from headgate.spark.sources import BAD_ROW
+
+Suffix = Callable[[int], DataFrame]
 
 FILE, BLOCK, PLACE, LATE = "$file", "$block", "$place", "$late"
 
@@ -64,6 +66,8 @@ class Arrival:
     max_ts: int
     file_ranks: dict[str, int]
     seen_max_ts: int
+    suffix: Suffix | None = None
+    """Reads the rows from a timestamp on, from as few files as hold any."""
 
 
 def timestamp_us(schema: StructType, name: str, stream: str) -> Column:

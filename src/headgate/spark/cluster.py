@@ -62,6 +62,9 @@ def private_session(spark: SparkSession) -> SparkSession:
     """The same application, tables and functions, with settings of its own."""
     java_session: Any = spark._jsparkSession.cloneSession()
     private = SparkSession(spark.sparkContext, java_session)
+    # functions and data sources are registered with the active session, whoever asks
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session)
     for key, value in _SESSION_SETTINGS.items():
         private.conf.set(key, value)
     private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))

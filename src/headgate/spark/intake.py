@@ -15,6 +15,7 @@ from headgate.spark.arrive import (
     PLACE,
     Arrival,
     Chunk,
+    Suffix,
     chunk_statistics,
     file_ranks,
     flag_late,
@@ -43,6 +44,7 @@ class Inflow:
     max_ts: int
     counts: StreamCounts
     set_aside: DataFrame | None
+    suffix: Suffix | None
     released: bool
     """Silent for too long, or at its end: it holds no other stream back."""
 
@@ -154,6 +156,7 @@ class Intake:
             good = good.drop(BAD_ROW)
         if definition.timestamp is None:
             good = good.withColumn(TS, tick_constant(min_ts, good.columns[0]))
+        untouched = definition.timestamp is not None and not bad and not late
         return Arrival(
             definition=definition,
             frame=stamped(good, now_us),
@@ -165,7 +168,19 @@ class Intake:
             max_ts=max_ts,
             file_ranks=ranks,
             seen_max_ts=max(state.max_ts, max_ts),
+            suffix=self._suffix(definition, ordered, now_us) if untouched else None,
         )
+
+    def _suffix(self, definition: StreamDefinition, chunks: list[Chunk], now_us: int) -> Suffix | None:
+        if not self._sources.is_file_stream(definition) or definition.format in TEXT_FORMATS:
+            return None
+
+        def rows_from(ts: int) -> DataFrame:
+            files = sorted({chunk.file for chunk in chunks if chunk.max_ts >= ts})
+            rows = self._sources.read_files(definition, files or [chunks[-1].file])
+            return stamped(with_timestamp(rows, definition), now_us)
+
+        return rows_from
 
     def _inflow(
         self,
@@ -212,6 +227,7 @@ class Intake:
             max_ts=max_ts,
             counts=counts,
             set_aside=arrival.set_aside if arrival else None,
+            suffix=arrival.suffix if arrival and landing is None else None,
             released=flush or idle,
         )
 

@@ -23,6 +23,7 @@ from headgate.model.operator import (
     WindowJoin,
 )
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.spark.arrive import Suffix
 from headgate.spark.blocks import BlockStore
 from headgate.spark.columns import BEGINNING_US, END_US, FINAL, TS, tick_constant
 from headgate.spark.compiled import Compiled
@@ -59,7 +60,13 @@ class Flow:
     max_ts: int
     complete_ts: int
     released: bool
-    from_storage: bool = False
+    suffix: Suffix | None = None
+
+    def from_ts(self, ts: int) -> DataFrame | None:
+        """The tuples from a timestamp on, read from as little as possible."""
+        if self.tuples is None:
+            return None
+        return between(self.suffix(ts) if self.suffix is not None else self.tuples, ts, END_US)
 
 
 @dataclass
@@ -86,7 +93,7 @@ class Mover:
         operator = self._network.operators[name]
         state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.inputs)))
         sides = []
-        for number, source in enumerate(operator.inputs):
+        for number in range(len(operator.inputs)):
             flow = self._source_flow(name, number, inflows, plan)
             sides.append(
                 Side(
@@ -96,9 +103,9 @@ class Mover:
                     fresh_rows=flow.rows,
                     fresh_min_ts=flow.min_ts,
                     fresh_max_ts=flow.max_ts,
+                    fresh_from=flow.from_ts,
                 )
             )
-            del source
         return sides
 
     def _source_flow(self, name: str, number: int, inflows: Mapping[str, Inflow], plan: TickPlan) -> Flow:
@@ -109,8 +116,14 @@ class Mover:
         tuples = inflow.frame
         if tuples is not None:
             tuples = simple.intake(tuples, source, self._compiled.windows[name][number])
-        frontier = inflow.state.frontier_ts
-        return Flow(tuples, inflow.rows, inflow.min_ts, inflow.max_ts, frontier, inflow.released)
+        frontier, suffix = inflow.state.frontier_ts, None
+        if inflow.suffix is not None:
+            read, window = inflow.suffix, self._compiled.windows[name][number]
+
+            def suffix(ts: int) -> DataFrame:
+                return simple.intake(read(ts), source, window)
+
+        return Flow(tuples, inflow.rows, inflow.min_ts, inflow.max_ts, frontier, inflow.released, suffix)
 
     def bound(self, name: str, inflows: Mapping[str, Inflow], plan: TickPlan) -> int:
         """How far an operator may get: no order to keep, or the progress of its slowest input."""
@@ -169,7 +182,8 @@ class Mover:
         kept = [block for block in side.blocks if block.max_ts >= new]
         plan.kept[operator.name] = [kept]
         if side.fresh is not None and new <= side.fresh_max_ts:
-            left = between(side.fresh, new, END_US)
+            left = side.fresh_from(new)
+            assert left is not None
             rows = side.fresh_rows * (1 - side.fresh_share(new))
             plan.stores.append(StoreTask(operator.name, 0, left, rows, replaces_blocks=False))
         out = None
@@ -178,8 +192,15 @@ class Mover:
         rows = side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new)
         low = min([side.fresh_min_ts, *[max(old, b.min_ts) for b in side.blocks]])
         high = max([side.fresh_max_ts, *[b.max_ts for b in side.blocks]])
-        used = bool(side.blocks)
-        plan.flows[operator.name] = Flow(out, rows, low, min(high, new - 1), END_US, False, used)
+        suffix = None
+        if out is not None and not side.blocks and new >= END_US:
+
+            def suffix(ts: int) -> DataFrame:
+                tuples = side.fresh_from(ts)
+                assert tuples is not None
+                return self._applied(operator, tuples)
+
+        plan.flows[operator.name] = Flow(out, rows, low, min(high, new - 1), END_US, False, suffix)
 
     def _applied(self, operator: Operator, tuples: DataFrame) -> DataFrame:
         if isinstance(operator, Select):
@@ -215,7 +236,7 @@ class Mover:
         plan.kept[operator.name] = []
         for number, ((side, tuples), window) in enumerate(zip(timed, windows, strict=True)):
             self._keep_window(operator.name, number, side, tuples, window, old, new, plan)
-        plan.flows[operator.name] = Flow(out, rows, old, new - 1, new, False, True)
+        plan.flows[operator.name] = Flow(out, rows, old, new - 1, new, False)
 
     def _timed(
         self,
@@ -318,7 +339,8 @@ class Mover:
         plan.kept[name].append([block for block in side.blocks if block.max_ts >= from_ts])
         if side.fresh is not None and side.fresh_max_ts >= from_ts:
             rows = side.fresh_rows * (1 - side.fresh_share(from_ts))
-            left = between(side.fresh, from_ts, END_US)
+            left = side.fresh_from(from_ts)
+            assert left is not None
             plan.stores.append(StoreTask(name, number, left, rows, replaces_blocks=False))
 
 

@@ -162,7 +162,10 @@ def schema_from(struct: StructType) -> Schema:
 
 def first_line(error: BaseException) -> str:
     """What Spark has to say, without its stack of details."""
-    return str(error).strip().split("\n")[0]
+    lines = str(error).strip().split("\n")
+    if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
+        return lines[1].lstrip(": ")
+    return lines[0]
 
 
 def _option(definition: StreamDefinition | RelationDefinition, key: str) -> str | None:

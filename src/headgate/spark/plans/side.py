@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
@@ -42,6 +42,7 @@ class Side:
     fresh_rows: float
     fresh_min_ts: int
     fresh_max_ts: int
+    fresh_from: Callable[[int], DataFrame | None]
 
     def stored(self, store: BlockStore) -> DataFrame | None:
         """The stored tuples."""

@@ -1,0 +1,41 @@
+"""What all tests share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that need no JVM go first, so that cheap failures show early."""
+    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+
+
+@pytest.fixture(scope="session")
+def spark() -> Iterator[SparkSession]:
+    """One Spark application for all tests."""
+    # tests without it must not pay for the import
+    from headgate.spark.cluster import own_session
+
+    session = own_session("local[2]")
+    yield session
+    session.stop()
+
+
+@pytest.fixture
+def eventually() -> Callable[[Callable[[], bool], float], None]:
+    """Waits for a condition; fails when it does not come true in time."""
+
+    def wait(condition: Callable[[], bool], timeout_s: float = 60.0) -> None:
+        end = time.monotonic() + timeout_s
+        while not condition():
+            assert time.monotonic() < end, f"not within {timeout_s} s"
+            time.sleep(0.05)
+
+    return wait

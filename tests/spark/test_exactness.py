@@ -1,0 +1,76 @@
+"""Results on Spark are those of the brute force, whatever the files, ticks, cuts and strategies."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from random import Random
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, note, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+from tests.oracle.brute_force import Results
+from tests.oracle.random_queries import World, random_world
+from tests.oracle.runs import Course, difference, found_rows, random_course, start
+
+pytestmark = pytest.mark.spark
+
+RUNS = 11
+QUERIES_A_RUN = 19
+TIMEOUT_S = 240
+
+
+def results(spark: SparkSession, folder: Path, world: World, course: Course) -> dict[str, Results]:
+    folder.mkdir(parents=True)
+    run = start(spark, folder, world, course)
+    if not run.wait(TIMEOUT_S):
+        run.stop()
+        pytest.fail(f"not done within {TIMEOUT_S} s: {course}")
+    assert run.status().backlog_tuples == 0
+    for stream in world.streams:
+        if counts := run.status().streams.get(stream.name):
+            assert counts.late == len(stream.late())
+    return {query.name: found_rows(run.results(query.name)) for query in world.queries}
+
+
+def check(world: World, found: dict[str, Results]) -> None:
+    wrong = [text for query in world.queries if (text := difference(query, found[query.name]))]
+    assert not wrong, "\n".join(wrong)
+
+
+@settings(
+    max_examples=RUNS,
+    derandomize=True,
+    deadline=None,
+    database=None,
+    # a smaller seed is no simpler world
+    phases=[Phase.generate],
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+@given(seed=st.integers(0, 2**32 - 1))
+def test_random_queries_give_what_the_brute_force_gives(
+    spark: SparkSession, tmp_path: Path, seed: int
+) -> None:
+    rng = Random(seed)
+    # streams of few timestamps meet themselves at one instant
+    world = random_world(rng, QUERIES_A_RUN, ties=rng.random() < 0.3)
+    course = random_course(rng, world)
+    note(f"{course}")
+    check(world, results(spark, tmp_path / str(seed), world, course))
+
+
+def test_enough_random_queries_are_tried() -> None:
+    assert RUNS * QUERIES_A_RUN >= 200
+
+
+def test_results_do_not_depend_on_where_ticks_begin(spark: SparkSession, tmp_path: Path) -> None:
+    rng = Random(41)
+    world = random_world(rng, 8)
+    cuts = [sorted(rng.sample(range(1, len(s.arrivals)), 3)) for s in world.streams]
+    at_once = Course("parquet", cuts, files_a_tick=None, cut_seed=None, strategy="fifo")
+    piecemeal = replace(at_once, files_a_tick=1)
+    one = results(spark, tmp_path / "one", world, at_once)
+    many = results(spark, tmp_path / "many", world, piecemeal)
+    assert one == many
+    check(world, one)
