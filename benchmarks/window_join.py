@@ -77,7 +77,9 @@ def run_headgate(spark: SparkSession, data: Path, work: Path, files_per_tick: in
     return {"seconds": seconds, "busy": busy, "ticks": len(history), "phases": phases}
 
 
-def run_spark(spark: SparkSession, data: Path, work: Path, files_per_tick: int, store: str) -> dict[str, object]:
+def run_spark(
+    spark: SparkSession, data: Path, work: Path, files_per_tick: int, store: str
+) -> dict[str, object]:
     """The same join as Structured Streaming has it."""
     provider = f"org.apache.spark.sql.execution.streaming.state.{store}"
     spark.conf.set("spark.sql.streaming.stateStore.providerClass", provider)
@@ -91,8 +93,12 @@ def run_spark(spark: SparkSession, data: Path, work: Path, files_per_tick: int, 
     window = F.expr(
         f"a.k = b.k AND a.ts >= b.ts - INTERVAL {WINDOW_S} SECONDS AND a.ts <= b.ts + INTERVAL {WINDOW_S} SECONDS"
     )
-    joined = side("a").join(side("b"), window).selectExpr(
-        "greatest(a.ts, b.ts) AS ts", "a.k AS k", "a.v AS v", "a.w AS w", "b.v AS bv", "b.w AS bw"
+    joined = (
+        side("a")
+        .join(side("b"), window)
+        .selectExpr(
+            "greatest(a.ts, b.ts) AS ts", "a.k AS k", "a.v AS v", "a.w AS w", "b.v AS bv", "b.w AS bw"
+        )
     )
     started = time.perf_counter()
     query = (
@@ -124,7 +130,9 @@ def measure(name: str, run, repeat: int, spark: SparkSession, rows: int) -> dict
         result["print"] = fingerprint(spark, work / "out")
         shutil.rmtree(work)
         rate = 2 * rows / float(result["seconds"])
-        print(f"{name:28s} {'warm-up' if not attempt else f'run {attempt}':8s} {rate / 1e3:8.0f} k rows/s  {result}")
+        print(
+            f"{name:28s} {'warm-up' if not attempt else f'run {attempt}':8s} {rate / 1e3:8.0f} k rows/s  {result}"
+        )
         if attempt and (best is None or float(result["seconds"]) < float(best["seconds"])):
             best = result
     assert best is not None

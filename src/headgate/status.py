@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from headgate.model.event import Event, StreamCounts, TickCommitted
 from headgate.model.network import Network
 
-
 _BIN = math.log(1.01)
 _MOST_TICKS = 10_000
 

@@ -19,7 +19,9 @@ COLUMNS = ("ts", "k", "v", "s")
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
-def write_stream(folder: Path, stream: Stream, cuts: Sequence[int], file_format: str, timestamp_type: str) -> None:
+def write_stream(
+    folder: Path, stream: Stream, cuts: Sequence[int], file_format: str, timestamp_type: str
+) -> None:
     """All arrivals, in files that end at the given places; names and times of change are in order."""
     folder.mkdir(parents=True)
     parts = [0, *cuts, len(stream.arrivals)]

@@ -52,7 +52,9 @@ def random_world(rng: Random, number_of_queries: int, ties: bool = False) -> Wor
     timestamp_type = rng.choice(("BIGINT", "TIMESTAMP"))
     unit = SECOND if timestamp_type == "BIGINT" else rng.choice((SECOND, SECOND // 2))
     names = rng.sample(("north", "east", "south", "west"), rng.choice((2, 3, 3, 4)))
-    streams = [_random_stream(rng, name, place, timestamp_type, unit, ties) for place, name in enumerate(names)]
+    streams = [
+        _random_stream(rng, name, place, timestamp_type, unit, ties) for place, name in enumerate(names)
+    ]
     labels = [{"k": rng.choice(KEYS), "label": rng.choice(WORDS)} for _ in range(rng.randint(3, 6))]
     relation = Relation("labels", labels)
     maker = QueryMaker(rng, streams, relation, unit)
@@ -60,7 +62,9 @@ def random_world(rng: Random, number_of_queries: int, ties: bool = False) -> Wor
     return World(streams, relation, queries, timestamp_type)
 
 
-def _random_stream(rng: Random, name: str, declared: int, timestamp_type: str, unit: int, ties: bool) -> Stream:
+def _random_stream(
+    rng: Random, name: str, declared: int, timestamp_type: str, unit: int, ties: bool
+) -> Stream:
     ts, tuples = BEGINNING * SECOND + rng.randint(0, 5) * unit, []
     for _ in range(rng.randint(10, 60)):
         tuples.append(_random_tuple(rng, ts, timestamp_type))
@@ -111,7 +115,9 @@ class QueryMaker:
 
     def filter(self, columns: int | None = None) -> Select:
         """One stream, with or without conditions."""
-        side = Side(self._rng.choice(self._streams), "a", self._rng.choice((None, None, rows(3), unbounded())))
+        side = Side(
+            self._rng.choice(self._streams), "a", self._rng.choice((None, None, rows(3), unbounded()))
+        )
         width = columns or self._rng.randint(1, 4)
         values = [column("a", name) for name in ("v", "s", "k", "ts")[:width]]
         return Select([side], values, self._conditions("a", most=2))
@@ -138,7 +144,9 @@ class QueryMaker:
         """One or two streams and the stored relation."""
         number = self._rng.choice((1, 2))
         if number == 1:
-            found = Select([Side(self._rng.choice(self._streams), "t0")], [column("t0", "v"), column("t0", "s")])
+            found = Select(
+                [Side(self._rng.choice(self._streams), "t0")], [column("t0", "v"), column("t0", "s")]
+            )
         else:
             found = self._join(self._rng.sample(self._streams, 2))
         sides = list(found.sides)
@@ -220,7 +228,9 @@ class QueryMaker:
         """GROUP BY over one stream."""
         rng = self._rng
         side = Side(rng.choice(self._streams), "a", self._aggregate_window())
-        keys = rng.sample((column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((0, 1, 1, 2)))
+        keys = rng.sample(
+            (column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((0, 1, 1, 2))
+        )
         remembering = side.window is not None and side.window.sql != "[UNBOUNDED]"
         calls = rng.sample([c for c in CALLS if remembering or not c.distinct], rng.randint(1, 4))
         having = None
@@ -228,7 +238,9 @@ class QueryMaker:
             least = rng.randint(1, 3)
             call = rng.choice((*calls, CALLS[0]))
             if call.function in ("COUNT", "SUM", "AVG"):
-                having = Having(call, f"{call.sql} > {least}", lambda x, n=least: None if x is None else x > n)
+                having = Having(
+                    call, f"{call.sql} > {least}", lambda x, n=least: None if x is None else x > n
+                )
         return Aggregation(side, keys, calls, self._conditions("a", most=2, often=0.4), having)
 
     def _aggregate_window(self) -> Window | None:

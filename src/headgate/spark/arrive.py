@@ -1,7 +1,8 @@
 """Arrival: what a micro-batch brings, stamped, counted, and freed of bad and late rows.
 
 A row is late when its timestamp lies more than the slack below the highest one that came before it,
-in order of arrival: file by file, row by row. So lateness does not depend on where ticks begin.
+in order of arrival: file by file, row by row. So lateness does not depend on where ticks begin. Sources
+other than files bring the rows of a micro-batch side by side: those are compared with earlier ones only.
 """
 
 from __future__ import annotations
@@ -185,6 +186,8 @@ def may_hold_late_rows(
             continue
         if chunk.min_ts < max(max_ts - definition.slack_us, floor):
             return True
+        if not chunk.file:
+            continue
         if not chunk.in_order and chunk.max_ts - chunk.min_ts > definition.slack_us:
             return True
         max_ts = max(max_ts, chunk.max_ts)
@@ -201,8 +204,6 @@ def flag_late(frame: DataFrame, ranks: dict[str, int], slack_us: int, max_ts: in
 
 def arrival_order(frame: DataFrame, ranks: dict[str, int]) -> list[Column]:
     """Sort key of rows within a tick: file, then place in the file."""
-    if FILE not in frame.columns:
-        return [F.col(PLACE)]
     pairs = [F.lit(item) for file, rank in ranks.items() for item in (file, rank)]
     rank_of = F.element_at(F.create_map(*pairs), F.col(FILE)) if pairs else F.lit(0)
     return [rank_of, F.col(BLOCK), F.col(PLACE)]

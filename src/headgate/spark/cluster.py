@@ -26,6 +26,8 @@ _SESSION_SETTINGS = {
 }
 
 _APPLICATION_SETTINGS = {
+    # every job describes its plan to listeners; the short form is enough for them
+    "spark.sql.ui.explainMode": "simple",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     "spark.scheduler.mode": "FAIR",
@@ -51,7 +53,8 @@ def own_session(master: str = "local[*]") -> SparkSession:
     for key, value in _APPLICATION_SETTINGS.items():
         builder = builder.config(key, value)
     builder = builder.config("spark.driver.memory", os.environ.get("HEADGATE_DRIVER_MEMORY", "4g"))
-    builder = builder.config("spark.driver.extraJavaOptions", f"{quiet} -XX:ReservedCodeCacheSize=512m")
+    java_options = os.environ.get("HEADGATE_JAVA_OPTIONS", "-XX:ReservedCodeCacheSize=512m")
+    builder = builder.config("spark.driver.extraJavaOptions", f"{quiet} {java_options}")
     try:
         return builder.getOrCreate()
     except Exception as error:

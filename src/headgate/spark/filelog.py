@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 
 from headgate.errors import InternalError
 from headgate.spark.files import Files
@@ -17,9 +18,11 @@ from headgate.spark.files import Files
 class FileSourceLog:
     """Reads ``offsets/`` and ``sources/`` of a Structured Streaming checkpoint."""
 
-    def __init__(self, files: Files, folder: str) -> None:
+    def __init__(self, files: Files, folder: str, positions: Mapping[str, int] | None = None) -> None:
+        """``positions`` of the sources in the plan, where they have no names."""
         self._files = files
         self._folder = folder
+        self._positions = positions
 
     def offsets(self, batch_id: int) -> dict[str, str]:
         """Offset text of every named source at the end of a micro-batch."""
@@ -27,8 +30,11 @@ class FileSourceLog:
         if batch_id < 0 or not self._files.exists(path):
             return {}
         lines = self._files.read_text(path).splitlines()
-        if not lines or lines[0] != "v2":
-            raise InternalError(f"{path}: expected offset log version v2, found {lines[:1]}")
+        version = "v2" if self._positions is None else "v1"
+        if not lines or lines[0] != version:
+            raise InternalError(f"{path}: expected offset log version {version}, found {lines[:1]}")
+        if self._positions is not None:
+            return {name: lines[2 + at] for name, at in self._positions.items() if lines[2 + at] != "-"}
         named = (line.split(":", 1) for line in lines[2:] if ":" in line)
         return {name: offset for name, offset in named if offset != "-"}
 
@@ -39,7 +45,8 @@ class FileSourceLog:
         return [path for entry in range(first, last + 1) for path in self._entry(stream, entry)]
 
     def _entry(self, stream: str, entry: int) -> list[str]:
-        folder = f"{self._folder}/sources/{stream}"
+        source = stream if self._positions is None else self._positions[stream]
+        folder = f"{self._folder}/sources/{source}"
         plain, compact = f"{folder}/{entry}", f"{folder}/{entry}.compact"
         path = plain if self._files.exists(plain) else compact
         if not self._files.exists(path):

@@ -55,6 +55,7 @@ class SparkRun:
         self.checkpoint = Checkpoint(self._files, checkpoint_folder)
         self._error: BaseException | None = None
         self._query: Any = None
+        sources.use_names(not any(name in sources.frames for name in network.streams))
         compiled = self._checked()
         self.checkpoint.open(network)
         self._runner = self._tick_runner(compiled, callbacks)
@@ -77,7 +78,8 @@ class SparkRun:
             name: Landing(self._spark, store, plan, compiled.raw[name])
             for name, plan in compiled.landing.items()
         }
-        log = FileSourceLog(self._files, self.checkpoint.spark_folder)
+        positions = self._sources.positions(self._network.streams.values())
+        log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions)
         intake = Intake(self._network, self._sources, log, landings)
         self._sinks = {
             name: open_sink(query, self._files, self.checkpoint, callbacks)
@@ -100,9 +102,8 @@ class SparkRun:
         self._thread.start()
 
     def _all_streams(self) -> DataFrame:
-        """One union of all streams and a clock, which lets backlog drain when inputs fall silent."""
-        clock = self._spark.readStream.format("rate").option("rowsPerSecond", 1).name("headgate_clock").load()
-        parts: list[DataFrame] = [clock.select(F.lit(-1).alias(STREAM))]
+        """One union of all streams and the clock."""
+        parts: list[DataFrame] = [self._sources.clock().select(F.lit(-1).alias(STREAM))]
         for number, definition in enumerate(self._network.streams.values()):
             parts.append(self._sources.stream(definition, number))
         everything = parts[0]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -32,7 +33,31 @@ class Sources:
         self._spark = spark
         self._files = files
         self.frames: dict[str, DataFrame] = {}
+        self._named = True
         burst.register(spark)
+
+    def use_names(self, named: bool) -> None:
+        """Whether sources are told apart by name; those inside of a DataFrame handed in have none."""
+        self._named = named
+        self._spark.conf.set(
+            "spark.sql.streaming.queryEvolution.enableSourceEvolution", "true" if named else "false"
+        )
+
+    def positions(self, streams: Iterable[StreamDefinition]) -> dict[str, int] | None:
+        """Where each stream's source stands in the plan, behind the clock; None if names tell."""
+        if self._named:
+            return None
+        found, at = {}, 1
+        for definition in streams:
+            found[definition.name] = at
+            frame = self.frames.get(definition.name)
+            at += 1 if frame is None else _streaming_leaves(frame)
+        return found
+
+    def clock(self) -> DataFrame:
+        """A row a second, so that backlog drains when inputs fall silent."""
+        reader = self._spark.readStream.format("rate").option("rowsPerSecond", 1)
+        return (reader.name("headgate_clock") if self._named else reader).load()
 
     def schema_of(self, definition: StreamDefinition | RelationDefinition) -> Schema:
         """The schema that a source brings itself, where none is declared."""
@@ -107,7 +132,7 @@ class Sources:
         if definition.format in TEXT_FORMATS:
             reader = reader.options(**_PERMISSIVE)
         try:
-            return reader.name(definition.name).load()
+            return (reader.name(definition.name) if self._named else reader).load()
         except Exception as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
@@ -166,6 +191,11 @@ def first_line(error: BaseException) -> str:
     if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
         return lines[1].lstrip(": ")
     return lines[0]
+
+
+def _streaming_leaves(frame: DataFrame) -> int:
+    leaves: Any = frame._jdf.queryExecution().analyzed().collectLeaves()
+    return sum(1 for i in range(leaves.size()) if leaves.apply(i).isStreaming())
 
 
 def _option(definition: StreamDefinition | RelationDefinition, key: str) -> str | None:

@@ -1,0 +1,21 @@
+"""Run all benchmarks, one after the other: ``make bench``."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+BENCHMARKS = ("window_join.py", "selections.py")
+
+
+def main() -> None:
+    """Each in a JVM of its own, so that none warms up another."""
+    here = Path(__file__).parent
+    for name in BENCHMARKS:
+        print(f"== {name}", flush=True)
+        subprocess.run([sys.executable, str(here / name)], check=True)
+
+
+if __name__ == "__main__":
+    main()

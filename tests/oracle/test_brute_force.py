@@ -1,0 +1,154 @@
+"""The brute force itself, against DuckDB and against what can be seen by eye."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from random import Random
+
+import duckdb
+import pytest
+from tests.oracle.brute_force import (
+    SECOND,
+    Aggregation,
+    Call,
+    Query,
+    Results,
+    Select,
+    Side,
+    Stream,
+    Tuple,
+    Window,
+    evaluate,
+    last,
+    now,
+    partitioned,
+    rows,
+    sliding,
+)
+from tests.oracle.random_queries import WORDS, column, compare, random_world
+
+SEEDS = range(20)
+
+
+def random_stream(name: str, declared: int, rng: Random) -> Stream:
+    tuples = []
+    for ts in sorted(rng.sample(range(100), 30)):
+        row = {"ts": ts, "k": rng.choice((0, 1, None)), "v": rng.randint(0, 9), "s": rng.choice(WORDS)}
+        tuples.append(Tuple(ts * SECOND, row))
+    return Stream(name, declared, tuples)
+
+
+def in_duckdb(sql: str, *streams: Stream) -> Results:
+    """``ts`` comes back in seconds."""
+    with duckdb.connect() as connection:
+        for stream in streams:
+            connection.execute(f"CREATE TABLE {stream.name} (ts BIGINT, k INT, v INT, s TEXT)")
+            values = [[t.row[c] for c in ("ts", "k", "v", "s")] for t in stream.arrivals]
+            connection.executemany(f"INSERT INTO {stream.name} VALUES (?, ?, ?, ?)", values)
+        return Counter((ts * SECOND, *rest) for ts, *rest in connection.execute(sql).fetchall())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_joins_of_time_windows_agree_with_duckdb(seed: int) -> None:
+    rng = Random(seed)
+    one, two = random_stream("one", 0, rng), random_stream("two", 1, rng)
+    a, b = rng.randint(0, 9), rng.randint(0, 9)
+    joined = Select(
+        [Side(one, "a", last(a * SECOND)), Side(two, "b", last(b * SECOND))],
+        [column("a", "v"), column("b", "v")],
+        [compare("a", "k", "=", "b", "k"), compare("a", "v", "<", "b", "v")],
+    )
+    expected = in_duckdb(
+        "SELECT greatest(a.ts, b.ts), a.v, b.v FROM one a, two b WHERE a.k = b.k AND a.v < b.v "
+        f"AND (b.ts >= a.ts AND b.ts - a.ts <= {a} OR a.ts >= b.ts AND a.ts - b.ts <= {b} AND a.ts <> b.ts)",
+        one,
+        two,
+    )
+    assert evaluate(Query("q", [joined])) == expected
+
+
+@pytest.mark.parametrize(
+    ("window", "frame"),
+    [
+        (last(7 * SECOND), "ORDER BY ts RANGE BETWEEN 7 PRECEDING AND CURRENT ROW"),
+        (now(), "ORDER BY ts RANGE BETWEEN 0 PRECEDING AND CURRENT ROW"),
+        (rows(4), "ORDER BY ts ROWS BETWEEN 3 PRECEDING AND CURRENT ROW"),
+        (None, "ORDER BY ts ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW"),
+    ],
+)
+@pytest.mark.parametrize("seed", SEEDS)
+def test_aggregates_at_every_tuple_agree_with_duckdb(seed: int, window: Window | None, frame: str) -> None:
+    stream = random_stream("one", 0, Random(seed))
+    v = column("a", "v")
+    calls = [Call(name, v) for name in ("SUM", "MIN", "MAX", "AVG", "COUNT")]
+    items = ", ".join(f"{name}(v) OVER w" for name in ("SUM", "MIN", "MAX", "AVG", "COUNT"))
+    expected = in_duckdb(f"SELECT ts, {items} FROM one WINDOW w AS ({frame})", stream)
+    assert evaluate(Query("q", [Aggregation(Side(stream, "a", window), [], calls)])) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_latest_tuples_of_every_key_agree_with_duckdb(seed: int) -> None:
+    stream = random_stream("one", 0, Random(seed))
+    query = Aggregation(
+        Side(stream, "a", partitioned("k", 3)), [column("a", "k")], [Call("SUM", column("a", "v"))]
+    )
+    frame = "PARTITION BY k ORDER BY ts ROWS BETWEEN 2 PRECEDING AND CURRENT ROW"
+    expected = in_duckdb(f"SELECT ts, k, sum(v) OVER ({frame}) FROM one", stream)
+    assert evaluate(Query("q", [query])) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("length", "step"), [(10, 5), (7, 3), (2, 6)])
+def test_sliding_aggregates_agree_with_duckdb(seed: int, length: int, step: int) -> None:
+    stream = random_stream("one", 0, Random(seed))
+    v = column("a", "v")
+    calls = [Call("COUNT"), Call("SUM", v), Call("COUNT", column("a", "s"), distinct=True)]
+    side = Side(stream, "a", sliding(length * SECOND, step * SECOND))
+    expected = in_duckdb(
+        "SELECT b.at, k, count(*), sum(v), count(DISTINCT s) "
+        f"FROM (SELECT unnest(range(0, 200, {step})) AS at) b, one "
+        f"WHERE ts <= b.at AND b.at - ts <= {length} GROUP BY b.at, k",
+        stream,
+    )
+    assert evaluate(Query("q", [Aggregation(side, [column("a", "k")], calls)])) == expected
+
+
+def streams_at(*times: Sequence[int]) -> list[Stream]:
+    return [
+        Stream(f"s{place}", place, [Tuple(ts * SECOND, {"ts": ts}) for ts in listed])
+        for place, listed in enumerate(times)
+    ]
+
+
+def test_a_tuple_meets_itself_in_a_self_join() -> None:
+    [stream] = streams_at([1, 2])
+    pairs = Select(
+        [Side(stream, "a", rows(1)), Side(stream, "b", rows(1))], [column("a", "ts"), column("b", "ts")]
+    )
+    # as a, 2 meets the 1 that b still holds; as b it meets itself
+    assert evaluate(Query("q", [pairs])) == Counter(
+        [(1 * SECOND, 1, 1), (2 * SECOND, 2, 1), (2 * SECOND, 2, 2)]
+    )
+
+
+def test_at_one_instant_the_stream_declared_first_comes_first() -> None:
+    one, two = streams_at([5, 6], [6])
+    # the order in FROM is of no consequence
+    pairs = Select([Side(two, "b", now()), Side(one, "a", rows(1))], [column("a", "ts"), column("b", "ts")])
+    assert evaluate(Query("q", [pairs])) == Counter([(6 * SECOND, 6, 6)])
+
+
+def test_a_late_tuple_is_no_part_of_the_stream() -> None:
+    tuples = [Tuple(ts * SECOND, {"ts": ts}) for ts in (5, 9, 7, 6, 10)]
+    stream = Stream("s", 0, tuples, slack=2 * SECOND)
+    assert [t.ts // SECOND for t in stream.late()] == [6]
+    counted = Aggregation(Side(stream, "a", rows(2)), [], [Call("MIN", column("a", "ts"))])
+    assert evaluate(Query("q", [counted])) == Counter(
+        [(5 * SECOND, 5), (7 * SECOND, 5), (9 * SECOND, 7), (10 * SECOND, 9)]
+    )
+
+
+def test_most_random_queries_have_results() -> None:
+    queries = [q for seed in range(5) for q in random_world(Random(seed), 19).queries]
+    assert sum(1 for q in queries if evaluate(q)) > 0.8 * len(queries)

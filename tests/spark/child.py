@@ -1,0 +1,151 @@
+"""A run in a process of its own, which can be killed: see ``main`` for its arguments."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from random import Random
+
+import duckdb
+from tests.oracle.brute_force import (
+    SECOND,
+    Aggregation,
+    Call,
+    Query,
+    Results,
+    Select,
+    Side,
+    Stream,
+    Tuple,
+    last,
+    partitioned,
+    rows,
+    sliding,
+    unbounded,
+)
+from tests.oracle.cuts import RandomCuts
+from tests.oracle.files import stream_sql, write_stream
+from tests.oracle.random_queries import KEYS, WORDS, column, compare, constant
+from tests.oracle.runs import PATIENT, difference, query_sql
+
+from headgate import Session
+from headgate.spark.cluster import own_session
+
+ROOT = Path(__file__).parents[2]
+FILES, ROWS_A_FILE = 24, 5
+
+
+def streams() -> list[Stream]:
+    """Two streams that are the same in every process."""
+    rng = Random(7)
+    return [
+        Stream(name, place, _tuples(rng), slack=2 * SECOND) for place, name in enumerate(("left", "right"))
+    ]
+
+
+def _tuples(rng: Random) -> list[Tuple]:
+    tuples, ts = [], 1_000
+    for _ in range(FILES * ROWS_A_FILE):
+        ts += rng.randint(1, 3)
+        row = {"ts": ts, "k": rng.choice(KEYS), "v": rng.randint(0, 9), "s": rng.choice(WORDS)}
+        tuples.append(Tuple(ts * SECOND, row))
+    # out of order, but by no more than the slack
+    return sorted(tuples, key=lambda t: t.ts + rng.randint(0, 2) * SECOND)
+
+
+def queries(left: Stream, right: Stream) -> list[Query]:
+    """A filter, a join and aggregates with all kinds of state."""
+    v, k = column("a", "v"), column("a", "k")
+    joined = Select(
+        [Side(left, "a", last(9 * SECOND)), Side(right, "b", rows(4))],
+        [column("a", "ts"), v, column("b", "ts"), column("b", "v")],
+        [compare("a", "k", "=", "b", "k"), constant("b", "v", ">", 1)],
+    )
+    latest = Aggregation(
+        Side(left, "a", partitioned("k", 3)), [column("a", "s")], [Call("SUM", v), Call("COUNT")]
+    )
+    hopping = Aggregation(Side(right, "a", sliding(12 * SECOND, 5 * SECOND)), [k], [Call("AVG", v)])
+    running = Aggregation(Side(right, "a", unbounded()), [k], [Call("SUM", v), Call("MAX", v)])
+    filtered = Select([Side(left, "a")], [column("a", "ts"), v], [constant("a", "v", ">", 2)])
+    return [
+        Query("joined", [joined]),
+        Query("latest", [latest]),
+        Query("hopping", [hopping]),
+        Query("running", [running]),
+        Query("filtered", [filtered]),
+    ]
+
+
+def write_input(folder: Path) -> None:
+    """The files of both streams."""
+    cuts = range(ROWS_A_FILE, FILES * ROWS_A_FILE, ROWS_A_FILE)
+    for stream in streams():
+        write_stream(folder / stream.name, stream, cuts, "csv", "BIGINT")
+
+
+def statements(folder: Path, files_a_tick: int) -> Sequence[str]:
+    """Everything in CQL, with results INTO parquet."""
+    left, right = streams()
+    options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
+    return [
+        *(stream_sql(s, folder / s.name, "csv", "BIGINT", **options) for s in (left, right)),
+        *(query_sql(q, f"INTO parquet OPTIONS (path '{folder}/out/{q.name}')") for q in queries(left, right)),
+    ]
+
+
+def differences(folder: Path) -> list[str]:
+    """What is wrong with the results that were written."""
+    return [text for q in queries(*streams()) if (text := difference(q, _written(folder, q.name)))]
+
+
+def _written(folder: Path, query: str) -> Results:
+    files = f"{folder}/out/{query}/*.parquet"
+    return Counter(duckdb.sql(f"SELECT ts * {SECOND}, * EXCLUDE (ts) FROM '{files}'").fetchall())
+
+
+@contextmanager
+def child(
+    folder: Path, seed: int = 0, wild_ticks: int = 0, files_a_tick: int = 1, master: str = "local[2]"
+) -> Iterator[subprocess.Popen[bytes]]:
+    """The process, at the head of its own group, so that its JVM dies with it."""
+    arguments = [folder, seed, wild_ticks, files_a_tick, master]
+    with log_of(folder).open("ab") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tests.spark.child", *map(str, arguments)],
+            cwd=ROOT,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
+            stdout=log,
+            stderr=log,
+            start_new_session=True,
+        )
+    try:
+        yield process
+    finally:
+        # the group outlives its leader while the JVM lives
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def log_of(folder: Path) -> Path:
+    """What all processes of a folder have printed."""
+    return folder / "log.txt"
+
+
+def main(folder: Path, seed: int, wild_ticks: int, files_a_tick: int, master: str) -> None:
+    """Run to the end, if allowed to."""
+    session = Session(own_session(master))
+    session.execute("\n".join(statements(folder, files_a_tick)))
+    strategy = RandomCuts(seed, wild_ticks)
+    run = session.start(until_done=True, strategy=strategy, checkpoint=folder / "checkpoint")
+    run.wait()
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]), sys.argv[5])

@@ -1,0 +1,55 @@
+"""A run that is killed at any moment and started again gives every result once."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from pathlib import Path
+from random import Random
+
+import pytest
+from tests.spark.child import child, differences, log_of, write_input
+
+pytestmark = pytest.mark.spark
+
+KILLS = 10
+LIFE_TIMEOUT_S = 120
+END_TIMEOUT_S = 300
+
+# what a tick leaves behind, in this order: its input is known, it executes, results show, it has happened
+MOMENTS = {
+    "arrive": "checkpoint/spark/offsets/*",
+    "execute": "checkpoint/blocks/*/*",
+    "stage": "out/*/_staging-*/*/*",
+    "publish": "out/*/*.parquet",
+    "manifest": "checkpoint/manifests/*.json",
+    "commit": "checkpoint/spark/commits/*",
+}
+
+
+def lives_until(folder: Path, process: subprocess.Popen[bytes], moment: str, delay_s: float) -> bool:
+    """Wait for the moment to come, and a little longer; whether the process still lives then."""
+    seen = set(folder.glob(MOMENTS[moment]))
+    end = time.monotonic() + LIFE_TIMEOUT_S
+    while not set(folder.glob(MOMENTS[moment])) - seen:
+        assert time.monotonic() < end, f"no {moment} within {LIFE_TIMEOUT_S} s"
+        if process.poll() is not None:
+            return False
+        time.sleep(0.002)
+    time.sleep(delay_s)
+    return process.poll() is None
+
+
+def test_ten_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
+    rng = Random(11)
+    write_input(tmp_path)
+    moments = [*MOMENTS, *rng.choices(list(MOMENTS), k=KILLS - len(MOMENTS))]
+    rng.shuffle(moments)
+    for life, moment in enumerate(moments):
+        # other turns in every life: a tick that is tried again need not go the same way
+        with child(tmp_path, seed=life, wild_ticks=1000) as process:
+            lived = lives_until(tmp_path, process, moment, rng.choice((0.0, rng.uniform(0, 0.5))))
+        assert lived, f"the run ended before kill {life}: {log_of(tmp_path).read_text()[-2000:]}"
+    with child(tmp_path) as process:
+        assert process.wait(END_TIMEOUT_S) == 0, log_of(tmp_path).read_text()[-2000:]
+    assert not (wrong := differences(tmp_path)), "\n".join(wrong)
