@@ -90,9 +90,8 @@ def run_spark(
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files_per_tick)
         return reader.parquet(str(data / name)).withWatermark("ts", "0 seconds").alias(name)
 
-    window = F.expr(
-        f"a.k = b.k AND a.ts >= b.ts - INTERVAL {WINDOW_S} SECONDS AND a.ts <= b.ts + INTERVAL {WINDOW_S} SECONDS"
-    )
+    reach = f"INTERVAL {WINDOW_S} SECONDS"
+    window = F.expr(f"a.k = b.k AND a.ts >= b.ts - {reach} AND a.ts <= b.ts + {reach}")
     joined = (
         side("a")
         .join(side("b"), window)
@@ -130,9 +129,8 @@ def measure(name: str, run, repeat: int, spark: SparkSession, rows: int) -> dict
         result["print"] = fingerprint(spark, work / "out")
         shutil.rmtree(work)
         rate = 2 * rows / float(result["seconds"])
-        print(
-            f"{name:28s} {'warm-up' if not attempt else f'run {attempt}':8s} {rate / 1e3:8.0f} k rows/s  {result}"
-        )
+        label = "warm-up" if not attempt else f"run {attempt}"
+        print(f"{name:28s} {label:8s} {rate / 1e3:6.0f} k rows/s  {result}", flush=True)
         if attempt and (best is None or float(result["seconds"]) < float(best["seconds"])):
             best = result
     assert best is not None

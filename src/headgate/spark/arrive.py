@@ -196,13 +196,16 @@ def may_hold_late_rows(
 
 def flag_late(frame: DataFrame, ranks: dict[str, int], slack_us: int, max_ts: int, floor: int) -> DataFrame:
     """Mark late rows exactly: compare each with all that arrived before it."""
-    before = SparkWindow.orderBy(*arrival_order(frame, ranks)).rowsBetween(SparkWindow.unboundedPreceding, -1)
-    seen = F.greatest(F.coalesce(F.max(TS).over(before), F.lit(max_ts)), F.lit(max_ts))
+    seen = F.lit(max_ts)
+    if FILE in frame.columns:
+        order = SparkWindow.orderBy(*arrival_order(ranks))
+        before = F.max(TS).over(order.rowsBetween(SparkWindow.unboundedPreceding, -1))
+        seen = F.greatest(F.coalesce(before, seen), seen)
     late = (F.col(TS) < seen - F.lit(slack_us)) | (F.col(TS) < F.lit(floor))
     return frame.withColumn(LATE, F.coalesce(late, F.lit(False)))
 
 
-def arrival_order(frame: DataFrame, ranks: dict[str, int]) -> list[Column]:
+def arrival_order(ranks: dict[str, int]) -> list[Column]:
     """Sort key of rows within a tick: file, then place in the file."""
     pairs = [F.lit(item) for file, rank in ranks.items() for item in (file, rank)]
     rank_of = F.element_at(F.create_map(*pairs), F.col(FILE)) if pairs else F.lit(0)

@@ -17,6 +17,10 @@ from headgate.spark.manifest import BlockRef
 _ONE_FILE_ROWS = 50_000
 
 
+# blocks live for a few ticks: time spent on making them small is lost
+_PLAIN = {"compression": "uncompressed", "parquet.enable.dictionary": "false"}
+
+
 class BlockStore:
     """Writes and reads blocks below the checkpoint."""
 
@@ -46,7 +50,7 @@ class BlockStore:
                 F.max(TS).alias("max_ts"),
                 F.count_if(F.col(TS) >= tick_constant(waiting_from)).alias("waiting"),
             ]
-        slim.observe(counted, *measures).write.mode("overwrite").parquet(self._checkpoint.full(path))
+        slim.observe(counted, *measures).write.mode("overwrite").options(**_PLAIN).parquet(self._checkpoint.full(path))
         found = counted.get
         if not found["rows"]:
             self._files.delete(self._checkpoint.full(path))

@@ -269,7 +269,7 @@ class Mover:
         old: int,
         inflows: Mapping[str, Inflow],
     ) -> DataFrame:
-        stream = operator.sides[number].stream if isinstance(operator, WindowJoin) else operator.stream  # type: ignore[union-attr]
+        stream = _stream_of(operator, number)
         state = inflows[stream].state
         if not state.landed:
             return with_expiry(tuples, window, None, 0)
@@ -346,6 +346,14 @@ class Mover:
 
 # sliding boundaries are counted from here when nothing has been emitted yet
 _EARLIEST = -(2**60)
+
+
+def _stream_of(operator: Operator, number: int) -> str:
+    """The stream whose tuples an input of an ordered operator holds."""
+    if isinstance(operator, WindowJoin):
+        return operator.sides[number].stream
+    assert isinstance(operator, Aggregate)
+    return operator.stream
 
 
 def is_ordered(operator: Operator) -> bool:
