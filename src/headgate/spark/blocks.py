@@ -50,7 +50,9 @@ class BlockStore:
                 F.max(TS).alias("max_ts"),
                 F.count_if(F.col(TS) >= tick_constant(waiting_from)).alias("waiting"),
             ]
-        slim.observe(counted, *measures).write.mode("overwrite").options(**_PLAIN).parquet(self._checkpoint.full(path))
+        slim.observe(counted, *measures).write.mode("overwrite").options(**_PLAIN).parquet(
+            self._checkpoint.full(path)
+        )
         found = counted.get
         if not found["rows"]:
             self._files.delete(self._checkpoint.full(path))

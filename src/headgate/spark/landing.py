@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
@@ -70,8 +70,8 @@ def landed_schema(raw: StructType, plan: LandingPlan) -> StructType:
 class Landing:
     """Numbers one stream's tuples."""
 
-    def __init__(self, spark: SparkSession, store: BlockStore, plan: LandingPlan, raw: StructType) -> None:
-        self._spark = spark
+    def __init__(self, stream: str, store: BlockStore, plan: LandingPlan, raw: StructType) -> None:
+        self._stream = stream
         self._store = store
         self._plan = plan
         self.schema = landed_schema(raw, plan)
@@ -89,7 +89,7 @@ class Landing:
         assert everything is not None
         numbered = self._numbered(everything, state, frontier_ts)
         rows = state.waiting_rows + (arrival.rows if arrival else 0)
-        name = f"landed-{arrival.definition.name if arrival else 'rest'}-{state.next_seq}"
+        name = f"landed-{self._stream}"
         written = self._store.write(numbered, batch_id, name, rows, frontier_ts, now_us)
         if written is None:
             return state, None

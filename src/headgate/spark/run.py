@@ -75,8 +75,7 @@ class SparkRun:
     def _tick_runner(self, compiled: Compiled, callbacks: Mapping[str, Callback]) -> TickRunner:
         store = BlockStore(self._spark, self._files, self.checkpoint)
         landings = {
-            name: Landing(self._spark, store, plan, compiled.raw[name])
-            for name, plan in compiled.landing.items()
+            name: Landing(name, store, plan, compiled.raw[name]) for name, plan in compiled.landing.items()
         }
         positions = self._sources.positions(self._network.streams.values())
         log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions)
