@@ -141,7 +141,8 @@ class Side:
     @property
     def sql(self) -> str:
         """As written in FROM."""
-        return " ".join(filter(None, [self.source.name, self.window and self.window.sql, f"AS {self.alias}"]))
+        window = f" {self.window.sql}" if self.window else ""
+        return f"{self.source.name}{window} AS {self.alias}"
 
 
 @dataclass(frozen=True)
@@ -187,7 +188,9 @@ class Call:
             return None
         if self.function == "AVG":
             return sum(found) / len(found)
-        return {"SUM": sum, "MIN": min, "MAX": max}[self.function](found)
+        if self.function == "SUM":
+            return sum(found)
+        return min(found) if self.function == "MIN" else max(found)
 
 
 @dataclass(frozen=True)

@@ -238,9 +238,7 @@ class QueryMaker:
             least = rng.randint(1, 3)
             call = rng.choice((*calls, CALLS[0]))
             if call.function in ("COUNT", "SUM", "AVG"):
-                having = Having(
-                    call, f"{call.sql} > {least}", lambda x, n=least: None if x is None else x > n
-                )
+                having = above(call, least)
         return Aggregation(side, keys, calls, self._conditions("a", most=2, often=0.4), having)
 
     def _aggregate_window(self) -> Window | None:
@@ -262,6 +260,11 @@ class QueryMaker:
 def column(alias: str, name: str) -> Value:
     """A column."""
     return Value(f"{alias}.{name}", lambda c: c[alias][name])
+
+
+def above(call: Call, bound: int) -> Having:
+    """A condition on a group."""
+    return Having(call, f"{call.sql} > {bound}", lambda value: _compared(">", value, bound))
 
 
 def remainder(alias: str, name: str, divisor: int) -> Value:

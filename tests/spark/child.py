@@ -106,7 +106,8 @@ def differences(folder: Path) -> list[str]:
 
 def _written(folder: Path, query: str) -> Results:
     files = f"{folder}/out/{query}/*.parquet"
-    return Counter(duckdb.sql(f"SELECT ts * {SECOND}, * EXCLUDE (ts) FROM '{files}'").fetchall())
+    with duckdb.connect() as connection:
+        return Counter(connection.execute(f"SELECT ts * {SECOND}, * EXCLUDE (ts) FROM '{files}'").fetchall())
 
 
 @contextmanager
@@ -148,4 +149,4 @@ def main(folder: Path, seed: int, wild_ticks: int, files_a_tick: int, master: st
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), *map(int, sys.argv[2:5]), sys.argv[5])
+    main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])
