@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 
 import pytest
+from tests.runtime.networks import chains
 
 from headgate.errors import StalledError
 from headgate.model.event import Event, ProfilesLearnt, TuplesArrived
@@ -14,7 +15,6 @@ from headgate.model.view import SystemView, Turn
 from headgate.runtime.drive import drive
 from headgate.runtime.forecast import Forecast, ForecastQueue
 from headgate.scheduling import strategy_named
-from tests.runtime.networks import chains
 
 
 class OneTick:

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.runtime.networks import chains
 
 from headgate.model.profile import Profile
 from headgate.model.view import Turn
 from headgate.runtime.forecast import Forecast, ForecastQueue
-from tests.runtime.networks import chains
 
 NETWORK = chains(3)
 PROFILES = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.runtime.networks import chains
 
 from headgate.errors import SetupError
 from headgate.model.profile import Profile
 from headgate.model.view import QueueView, SystemView
 from headgate.runtime.forecast import Forecast, ForecastQueue
 from headgate.scheduling import strategy_named, strategy_names
-from tests.runtime.networks import chains
 
 NETWORK = chains(3, 1, 2)
 PROFILES = {name: Profile(1e-3, 0.5) for name in NETWORK.operators}

@@ -158,7 +158,8 @@ class Mover:
             self._add_simple(operator, sides[0], old, new, plan)
         flow = plan.flows[name]
         flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
-        flow.released = all(f.released for f in flows)
+        # a cut leaves tuples behind: readers must not pass them, even if the stream holds nobody back
+        flow.released = new >= bound and all(f.released for f in flows)
         flow.complete_ts = min(new, *(f.complete_ts for f in flows)) if not is_ordered(operator) else new
 
     def _cut(self, sides: list[Side], old: int, bound: int, share: float, ordered: bool) -> int:
