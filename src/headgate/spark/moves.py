@@ -148,8 +148,10 @@ class Mover:
         sides = self.sides(name, before, inflows, plan)
         old = before.operators.get(name, OperatorState()).frontier_ts
         bound = max(self.bound(name, inflows, plan), old if is_ordered(operator) else BEGINNING_US)
-        if flush and isinstance(operator, Aggregate) and isinstance(operator.window, TimeWindow):
-            bound += operator.window.range_us + (operator.window.slide_us or 0)
+        flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
+        if flush and isinstance(operator, Aggregate) and all(flow.released for flow in flows):
+            # at the end of input, every boundary whose window holds tuples is due
+            bound += _reach_us(operator.window) or 0
         new = bound if share >= 1.0 else self._cut(sides, old, bound, share, is_ordered(operator))
         plan.frontiers[name] = new
         if is_ordered(operator):
@@ -157,7 +159,6 @@ class Mover:
         else:
             self._add_simple(operator, sides[0], old, new, plan)
         flow = plan.flows[name]
-        flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
         # a cut leaves tuples behind: readers must not pass them, even if the stream holds nobody back
         flow.released = new >= bound and all(f.released for f in flows)
         flow.complete_ts = min(new, *(f.complete_ts for f in flows)) if not is_ordered(operator) else new
