@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sqlglot.tokens import TokenType
-
 from headgate.cql.clauses import at_clause, refuse_clause
 from headgate.cql.conditions import conjuncts
 from headgate.cql.expressions import scalar, scalar_without_aggregates
@@ -163,9 +161,8 @@ def _group(cursor: Cursor) -> ScalarExpression:
     if cursor.word() in ("ROLLUP", "CUBE", "GROUPING SETS") and cursor.word(1) == "(":
         raise cursor.fail(f"{cursor.word()} is not supported; write one query for each grouping")
     tokens = _expression(cursor, "an expression after GROUP BY")
-    if len(tokens) == 1 and (tokens[0].kind is TokenType.NUMBER or tokens[0].word == "ALL"):
-        message = f"GROUP BY {tokens[0].span.excerpt} is not supported; name the columns to group by"
-        raise QueryError(message, tokens[0].span)
+    if len(tokens) == 1 and tokens[0].word == "ALL":
+        raise QueryError("GROUP BY ALL is not supported; name the columns to group by", tokens[0].span)
     return scalar_without_aggregates(tokens, "GROUP BY")
 
 
