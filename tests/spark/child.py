@@ -44,9 +44,7 @@ FILES, ROWS_A_FILE = 24, 5
 def streams() -> list[Stream]:
     """Two streams that are the same in every process."""
     rng = Random(7)
-    return [
-        Stream(name, place, _tuples(rng), slack=2 * SECOND) for place, name in enumerate(("left", "right"))
-    ]
+    return [Stream(name, place, _tuples(rng), slack=2 * SECOND) for place, name in enumerate(("near", "far"))]
 
 
 def _tuples(rng: Random) -> list[Tuple]:
@@ -59,20 +57,20 @@ def _tuples(rng: Random) -> list[Tuple]:
     return sorted(tuples, key=lambda t: t.ts + rng.randint(0, 2) * SECOND)
 
 
-def queries(left: Stream, right: Stream) -> list[Query]:
+def queries(near: Stream, far: Stream) -> list[Query]:
     """A filter, a join and aggregates with all kinds of state."""
     v, k = column("a", "v"), column("a", "k")
     joined = Select(
-        [Side(left, "a", last(9 * SECOND)), Side(right, "b", rows(4))],
+        [Side(near, "a", last(9 * SECOND)), Side(far, "b", rows(4))],
         [column("a", "ts"), v, column("b", "ts"), column("b", "v")],
         [compare("a", "k", "=", "b", "k"), constant("b", "v", ">", 1)],
     )
     latest = Aggregation(
-        Side(left, "a", partitioned("k", 3)), [column("a", "s")], [Call("SUM", v), Call("COUNT")]
+        Side(near, "a", partitioned("k", 3)), [column("a", "s")], [Call("SUM", v), Call("COUNT")]
     )
-    hopping = Aggregation(Side(right, "a", sliding(12 * SECOND, 5 * SECOND)), [k], [Call("AVG", v)])
-    running = Aggregation(Side(right, "a", unbounded()), [k], [Call("SUM", v), Call("MAX", v)])
-    filtered = Select([Side(left, "a")], [column("a", "ts"), v], [constant("a", "v", ">", 2)])
+    hopping = Aggregation(Side(far, "a", sliding(12 * SECOND, 5 * SECOND)), [k], [Call("AVG", v)])
+    running = Aggregation(Side(far, "a", unbounded()), [k], [Call("SUM", v), Call("MAX", v)])
+    filtered = Select([Side(near, "a")], [column("a", "ts"), v], [constant("a", "v", ">", 2)])
     return [
         Query("joined", [joined]),
         Query("latest", [latest]),
@@ -91,11 +89,11 @@ def write_input(folder: Path) -> None:
 
 def statements(folder: Path, files_a_tick: int) -> Sequence[str]:
     """Everything in CQL, with results INTO parquet."""
-    left, right = streams()
+    near, far = streams()
     options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
     return [
-        *(stream_sql(s, folder / s.name, "csv", "BIGINT", **options) for s in (left, right)),
-        *(query_sql(q, f"INTO parquet OPTIONS (path '{folder}/out/{q.name}')") for q in queries(left, right)),
+        *(stream_sql(s, folder / s.name, "csv", "BIGINT", **options) for s in (near, far)),
+        *(query_sql(q, f"INTO parquet OPTIONS (path '{folder}/out/{q.name}')") for q in queries(near, far)),
     ]
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from headgate.errors import SetupError
 from headgate.model.event import Event, TickCommitted
@@ -18,6 +19,7 @@ from headgate.runtime.observers import Observer
 from headgate.scheduling.strategy import Strategy
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.columns import ARRIVED
 from headgate.spark.compiled import Compiled, compile_network
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.engine import SparkEngine, TickLimits
@@ -57,6 +59,7 @@ class SparkRun:
         self._query: Any = None
         sources.use_names(not any(name in sources.frames for name in network.streams))
         compiled = self._checked()
+        self._outputs = compiled.outputs
         self.checkpoint.open(network)
         self._runner = self._tick_runner(compiled, callbacks)
         self._engine = SparkEngine(self._runner, limits)
@@ -166,12 +169,18 @@ class SparkRun:
         """Results so far of a query that goes to files or to memory."""
         definition = self._network.queries[query]
         options = {k.lower(): v for k, v in definition.sink.options}
-        if definition.sink.format == "memory":
-            return self._spark.read.parquet(self.checkpoint.results(query))
-        if "path" not in options:
+        in_memory = definition.sink.format == "memory"
+        path = self.checkpoint.results(query) if in_memory else options.get("path")
+        if path is None:
             raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
-        reader = self._spark.read.format(definition.sink.format).options(**dict(definition.sink.options))
-        return reader.load(options["path"])
+        schema = StructType([f for f in self._outputs[definition.outputs[0]].fields if f.name != ARRIVED])
+        if not self._files.exists(path):
+            # no tick has been committed yet
+            return self._spark.createDataFrame([], schema)
+        if in_memory:
+            return self._spark.read.parquet(path)
+        reader = self._spark.read.format(definition.sink.format).schema(schema)
+        return reader.options(**dict(definition.sink.options)).load(path)
 
     def dead_letters(self) -> DataFrame | None:
         """Rows that were set aside; None if there are none."""
