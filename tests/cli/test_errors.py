@@ -147,6 +147,15 @@ def test_errors_are_sorted_by_whose_they_are(error: Exception, text: str, code: 
     assert described(error) == (text, code)
 
 
+def test_an_error_whose_jvm_has_ended_is_reported_all_the_same() -> None:
+    class Orphan(FromJava):
+        def __str__(self) -> str:
+            raise ConnectionRefusedError
+
+    Orphan.__module__ = FromJava.__module__
+    assert described(Orphan()) == ("error: Spark: Orphan, and its JVM has ended", 1)
+
+
 def test_the_version_is_printed() -> None:
     import headgate
 

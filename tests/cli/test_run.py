@@ -127,7 +127,7 @@ def test_the_demo_ends_in_results_of_every_query_and_a_plot(tmp_path: Path, temp
     assert list(temporary.glob("headgate-*")) == []
     lines = [line.split() for line in result.stdout.splitlines()]
     shown = {line[0]: line[1].replace(",", "") for line in lines if len(line) == 6}
-    # the budget of the demo says when results come, and not which
+    # ticks say when results come, and not which
     path = tmp_path / "all_at_once.sql"
     path.write_text(demo_script("duration '8 s', speed 'max'").text)
     at_once = json.loads(succeeded("run", path, "--until-done", "--json").stdout)["queries"]

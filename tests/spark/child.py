@@ -38,7 +38,7 @@ from headgate import Session
 from headgate.spark.cluster import own_session
 
 ROOT = Path(__file__).parents[2]
-FILES, ROWS_A_FILE = 24, 5
+FILES, ROWS_A_FILE = 12, 10
 
 
 def streams() -> list[Stream]:

@@ -19,8 +19,6 @@ _SCRIPT = "demo.sql"
 # what stands in the script, for the length that was asked for
 _DURATION = "duration '60 s'"
 _EXAMPLE_ROWS = 5
-# short of what the largest bursts need, so that work piles up, and drains when they are over
-_TICK_BUDGET_S = 0.5
 
 
 def demo(
@@ -38,7 +36,7 @@ def demo(
     if not as_json:
         print(script.text)
     _warm_up(as_json)
-    options = RunOptions(until_done=True, tick_budget_s=_TICK_BUDGET_S)
+    options = RunOptions(until_done=True)
     with carried_out(script, options, as_json) as done:
         plot = plot_run(done.status, out / "demo.png", f"headgate demo: {seconds} s of bursty traffic")
         if as_json:

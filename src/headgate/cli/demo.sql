@@ -1,11 +1,11 @@
 -- Two links of a network are watched at once. Traffic comes in bursts on all time scales.
 CREATE STREAM packets (ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT, bytes INT)
   FROM burst OPTIONS (rate '4000', flows '24', seed '11', keys '500', start '2024-05-01T12:00:00Z',
-                      duration '60 s', timestamp 'ts', idle_after '2 s');
+                      duration '60 s', timestamp 'ts');
 
 CREATE STREAM alerts (ts TIMESTAMP, src STRING, port INT, score DOUBLE)
-  FROM burst OPTIONS (rate '40', flows '8', seed '5', keys '500', start '2024-05-01T12:00:00Z',
-                      duration '60 s', timestamp 'ts', idle_after '2 s');
+  FROM burst OPTIONS (rate '40', flows '16', seed '5', keys '500', start '2024-05-01T12:00:00Z',
+                      duration '60 s', timestamp 'ts');
 
 -- An expensive predicate: a fingerprint of every packet, hashed over and over.
 CREATE QUERY suspicious AS

@@ -43,7 +43,11 @@ def is_from_spark(error: BaseException) -> bool:
 
 def spark_reason(error: BaseException) -> str:
     """The innermost cause in one line, without Java's stack."""
-    text = str(error).strip()
+    try:
+        text = str(error).strip()
+    except OSError:
+        # an error of Java is asked for its text only now, and there may be no Java left to answer
+        return f"{type(error).__name__}, and its JVM has ended"
     causes = _JAVA_CAUSE.findall(text)
     if causes:
         name, reason = causes[-1]

@@ -15,11 +15,11 @@ from pyspark.sql import functions as F
 
 from headgate.model.event import QueryCounts, TickCommitted
 from headgate.model.network import Network, QueryDefinition
-from headgate.model.operator import Aggregate, StreamInput, WindowJoin
+from headgate.model.operator import Aggregate, OperatorInput, StreamInput, WindowJoin
 from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.columns import ARRIVED, BEGINNING_US
+from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US
 from headgate.spark.compiled import Compiled
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.intake import Inflow, Intake
@@ -140,12 +140,24 @@ class TickRunner:
         return streams
 
     def _ready_bound(self, name: str, tick: OpenTick) -> int:
-        """How far an operator could get if nothing below it were cut."""
+        """How far an operator could get with what the operators below it have passed on so far."""
         if not is_ordered(self.network.operators[name]):
-            return -BEGINNING_US
+            return END_US
         inflows = [tick.inflows[stream] for stream in self._streams_of(name)]
         holding = [i.state.frontier_ts for i in inflows if not i.released]
-        return min(holding) if holding else max(i.state.frontier_ts for i in inflows)
+        bound = min(holding) if holding else max(i.state.frontier_ts for i in inflows)
+        return min([bound, *self._held_back_at(name)])
+
+    def _held_back_at(self, name: str) -> list[int]:
+        """Frontiers of the operators below that still hold tuples: nothing beyond them may be taken."""
+        frontiers = []
+        for source in self.network.operators[name].inputs:
+            if isinstance(source, OperatorInput):
+                below = self.manifest.operators.get(source.operator, OperatorState())
+                if any(below.blocks):
+                    frontiers.append(below.frontier_ts)
+                frontiers += self._held_back_at(source.operator)
+        return frontiers
 
     def _incoming_share(self, name: str, tick: OpenTick, bound: int) -> float:
         inflows = [tick.inflows[stream] for stream in self._streams_of(name)]
