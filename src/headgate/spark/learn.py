@@ -12,6 +12,8 @@ from headgate.model.profile import Profile, Profiles
 _COLD_TICKS = 2
 _MEMORY = 0.8
 _LEAST_SECONDS = 1e-8
+# the time of a job over fewer tuples tells about Spark, not about the tuples
+_TELLING_ROWS = 5_000
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,11 @@ class Learner:
             tally.rows_out += rows_out
             tally.rows_in_of_out += rows
         selectivity = tally.rows_out / tally.rows_in_of_out if tally.rows_in_of_out else old.selectivity
+        seconds_per_tuple = old.seconds_per_tuple
+        if tally.rows >= _TELLING_ROWS:
+            seconds_per_tuple = max(_LEAST_SECONDS, tally.seconds / tally.rows)
         self._profiles[name] = Profile(
-            seconds_per_tuple=max(_LEAST_SECONDS, tally.seconds / tally.rows),
+            seconds_per_tuple=seconds_per_tuple,
             selectivity=selectivity,
             bytes_per_tuple=old.bytes_per_tuple if width is None else width,
             samples=old.samples + 1,
