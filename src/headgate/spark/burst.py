@@ -71,6 +71,9 @@ _TUPLES_PER_TASK = 2000
 
 def register(spark: SparkSession) -> None:
     """Make ``format("burst")`` known to a session; sessions of one application may share it."""
+    # Spark registers with the active session, whichever one is asked
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     try:
         spark.dataSource.register(BurstDataSource)
     except AnalysisException as error:
