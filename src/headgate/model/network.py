@@ -77,6 +77,7 @@ class Network:
             for source in operator.inputs:
                 if isinstance(source, OperatorInput):
                     self._readers[source.operator] += (operator.name,)
+        self._paths_to: dict[str, tuple[tuple[str, ...], ...]] = {}
         for query in queries:
             for output in query.outputs:
                 if output not in self.operators:
@@ -96,6 +97,22 @@ class Network:
         while readers := self.readers(path[-1]):
             path.append(readers[0])
         return tuple(path)
+
+    def paths_to(self, operator: str) -> tuple[tuple[str, ...], ...]:
+        """All ways from a stream to this operator, leaf first; above a join they share their operators."""
+        if operator not in self._paths_to:
+            inputs = dict.fromkeys(self.operators[operator].inputs)
+            below = [
+                path for i in inputs if isinstance(i, OperatorInput) for path in self.paths_to(i.operator)
+            ]
+            starts_here = any(isinstance(i, StreamInput) for i in inputs)
+            ways = [(*path, operator) for path in below] + [(operator,)] * starts_here
+            self._paths_to[operator] = tuple(ways)
+        return self._paths_to[operator]
+
+    def paths(self) -> tuple[tuple[str, ...], ...]:
+        """All ways from a stream to an operator whose output nobody reads."""
+        return tuple(path for end in self.operators if not self.readers(end) for path in self.paths_to(end))
 
     def leaves(self, stream: str) -> tuple[str, ...]:
         """The operators that read a stream directly."""
