@@ -11,7 +11,7 @@ from headgate.scheduling.segment_list import Operators
 
 
 class SimplifiedSegment(SegmentStrategy):
-    """A path's leaf and those after it that free ``gamma`` times what the one before does, or more; the rest."""
+    """The leaf and those after it while each frees ``gamma`` times what the one before does; the rest."""
 
     name = "simplified-segment"
 
