@@ -25,6 +25,13 @@ class TurnFinished:
 
 
 @dataclass(frozen=True)
+class TimeUnitEnded:
+    """A time unit of the simulator is over: work under way is interrupted, every processor free."""
+
+    now_s: float
+
+
+@dataclass(frozen=True)
 class ProfilesLearnt:
     """Measured profiles changed; strategies prepare anew."""
 
@@ -64,4 +71,4 @@ class TickCommitted:
     phases_s: Mapping[str, float] = field(default_factory=dict)
 
 
-Event = TuplesArrived | TurnFinished | ProfilesLearnt | TickCommitted
+Event = TuplesArrived | TurnFinished | TimeUnitEnded | ProfilesLearnt | TickCommitted

@@ -148,4 +148,24 @@ class Project:
         return f"project {', '.join(map(str, self.items))}"
 
 
-Operator = Select | RelationJoin | WindowJoin | Aggregate | Project
+@dataclass(frozen=True)
+class Synthetic:
+    """An operator known by its figures alone: it can be simulated, not run.
+
+    With several ``inputs`` it takes what is there; if ``ordered``, in timestamp order over all of them.
+    """
+
+    name: str
+    inputs: tuple[Input, ...]
+    ordered: bool = False
+
+    def __str__(self) -> str:
+        return f"{'ordered ' if self.ordered else ''}operator over {', '.join(map(str, self.inputs))}"
+
+
+Operator = Select | RelationJoin | WindowJoin | Aggregate | Project | Synthetic
+
+
+def is_ordered(operator: Operator) -> bool:
+    """Whether the operator takes the tuples of all its inputs in timestamp order."""
+    return isinstance(operator, WindowJoin) or (isinstance(operator, Synthetic) and operator.ordered)

@@ -178,6 +178,7 @@ def _empty_output(
         joined = window_join(operator, inputs, BEGINNING_US, END_US)
         assert joined is not None
         return joined
+    assert isinstance(operator, Aggregate), f"{operator.name} can be simulated only"
     return _empty_aggregate(operator, sides[0], groups)
 
 
