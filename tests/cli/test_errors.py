@@ -63,7 +63,7 @@ def test_a_file_without_a_query_has_nothing_to_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--strategy", "chian"], "unknown strategy chian; known: chain"),
+        (["--strategy", "chian"], "unknown strategy chian; known: chain, chain-flush"),
         (["--for", "30 parsecs"], "--for: unknown unit 'parsecs'"),
         (["--for", "0s"], "--for must be more than 0"),
         (["--memory", "lots"], "--memory: 'lots' is no size; write a number and a unit"),

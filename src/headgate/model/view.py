@@ -11,7 +11,8 @@ class QueueView:
     """The queue before an operator.
 
     ``ready`` of its ``length`` tuples can be taken now; the others wait for timestamp order.
-    ``oldest_s`` is when the head of the queue arrived, on the clock of ``SystemView.now_s``.
+    ``oldest_s`` is when the head of the queue arrived, on the clock of ``SystemView.now_s``; ``arrivals_s``
+    when each of its tuples did, in order, if the engine tells.
     """
 
     operator: str
@@ -19,6 +20,7 @@ class QueueView:
     ready: float
     bytes: float
     oldest_s: float
+    arrivals_s: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)
