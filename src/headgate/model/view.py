@@ -12,7 +12,7 @@ class QueueView:
 
     ``ready`` of its ``length`` tuples can be taken now; the others wait for timestamp order.
     ``oldest_s`` is when the head of the queue arrived, on the clock of ``SystemView.now_s``; ``arrivals_s``
-    when each of its tuples did, in order, if the engine tells.
+    when each of its tuples did, in order, if the engine tells. ``begun``: work on the head was interrupted.
     """
 
     operator: str
@@ -21,6 +21,7 @@ class QueueView:
     bytes: float
     oldest_s: float
     arrivals_s: tuple[float, ...] = ()
+    begun: bool = False
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,7 @@ from headgate.scheduling.units import turn_by_place
 
 # arrivals that the engine does not tell are taken to lie evenly between the head's and now
 _ASSUMED = 16
+_EQUAL = 1e-9
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,8 @@ def endangered(tuples: Iterable[Unfinished]) -> float | None:
     work_s = 0.0
     for waiting in sorted(tuples, key=lambda waiting: waiting.arrival_s):
         work_s += waiting.remaining_s
-        if work_s >= waiting.left_s:
+        # sums of equal times must not differ by their rounding
+        if work_s >= waiting.left_s - _EQUAL * work_s:
             return waiting.arrival_s
     return None
 

@@ -31,7 +31,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an operator stands: the ready one with the least ``(level, -position, oldest)`` goes next."""
+    """Where an operator stands: of the ready ones, the least ``(level, -position - begun, oldest)`` is next."""
 
     level: int
     """Units of one priority share a level; level 0 goes first."""
@@ -73,7 +73,7 @@ def turn_by_place(places: Mapping[str, Place], ready: Iterable[QueueView]) -> Tu
     chosen: QueueView | None = None
     for queue in ready:
         place = places[queue.operator]
-        rank = (place.level, -place.position, queue.oldest_s)
+        rank = (place.level, -place.position - queue.begun, queue.oldest_s)
         if best is None or rank < best:
             best, chosen = rank, queue
     if chosen is None:

@@ -76,6 +76,7 @@ class VirtualEngine:
                 ready=self._ready_amount(index),
                 bytes=queue.bytes,
                 oldest_s=seconds(queue.waiting[0].arrival_tick) if queue.waiting else float("inf"),
+                begun=bool(queue.waiting) and queue.waiting[0].remaining_ticks >= 0,
             )
             for index, (name, queue) in enumerate(zip(self._layout.names, self._queues.queues, strict=True))
         }
