@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import demo, explain, run
+from headgate.cli import demo, explain, run, simulate
 from headgate.cli.failure import report_failure
 from headgate.cli.version import version
 
@@ -69,6 +69,7 @@ def headgate(
 app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)
 
 
 def main() -> None:

@@ -1,0 +1,64 @@
+"""``headgate simulate``: what strategies would make of a workload, in virtual time."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import typer
+from rich.console import Console
+
+from headgate.cli.options import DEBUG, JSON
+from headgate.errors import SetupError
+from headgate.report.simulated import as_json, plot_backlogs, ranked, results_table
+from headgate.scheduling import strategy_named, strategy_names
+from headgate.simulator import Result
+from headgate.simulator import simulate as simulated
+from headgate.simulator.workload_file import WorkloadFile, read_workload
+
+EXAMPLE = "Example: headgate simulate examples/two_operators.toml --strategy all --plot backlog.png"
+
+
+def simulate(
+    file: Path = typer.Argument(..., metavar="WORKLOAD", help="A workload (.toml).", show_default=False),
+    strategy: str = typer.Option(
+        "chain", metavar="NAME", help="Which work goes first; all for every strategy there is."
+    ),
+    seed: int = typer.Option(0, metavar="N", help="Decides random arrivals and fates.", min=0),
+    plot: Path | None = typer.Option(None, metavar="FILE.png", help="Draw the backlog over time."),
+    as_json_document: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Run a workload in virtual time; nothing is executed, Spark is not needed.
+
+    With --strategy all the JSON document is a list, and the table is ranked by peak backlog.
+    """
+    del debug
+    names = strategy_names() if strategy == "all" else (strategy,)
+    # raises if there is none of that name, before the work begins
+    for name in names:
+        strategy_named(name)
+    if plot is not None and plot.suffix.lower() != ".png":
+        raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png')}")
+    workload = read_workload(file, seed)
+    results = [_run(workload, name) for name in names]
+    if plot is not None:
+        _save(results, plot, file)
+    if as_json_document:
+        documents = [as_json(result) for result in results]
+        print(json.dumps(documents if strategy == "all" else documents[0]))
+    else:
+        Console().print(results_table(ranked(results)))
+
+
+def _run(workload: WorkloadFile, name: str) -> Result:
+    return simulated(workload.scenario, strategy_named(workload.strategy_text(name)))
+
+
+def _save(results: list[Result], plot: Path, file: Path) -> None:
+    try:
+        plot_backlogs(results, plot, f"Backlog of {file.name}")
+    except OSError as error:
+        raise SetupError(f"--plot {plot} cannot be written: {error.strerror}") from None
+    print(f"drew {plot}", file=sys.stderr)
