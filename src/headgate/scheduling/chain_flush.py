@@ -35,14 +35,16 @@ class ChainFlush:
         self._due = due_by_operator(network, profiles, self.latency_s)
 
     def choose(self, view: SystemView) -> Turn | None:
-        """The head with the least slack if it has none left, else what chain says."""
+        """Of the heads that have no slack left the one due first, else what chain says."""
         latest_s = view.now_s + self.margin_s
-        slack_s, pressing = math.inf, None
+        first, pressing = (math.inf, math.inf), None
         for queue in view.ready():
-            own_s = self._due[queue.operator].slack_s(queue.oldest_s, latest_s)
-            if own_s < slack_s:
-                slack_s, pressing = own_s, queue
-        if pressing is None or slack_s > 0:
+            due = self._due[queue.operator]
+            if due.slack_s(queue.oldest_s, latest_s) <= 0:
+                rank = (queue.oldest_s + due.latency_s, due.remaining_s)
+                if rank < first:
+                    first, pressing = rank, queue
+        if pressing is None:
             return self.base.choose(view)
         due = self._due[pressing.operator]
         return Turn(due.route, due.bounded(pressing))

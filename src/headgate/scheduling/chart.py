@@ -45,12 +45,14 @@ class ProgressChart:
     def of(path: Sequence[Profile]) -> ProgressChart:
         """The chart of a path's profiles, leaf first; the last one's output leaves memory."""
         points, seconds, tuples = [Point(0.0, 1.0)], 0.0, 1.0
+        # where tuples weigh nothing, they are counted
+        widths = [p.bytes_per_tuple for p in path] if path[0].bytes_per_tuple > 0 else [1.0] * len(path)
         for number, profile in enumerate(path):
             seconds += profile.seconds_per_tuple * tuples
             tuples *= profile.selectivity
             # delivered tuples leave memory, whatever the last selectivity
             is_last = number == len(path) - 1
-            size = 0.0 if is_last else tuples * path[number + 1].bytes_per_tuple / path[0].bytes_per_tuple
+            size = 0.0 if is_last else tuples * widths[number + 1] / widths[0]
             points.append(Point(seconds, size))
         return ProgressChart(tuple(points))
 

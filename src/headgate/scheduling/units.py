@@ -31,7 +31,7 @@ class Unit:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an operator stands: of the ready ones, the least ``(level, -position - begun, oldest)`` is next."""
+    """Where an operator stands: the ready one of least ``(level, -position - begun, oldest)`` is next."""
 
     level: int
     """Units of one priority share a level; level 0 goes first."""

@@ -13,9 +13,9 @@ from headgate.workload.times import Times, check_expected, check_positive
 
 @dataclass(frozen=True)
 class Superposed:
-    """The sum of ``flows`` on/off flows (see ``OnOff``): ``rate`` tuples a second on average, until ``until``.
+    """The sum of ``flows`` on/off flows (see ``OnOff``): ``rate`` tuples a second, until ``until``.
 
-    Several rates hold for equal parts of the time. On- and off-times last ``shortest`` to ``longest`` seconds.
+    Several rates hold for equal parts of it. On- and off-times last ``shortest`` to ``longest`` seconds.
     """
 
     rate: tuple[float, ...]
