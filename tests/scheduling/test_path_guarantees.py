@@ -7,7 +7,7 @@ from itertools import permutations
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.scheduling.pages import Page, Path, arrivals, convex_paths, profiles_of, run_pages, shrinking_paths
+from tests.scheduling.pages import Page, Path, arrivals, convex_paths, run_pages, shrinking_paths
 
 from headgate.model.network import Network
 from headgate.model.profile import Profiles

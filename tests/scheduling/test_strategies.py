@@ -158,11 +158,22 @@ def test_fifo_takes_the_oldest_tuple_through_its_whole_path() -> None:
 
 
 def test_round_robin_gives_every_ready_operator_its_turn() -> None:
-    strategy = strategy_named("round-robin")
+    strategy = strategy_named("round-robin:quantum_s=1")
     strategy.prepare(NETWORK, PROFILES)
-    ready = {name: 5.0 for name in NETWORK.operators}
-    served = [strategy.choose(view(ready)) for _ in NETWORK.operators]
+    queues = view({name: 5000.0 for name in NETWORK.operators}).queues
+    served = [strategy.choose(SystemView(now_s, queues)) for now_s in range(len(NETWORK.operators))]
     assert {turn.operators for turn in served if turn} == {(name,) for name in NETWORK.operators}
+    # a thousand tuples of a millisecond each
+    assert all(turn and turn.max_tuples == pytest.approx(1000) for turn in served)
+
+
+def test_round_robin_stays_while_the_quantum_lasts() -> None:
+    strategy = strategy_named("round-robin:quantum_s=1")
+    strategy.prepare(NETWORK, PROFILES)
+    queues = view({name: 5000.0 for name in NETWORK.operators}).queues
+    turns = [strategy.choose(SystemView(now_s, queues)) for now_s in (0.0, 0.5, 0.99, 1.0)]
+    operators = [turn.operators for turn in turns if turn]
+    assert operators[0] == operators[1] == operators[2] != operators[3]
 
 
 @pytest.mark.parametrize(
