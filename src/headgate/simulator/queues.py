@@ -26,7 +26,7 @@ class Queues:
     def arrive(self, rank: int, stream: int, number: int, now: int) -> None:
         """A stream's tuple comes to all readers."""
         self._arrived_ranks[stream] = rank
-        identity = fate.tuple_id(self._layout.stream_keys[stream], number) if self._random else rank
+        identity = fate.tuple_id(self._layout.stream_keys[stream], number)
         entry = Entry(rank, 0, identity, 1.0, 1.0, self._layout.grid.units(1.0), now, stream)
         self._deliver(entry, self._layout.leaves[stream], now)
 

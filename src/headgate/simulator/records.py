@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,6 +28,12 @@ class Records:
     """By operator."""
     turns: Integers
     """By operator: entries it has finished."""
+
+    def in_order_of_time(self) -> Records:
+        """The same, with changes of the backlog sorted."""
+        order = np.argsort(self.change_ticks, kind="stable")
+        changed = (self.change_ticks[order], self.change_units[order], self.change_streams[order])
+        return replace(self, change_ticks=changed[0], change_units=changed[1], change_streams=changed[2])
 
 
 class Notebook:

@@ -112,21 +112,28 @@ class Result:
 
 def _backlog(scenario: Scenario, layout: Layout, records: Records) -> Backlog:
     grid = layout.grid
-    ticks, place = np.unique(records.change_ticks, return_inverse=True)
-    sizes, total_bytes = np.zeros(len(ticks)), np.zeros(len(ticks))
-    for number, stream in enumerate(scenario.network.streams):
-        own = records.change_streams == number
-        changes = np.zeros(len(ticks), np.int64)
-        np.add.at(changes, place[own], records.change_units[own])
-        units = np.cumsum(changes)
-        sizes += units
-        total_bytes += units * (scenario.width(stream) / grid.units_per_tuple)
-    sizes /= grid.units_per_tuple
+    if np.any(np.diff(records.change_ticks) < 0):
+        # servers of their own are simulated one after the other
+        records = records.in_order_of_time()
+    starts = np.flatnonzero(np.diff(records.change_ticks, prepend=-1))
+    ticks = records.change_ticks[starts]
+    sizes = _summed(records.change_units, starts) / grid.units_per_tuple
+    widths = np.array([scenario.width(stream) for stream in scenario.network.streams])
+    total_bytes = np.zeros(len(ticks))
+    for width in np.unique(widths):
+        of_width = np.flatnonzero(widths == width)
+        own = np.where(np.isin(records.change_streams, of_width), records.change_units, 0)
+        total_bytes += _summed(own, starts) * (width / grid.units_per_tuple)
     if scenario.time_unit_s is not None and len(ticks):
         ticks, sizes, total_bytes = _with_boundaries(
             grid.ticks(scenario.time_unit_s), ticks, sizes, total_bytes
         )
     return Backlog(ticks / grid.ticks_per_s, sizes, total_bytes)
+
+
+def _summed(changes: Integers, starts: Integers) -> Integers:
+    """The running sum, after all changes of an instant."""
+    return np.cumsum(np.add.reduceat(changes, starts)) if len(starts) else changes
 
 
 def _with_boundaries(

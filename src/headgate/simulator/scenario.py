@@ -114,6 +114,22 @@ class Scenario:
         """Processor time that all arrivals are expected to take."""
         return sum(load.tuples * self.figures[name].seconds for name, load in self.loads.items())
 
+    @cached_property
+    def entries(self) -> float:
+        """Entries that operators are expected to serve, all together."""
+        if self.fate == "random":
+            return sum(load.tuples for load in self.loads.values())
+        served: dict[str, float] = {}
+        for name, operator in self.network.operators.items():
+            served[name] = sum(
+                len(self.arrivals_s[source.stream])
+                if isinstance(source, StreamInput)
+                # a page goes on as one page, unless nothing is left of it
+                else served[source.operator] * (self.figures[source.operator].selectivity > 0)
+                for source in operator.inputs
+            )
+        return sum(served.values())
+
     @property
     def last_arrival_s(self) -> float:
         """When the last tuple arrives; 0 if none does."""

@@ -1,0 +1,56 @@
+"""The compiled loop and the general one give the same result, to the last digit."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.simulator.random_scenarios import scenarios
+
+from headgate.scheduling import strategy_named
+from headgate.simulator import Result, Scenario, fate
+from headgate.simulator.priority import static_priority
+from headgate.simulator.run import simulate_compiled, simulate_stepwise
+
+STATIC = ("fifo", "greedy", "chain", "mixed", "path-capacity", "segment", "simplified-segment")
+
+
+def assert_same(one: Result, other: Result) -> None:
+    assert one.backlog.times_s.tolist() == other.backlog.times_s.tolist()
+    assert one.backlog.sizes.tolist() == other.backlog.sizes.tolist()
+    assert one.backlog.bytes.tolist() == other.backlog.bytes.tolist()
+    for field in ("times_s", "queries", "amounts", "latencies_s"):
+        assert getattr(one.outputs, field).tolist() == getattr(other.outputs, field).tolist()
+    assert one.busy_s == other.busy_s
+    assert one.turns == other.turns
+
+
+@settings(max_examples=300, deadline=None)
+@given(scenarios(), st.sampled_from(STATIC))
+def test_both_loops_give_the_same_result(scenario: Scenario, name: str) -> None:
+    strategy = strategy_named(name)
+    priority = static_priority(strategy, scenario.network, scenario.profiles)
+    assert priority is not None
+    assert_same(simulate_compiled(scenario, name, priority), simulate_stepwise(scenario, strategy))
+
+
+@pytest.mark.parametrize("name", ["round-robin", "chain-flush", "threshold", "least-slack", "chain+aging"])
+def test_strategies_that_look_at_more_are_asked_at_every_step(name: str) -> None:
+    from tests.simulator.networks import two_operators
+
+    scenario = two_operators()
+    assert static_priority(strategy_named(name), scenario.network, scenario.profiles) is None
+
+
+@given(st.integers(0, 2**64 - 1), st.integers(0, 2**40))
+def test_chance_is_the_same_in_both_loops(key: int, number: int) -> None:
+    from headgate.simulator import jit
+
+    identity = fate.tuple_id(key, number)
+    assert int(jit.tuple_id(np.uint64(key), number)) == identity
+    assert int(jit.child_id(np.uint64(key), number)) == fate.child_id(key, number)
+    chance = fate.uniform(key, identity)
+    assert 0 <= chance < 1
+    assert jit.uniform(np.uint64(key), np.uint64(identity)) == chance
+    assert jit.exponential(chance) == fate.exponential(chance)
