@@ -26,7 +26,7 @@ from headgate.spark.arrive import (
     stamped,
     with_timestamp,
 )
-from headgate.spark.columns import END_US, TS, tick_constant
+from headgate.spark.columns import ARRIVED, END_US, TS, tick_constant
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.landing import Landing
 from headgate.spark.manifest import Manifest, StreamState
@@ -109,7 +109,7 @@ class Intake:
             if self._sources.is_file_stream(definition):
                 orders[name] = self._log.files(name, batch_id)
                 if orders[name]:
-                    frame = self._sources.read_files(definition, orders[name])
+                    frame = self._sources.read_placed(definition, orders[name])
                     raw[name] = self._placed(frame, definition)
             else:
                 shared = self._keep(batch) if shared is None else shared
@@ -156,10 +156,15 @@ class Intake:
             good = good.drop(BAD_ROW)
         if definition.timestamp is None:
             good = good.withColumn(TS, tick_constant(min_ts, good.columns[0]))
-        untouched = definition.timestamp is not None and not bad and not late
+        suffix = None
+        if definition.timestamp is not None and not bad and not late:
+            suffix = self._suffix(definition, ordered, now_us)
+        if suffix is not None and definition.name not in self._landings:
+            # every row goes on, and nobody will ask where it stood
+            good = suffix(min_ts)
         return Arrival(
             definition=definition,
-            frame=stamped(good, now_us),
+            frame=good if ARRIVED in good.columns else stamped(good, now_us),
             set_aside=set_aside,
             rows=rows - bad - late,
             late=late,
@@ -168,7 +173,7 @@ class Intake:
             max_ts=max_ts,
             file_ranks=ranks,
             seen_max_ts=max(state.max_ts, max_ts),
-            suffix=self._suffix(definition, ordered, now_us) if untouched else None,
+            suffix=suffix,
         )
 
     def _suffix(self, definition: StreamDefinition, chunks: list[Chunk], now_us: int) -> Suffix | None:

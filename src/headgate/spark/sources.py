@@ -151,9 +151,12 @@ class Sources:
         return frame.select(tag, F.struct("*").alias(f"row{number}"))
 
     def read_files(self, definition: StreamDefinition, paths: list[str]) -> DataFrame:
-        """The rows of some of a file stream's files, with where each row stands."""
-        frame = self._batch_reader(definition, paths)
-        return frame.select(
+        """The rows of some of a file stream's files."""
+        return self._batch_reader(definition, paths)
+
+    def read_placed(self, definition: StreamDefinition, paths: list[str]) -> DataFrame:
+        """The same rows, with where each one stands: dearer, for Spark then makes metadata a row."""
+        return self._batch_reader(definition, paths).select(
             "*",
             F.col("_metadata.file_path").alias("$file"),
             F.col("_metadata.file_block_start").alias("$block"),

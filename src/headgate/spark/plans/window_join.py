@@ -17,15 +17,16 @@ from pyspark.sql import functions as F
 
 from headgate.model.expression import Expression
 from headgate.model.operator import JoinSide, WindowJoin
-from headgate.model.window import RowWindow, TimeWindow
+from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.spark.columns import ARRIVED, TS, is_system, tick_constant
 from headgate.spark.plans.rows import BROADCAST_ROWS, EXPIRY
 from headgate.spark.plans.side import union
 from headgate.spark.plans.simple import expression
 
 # a bucket this many windows wide: few tuples stand near its edge and are doubled, few candidates fail
-_WINDOWS_PER_BUCKET = 4
+_WINDOWS_PER_BUCKET = 10
 _SMALLEST_BUCKET_US = 1_000_000
+_BUCKETS = 2**30
 
 
 @dataclass(frozen=True)
@@ -46,14 +47,16 @@ def window_join(
     sides = [side for side in inputs if side is not None]
     order = connected_order(operator)
     bucket_us = _bucket_us(operator)
+    # the anchor's tuples stand in one bucket each; as the build side of the first join they fill its table
+    anchor = order[1]
     results: list[DataFrame | None] = []
     for choice in _choices(sides, order):
         frames = [
-            _prepared(operator.sides[i], i, _chosen(sides[i], choice[i], old_ts), bucket_us, i == order[0])
+            _prepared(operator.sides[i], i, _chosen(sides[i], choice[i], old_ts), bucket_us, i == anchor)
             for i in range(len(sides))
         ]
         small = [choice[i] == "new" and sides[i].new_rows <= BROADCAST_ROWS for i in range(len(sides))]
-        results.append(_joined(operator, frames, order, small, bucket_us, old_ts))
+        results.append(_joined(operator, frames, order, anchor, small, bucket_us is not None, old_ts))
     return union(results)
 
 
@@ -141,32 +144,35 @@ def _buckets(bucket_us: int, anchor: bool) -> Column:
 
 
 def _bucket(at: str, width_us: int) -> Column:
-    # rounds down for times before 1970 too
-    return F.expr(f"({at} - pmod({at}, {width_us}L)) div {width_us}L")
+    # counted modulo a number that fits an INT: beside an INT key it makes one 8-byte key, which Spark
+    # hashes faster; buckets that share a number lie years apart, and their tuples are told by time
+    return F.expr(f"CAST(pmod({at} div {width_us}L, {_BUCKETS}L) AS INT)")
 
 
 def _joined(
     operator: WindowJoin,
     frames: Sequence[DataFrame],
     order: Sequence[int],
+    anchor: int,
     small: Sequence[bool],
-    bucket_us: int | None,
+    bucketed: bool,
     old_ts: int,
 ) -> DataFrame:
     aliases = [side.alias for side in operator.sides]
     waiting = list(operator.predicates)
-    joined, known = frames[order[0]], {aliases[order[0]]}
+    joined, known = frames[order[0]], [order[0]]
     if small[order[0]]:
         joined = joined.hint("broadcast")
     for number in order[1:]:
-        known.add(aliases[number])
-        usable = [p for p in waiting if aliases_of(p, aliases) <= known]
+        usable = [p for p in waiting if aliases_of(p, aliases) <= {aliases[i] for i in [*known, number]}]
         waiting = [p for p in waiting if p not in usable]
         conditions = [expression(p) for p in usable]
-        if bucket_us is not None:
-            conditions.append(F.col(f"$bucket{order[0]}") == F.col(f"$bucket{number}"))
-            apart = F.abs(F.col(f"{TS}{order[0]}") - F.col(f"{TS}{number}"))
-            conditions.append(apart <= F.lit(_apart_us(operator, order[0], number)))
+        if bucketed:
+            other = order[0] if number == anchor else anchor
+            conditions.append(F.col(f"$bucket{other}") == F.col(f"$bucket{number}"))
+        for other in known:
+            conditions += [*_within_reach(operator, other, number), *_within_reach(operator, number, other)]
+        known.append(number)
         hint = "broadcast" if small[number] else "shuffle_hash"
         on = reduce(lambda a, b: a & b, conditions, F.lit(True))
         joined = joined.join(frames[number].hint(hint), on, "inner")
@@ -176,9 +182,12 @@ def _joined(
     return kept.select(_last_ts(operator).alias(TS), arrived.alias(ARRIVED), *user)
 
 
-def _apart_us(operator: WindowJoin, one: int, other: int) -> int:
-    reaches = [_reach_us(operator.sides[i]) for i in (one, other)]
-    return max(reach for reach in reaches if reach is not None)
+def _within_reach(operator: WindowJoin, one: int, later: int) -> list[Column]:
+    """A tuple can be in its time window only if no other one of the combination is much later."""
+    reach_us = _reach_us(operator.sides[one])
+    if reach_us is None:
+        return []
+    return [F.col(f"{TS}{later}") - F.col(f"{TS}{one}") <= F.lit(reach_us)]
 
 
 def _last_ts(operator: WindowJoin) -> Column:
@@ -186,11 +195,20 @@ def _last_ts(operator: WindowJoin) -> Column:
 
 
 def inside_windows(operator: WindowJoin) -> Column:
-    """Whether every tuple but the last is inside of its window when the last one arrives."""
+    """Whether every tuple but the last is inside of its window when the last one arrives.
+
+    For a time window without a slide, being within reach of all others says as much.
+    """
     last = _last_ts(operator)
     return reduce(
-        lambda a, b: a & b, [_inside(operator, number, last) for number in range(len(operator.sides))]
+        lambda a, b: a & b,
+        [_inside(operator, i, last) for i, side in enumerate(operator.sides) if not _is_plain(side.window)],
+        F.lit(True),
     )
+
+
+def _is_plain(window: Window) -> bool:
+    return isinstance(window, TimeWindow) and window.slide_us is None
 
 
 def _inside(operator: WindowJoin, number: int, last: Column) -> Column:
@@ -202,9 +220,7 @@ def _inside(operator: WindowJoin, number: int, last: Column) -> Column:
     if isinstance(side.window, RowWindow):
         expiry = F.col(f"{EXPIRY}{number}")
         return expiry.isNull() | (expiry > last) | ((expiry == last) & ~overtaken)
-    assert isinstance(side.window, TimeWindow)
-    if side.window.slide_us is None:
-        return last - own <= F.lit(side.window.range_us)
+    assert isinstance(side.window, TimeWindow) and side.window.slide_us is not None
     seen = last - F.pmod(last, F.lit(side.window.slide_us))
     is_last = (own == last) & ~overtaken
     return is_last | ((own <= seen) & (seen - own <= F.lit(side.window.range_us)))
