@@ -24,14 +24,14 @@ def figures(draw: Any) -> Figures:
 
 
 @st.composite
-def scenarios(draw: Any, processors: Any = None) -> Scenario:
+def scenarios(draw: Any, processors: Any = None, most_inputs: int = 2) -> Scenario:
     times = st.lists(st.integers(0, 60), max_size=8).map(lambda tenths: sorted(t / 10 for t in tenths))
     streams = {f"s{i}": draw(times) for i in range(draw(st.integers(1, 3)))}
     operators: dict[str, tuple[str, Figures]] = {}
     ordered = []
     for number in range(draw(st.integers(1, 6))):
         sources = st.sampled_from([*streams, *operators])
-        inputs = draw(st.lists(sources, min_size=1, max_size=draw(st.sampled_from([1, 1, 2]))))
+        inputs = draw(st.lists(sources, min_size=1, max_size=draw(st.sampled_from([1, 1, most_inputs]))))
         operators[f"o{number}"] = (" ".join(inputs), draw(figures()))
         if len(inputs) > 1 and draw(st.booleans()):
             ordered.append(f"o{number}")

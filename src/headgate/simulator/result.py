@@ -117,13 +117,14 @@ def _backlog(scenario: Scenario, layout: Layout, records: Records) -> Backlog:
         records = records.in_order_of_time()
     starts = np.flatnonzero(np.diff(records.change_ticks, prepend=-1))
     ticks = records.change_ticks[starts]
-    sizes = _summed(records.change_units, starts) / grid.units_per_tuple
+    units = _summed(records.change_units, starts)
+    sizes = units / grid.units_per_tuple
     widths = np.array([scenario.width(stream) for stream in scenario.network.streams])
-    total_bytes = np.zeros(len(ticks))
-    for width in np.unique(widths):
-        of_width = np.flatnonzero(widths == width)
-        own = np.where(np.isin(records.change_streams, of_width), records.change_units, 0)
-        total_bytes += _summed(own, starts) * (width / grid.units_per_tuple)
+    total_bytes = sizes * widths[0]
+    for width in np.unique(widths[widths != widths[0]]):
+        wide = np.isin(records.change_streams, np.flatnonzero(widths == width))
+        own = _summed(np.where(wide, records.change_units, 0), starts)
+        total_bytes += own * ((width - widths[0]) / grid.units_per_tuple)
     if scenario.time_unit_s is not None and len(ticks):
         ticks, sizes, total_bytes = _with_boundaries(
             grid.ticks(scenario.time_unit_s), ticks, sizes, total_bytes

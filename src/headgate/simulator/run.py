@@ -40,6 +40,9 @@ def simulate_compiled(scenario: Scenario, name: str, priority: StaticPriority) -
     """Run through the compiled loop; the result is the same."""
     # takes half a second to import
     from headgate.simulator.compiled import run_compiled
+    from headgate.simulator.servers import are_independent, run_servers
 
     layout = Layout.of(scenario)
+    if are_independent(scenario):
+        return Result.of(name, scenario, layout, run_servers(scenario, layout))
     return Result.of(name, scenario, layout, run_compiled(scenario, layout, priority))
