@@ -2,7 +2,7 @@
 
 Sums of floats make 0.1 + 0.2 later than 0.3. On the grid, instants that are equal on paper are equal, a
 backlog that is empty is 0, and both loops of the simulator do the same arithmetic to the last digit. The
-grid is as fine as floats are exact: the whole run has fewer than 2**53 ticks.
+grid is as fine as floats are sure to hit it: the whole run has fewer than 2**50 ticks.
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from headgate.simulator.scenario import Scenario
 
-_EXACT = 2.0**53
+# below, a decimal number as a float times a power of ten is off by a quarter at most, and rounds as it should
+_EXACT = 2.0**50
 # finer sizes would only show the rounding of products of selectivities
 _FINEST_SIZE = 12
 _FINEST_TIME = 15
