@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 
@@ -20,7 +20,7 @@ class QueueView:
     ready: float
     bytes: float
     oldest_s: float
-    arrivals_s: tuple[float, ...] = ()
+    arrivals_s: Sequence[float] = ()
     begun: bool = False
 
 

@@ -62,10 +62,18 @@ class ExactChainFlush:
         waiting = [queue for queue in view.queues.values() if queue.length > 0]
         oldest_s = min((queue.oldest_s for queue in waiting), default=math.inf)
         self._flushing = [until for until in self._flushing if oldest_s <= until]
-        until_s = endangered(t for queue in waiting for t in self._unfinished(queue, view.now_s))
+        until_s = self._endangered(waiting, view.now_s)
         if until_s is not None and (not self._flushing or until_s < self._flushing[-1]):
             self._flushing.append(until_s)
         return self._flush(view) or self._chain.choose(view)
+
+    def _endangered(self, waiting: Sequence[QueueView], now_s: float) -> float | None:
+        due = self._due
+        left_s = min((q.oldest_s + due[q.operator].latency_s - now_s for q in waiting), default=math.inf)
+        # all work there is would be done before the first deadline
+        if sum(q.length * due[q.operator].expected_s for q in waiting) < left_s * (1 - _EQUAL):
+            return None
+        return endangered(t for queue in waiting for t in self._unfinished(queue, now_s))
 
     def _unfinished(self, queue: QueueView, now_s: float) -> Iterable[Unfinished]:
         due, arrivals = self._due[queue.operator], _arrivals(queue, now_s)
@@ -87,8 +95,8 @@ class ExactChainFlush:
 
 
 def _arrivals(queue: QueueView, now_s: float) -> Sequence[float]:
-    if queue.arrivals_s:
-        return queue.arrivals_s
+    if len(queue.arrivals_s):
+        return list(queue.arrivals_s)
     if queue.length <= 1 or queue.oldest_s >= now_s:
         return (queue.oldest_s,)
     gap_s = (now_s - queue.oldest_s) / _ASSUMED

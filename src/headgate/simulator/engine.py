@@ -21,6 +21,7 @@ from headgate.simulator.layout import Layout
 from headgate.simulator.queues import Queues
 from headgate.simulator.records import Records
 from headgate.simulator.scenario import OnePerOperator, Scenario
+from headgate.simulator.waiting import ArrivalsOf
 
 
 class VirtualEngine:
@@ -76,6 +77,7 @@ class VirtualEngine:
                 ready=self._ready_amount(index),
                 bytes=queue.bytes,
                 oldest_s=seconds(queue.waiting[0].arrival_tick) if queue.waiting else float("inf"),
+                arrivals_s=ArrivalsOf(queue.waiting, self._layout.grid),
                 begun=bool(queue.waiting) and queue.waiting[0].remaining_ticks >= 0,
             )
             for index, (name, queue) in enumerate(zip(self._layout.names, self._queues.queues, strict=True))

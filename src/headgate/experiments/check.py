@@ -1,0 +1,75 @@
+"""Checks: what is expected, what came out, and whether they agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Check:
+    """One claim, put to the test."""
+
+    name: str
+    expected: object
+    got: object
+    ok: bool
+
+    def to_json(self) -> dict[str, object]:
+        """Name, expected, got, ok."""
+        return {"name": self.name, "expected": self.expected, "got": self.got, "ok": self.ok}
+
+
+@dataclass
+class Study:
+    """The checks and figures of a paper, as they come in; figures go to the folder ``out``."""
+
+    name: str
+    out: Path
+    progress: Progress
+    checks: list[Check] = field(default_factory=list)
+    figures: list[Path] = field(default_factory=list)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every check holds."""
+        return all(check.ok for check in self.checks)
+
+    def equal(self, name: str, expected: object, got: object) -> None:
+        """Both are the same, to the last digit."""
+        self.checks.append(Check(name, expected, got, expected == got))
+
+    def at_least(self, name: str, bound: float, got: float) -> None:
+        """A figure reaches a bound."""
+        self.checks.append(Check(name, f">= {bound:g}", _rounded(got), got >= bound))
+
+    def at_most(self, name: str, bound: float, got: float) -> None:
+        """A figure stays within a bound."""
+        self.checks.append(Check(name, f"<= {bound:.4g}", _rounded(got), got <= bound))
+
+    def rising(self, name: str, got: Mapping[str, float], slack: float = 0.0) -> None:
+        """No figure falls below the one before, by more than a share ``slack`` of it."""
+        values = list(got.values())
+        rises = all(b >= a * (1 - slack) for a, b in pairwise(values))
+        within = f" within {slack:.0%}" if slack else ""
+        self.checks.append(Check(name, f"rising{within}", {k: _rounded(v) for k, v in got.items()}, rises))
+
+    def figure(self, path: Path) -> None:
+        """Note a figure that was drawn."""
+        self.figures.append(path)
+
+    def to_json(self) -> dict[str, object]:
+        """The document of ``headgate reproduce --json``."""
+        return {
+            "study": self.name,
+            "checks": [check.to_json() for check in self.checks],
+            "figures": [str(path) for path in self.figures],
+        }
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")

@@ -1,0 +1,107 @@
+"""``headgate reproduce``: checks that can fail, figures that are there, errors of one line."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.cli.support import invoke
+
+from headgate.experiments import bursts, chain, plan, studies
+from headgate.experiments.check import Study
+
+SHARED = Path(__file__).parents[3] / "shared" / "data" / "dec-pkt-1-udp.parquet"
+
+
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few arrivals: what the checks say of them is not the point, that they are made is."""
+    short_streams = {name: np.arange(0.0, 40.0, 0.5) + i / 7 for i, name in enumerate("rstuv")}
+    monkeypatch.setattr(chain, "synthetic", lambda streams: short_streams)
+
+
+def study(tmp_path: Path) -> Study:
+    return Study("any", tmp_path, lambda what: None)
+
+
+def test_checks_can_fail(tmp_path: Path) -> None:
+    made = study(tmp_path)
+    made.equal("same", [1, 2], [1, 2])
+    made.at_least("enough", 2.0, 2.0)
+    made.at_most("little", 2.0, 1.0)
+    made.rising("up", {"a": 1.0, "b": 2.0, "c": 1.9}, slack=0.1)
+    assert made.ok and all(check.ok for check in made.checks)
+    made.equal("other", 1, 2)
+    made.at_least("too little", 2.0, 1.0)
+    made.at_most("too much", 2.0, 3.0)
+    made.rising("down", {"a": 1.0, "b": 0.5})
+    assert [check.ok for check in made.checks[4:]] == [False] * 4 and not made.ok
+
+
+@pytest.mark.usefixtures("short")
+def test_the_document_has_every_experiment_and_the_figures_are_drawn(tmp_path: Path) -> None:
+    done = invoke("reproduce", "chain", "--out", tmp_path, "--json")
+    document = json.loads(done.stdout)
+    names = [check["name"] for check in document["checks"]]
+    for experiment in (
+        "worked example",
+        "1 synth",
+        "2 synth",
+        "3 synth",
+        "4 synth",
+        "5 synth",
+        "6 synth",
+        "7 synth",
+    ):
+        assert any(name.startswith(experiment) for name in names), experiment
+    assert all(check["ok"] for check in document["checks"] if check["name"].startswith("worked example"))
+    assert all(Path(figure).stat().st_size > 1000 for figure in document["figures"])
+    assert done.exit_code == (0 if all(check["ok"] for check in document["checks"]) else 1)
+    # even arrivals build no queue, so bursts are what the other checks need
+    assert done.exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["eddy"], "error: unknown study eddy; known: chain"),
+        (["chain", "--trace", "nowhere.parquet"], "error: --trace: there is no file nowhere.parquet"),
+    ],
+)
+def test_bad_arguments_are_one_line(arguments: list[str], message: str) -> None:
+    failed = invoke("reproduce", *arguments)
+    assert failed.exit_code == 2
+    assert failed.stderr.startswith(message) and failed.stderr.count("\n") == 1
+
+
+def test_a_plan_has_the_load_that_it_is_given() -> None:
+    streams = {"r": np.linspace(0.0, 100.0, 50)}
+    made = plan.scenario(streams, plan.path_of("r", (1.0, 0.5), (4.0, 1.0)), {"q": "r.2"}, load=0.8)
+    assert made.work_s == pytest.approx(80.0)
+    assert set(plan.with_latency(made, 3.0).network.queries["q"].__dict__.items()) >= {("latency_s", 3.0)}
+
+
+def test_synthetic_bursts_are_the_same_each_time_and_differ_by_stream() -> None:
+    one, again = bursts.synthetic(("r", "s")), bursts.synthetic(("r", "s"))
+    assert np.array_equal(one["r"], again["r"]) and not np.array_equal(one["r"][:100], one["s"][:100])
+
+
+@pytest.mark.skipif(
+    not Path(os.environ.get("HEADGATE_TRACE", SHARED)).is_file(),
+    reason="no recorded trace; set HEADGATE_TRACE",
+)
+def test_on_the_recorded_trace_chain_needs_the_least() -> None:
+    streams = bursts.recorded(Path(os.environ.get("HEADGATE_TRACE", SHARED)), ("r",))
+    assert len(streams["r"]) > 1000
+    made = study(Path("unused"))
+    results = {
+        name: chain.simulate(chain.plans.hidden_selective(streams), chain.strategy_named(name))
+        for name in ("fifo", "greedy", "chain")
+    }
+    made.at_least("fifo", 1.5, chain._lead(results, ["fifo"]))
+    made.at_least("greedy", 1.5, chain._lead(results, ["greedy"]))
+    assert made.ok
+    assert "chain" in studies.STUDIES
