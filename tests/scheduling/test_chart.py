@@ -9,8 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.errors import SetupError
 from headgate.model.profile import Profile
 from headgate.scheduling.chart import Point, ProgressChart
+from headgate.scheduling.joins import Side, join_profile
 
 EXAMPLE = ProgressChart.of([Profile(1.0, 0.2), Profile(5.0, 0.0)])
 
@@ -101,3 +103,12 @@ def test_a_chart_plots_itself() -> None:
     axes = Figure().subplots()
     EXAMPLE.plot(axes)
     assert [line.get_label() for line in axes.lines] == ["progress chart", "lower envelope"]
+
+
+def test_a_join_weighs_its_sides_by_their_rates() -> None:
+    profile = join_profile(Side(30, 0.1, 2.0, 100), Side(10, 0.5, 0.4, 20))
+    assert profile.selectivity == pytest.approx((30 * 2.0 + 10 * 0.4) / 40)
+    assert profile.seconds_per_tuple == pytest.approx((30 * 0.1 + 10 * 0.5) / 40)
+    assert profile.bytes_per_tuple == pytest.approx((30 * 100 + 10 * 20) / 40)
+    with pytest.raises(SetupError, match="without arrivals"):
+        join_profile(Side(0, 1, 1), Side(0, 1, 1))
