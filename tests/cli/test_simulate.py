@@ -97,6 +97,104 @@ def test_the_seed_decides_arrivals_and_fates(tmp_path: Path) -> None:
     assert one != other
 
 
+CQL = """
+CREATE STREAM packets (ts TIMESTAMP, src STRING, bytes INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
+CREATE STREAM flows (ts TIMESTAMP, src STRING, flow INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
+CREATE QUERY heavy WITH (latency = '1 s') AS SELECT p.src, f.flow
+  FROM packets [RANGE 2 SECONDS] AS p, flows [ROWS 1000] AS f WHERE p.src = f.src AND p.bytes > 1000;
+"""
+PROFILES = {
+    "operators": {
+        "heavy.select_p": {"seconds_per_tuple": 0.001, "selectivity": 0.1, "bytes_per_tuple": 100},
+        "heavy.join": {"seconds_per_tuple": 0.002, "selectivity": 2, "bytes_per_tuple": 50},
+        "heavy.project": {"seconds_per_tuple": 0.001},
+    },
+    "tuples_per_s": {"packets": 200.0},
+}
+
+
+def measured(folder: Path, profiles: Any = PROFILES) -> tuple[Path, Path]:
+    (folder / "q.sql").write_text(CQL)
+    (folder / "profiles.json").write_text(json.dumps(profiles))
+    return folder / "q.sql", folder / "profiles.json"
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_file_of_cql_runs_on_measured_profiles(tmp_path: Path) -> None:
+    script, profile = measured(tmp_path)
+    options = ("--rate", "flows=50", "--for", "5 s", "--strategy")
+    fifo = document(script, "--profile", profile, *options, "fifo")
+    # a folder is an earlier run's checkpoint
+    assert fifo == document(script, "--profile", tmp_path, *options, "fifo")
+    # everything of either stream goes through the join, in pages: 1000 packets and 250 flows, more or less
+    assert 1100 < len(fifo["outputs"]) < 1400
+    amounts = {round(amount, 9) for _, amount, _ in fifo["outputs"]}
+    assert amounts == {0.2, 2.0}
+    chain = document(script, "--profile", profile, *options, "chain")
+    assert chain["peak"] <= fifo["peak"]
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_a_stream_that_was_silent_stays_silent(tmp_path: Path) -> None:
+    script, profile = measured(tmp_path, {**PROFILES, "tuples_per_s": {"packets": 10.0, "flows": 0}})
+    assert {amount for _, amount, _ in document(script, "--profile", profile)["outputs"]} == {0.2}
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
+    script, profile = measured(tmp_path)
+    (tmp_path / "t.csv").write_text("time_s\n0.5\n1.5\n")
+    traces = [f"--trace={stream}={tmp_path / 't.csv'}" for stream in ("packets", "flows")]
+    found = document(script, "--profile", profile, *traces)
+    # both join sides, twice; the first of each pair waits until nothing older can come
+    assert [round(t - latency, 9) for t, _, latency in found["outputs"]] == [0.5, 0.5, 1.5, 1.5]
+
+
+@pytest.mark.usefixtures("no_spark")
+@pytest.mark.parametrize(
+    ("profiles", "options", "message"),
+    [
+        (PROFILES, [], "q.sql says nothing about costs; add --profile"),
+        (PROFILES, ["--profile", "{}/none.json"], "no such file: "),
+        (PROFILES, ["--profile", "{}"], "no rate of stream flows is known; add --rate flows=1000"),
+        (
+            PROFILES,
+            ["--profile", "{}", "--rate", "flow=3"],
+            "--rate: no query reads a stream flow; known: flows",
+        ),
+        (
+            PROFILES,
+            ["--profile", "{}", "--rate", "flows"],
+            "--rate flows names no stream; write --rate STREAM=",
+        ),
+        (PROFILES, ["--profile", "{}", "--rate", "flows=fast"], "--rate flows=fast is no rate"),
+        (PROFILES, ["--profile", "{}", "--for", "soon"], "--for: 'soon' is no time"),
+        ({"operators": {}}, ["--profile", "{}"], "profiles.json has no profile of operator heavy.select_p"),
+        ([], ["--profile", "{}"], "profiles.json holds no profiles"),
+        ({"operators": {"x": {}}}, ["--profile", "{}"], "operators.x.seconds_per_tuple is missing"),
+        (
+            {"operators": {"x": {"seconds_per_tuple": -1}}},
+            ["--profile", "{}"],
+            "seconds_per_tuple = -1 is wrong",
+        ),
+        ({"operators": {"x": {"cost": 1}}}, ["--profile", "{}"], "operators.x.cost is no known key"),
+    ],
+)
+def test_what_is_wrong_with_measured_profiles(
+    tmp_path: Path, profiles: Any, options: list[str], message: str
+) -> None:
+    script, _ = measured(tmp_path, profiles)
+    result = invoke("simulate", script, *(option.replace("{}", str(tmp_path)) for option in options))
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_options_of_cql_have_no_place_beside_a_workload() -> None:
+    result = invoke("simulate", EXAMPLE, "--rate", "s=3")
+    assert (result.exit_code, result.stderr.split(";")[0]) == (2, "error: --rate is for files of CQL")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

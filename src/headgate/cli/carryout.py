@@ -14,6 +14,7 @@ from headgate.cli.interrupt import Interrupt, interruptible
 from headgate.cli.options import RunOptions
 from headgate.cli.progress import Progress
 from headgate.cli.script import Script
+from headgate.model.measured import FILE_NAME, Measured
 from headgate.model.network import Network
 from headgate.session import Run, Session
 from headgate.status import RunStatus
@@ -59,7 +60,9 @@ def carried_out(script: Script, options: RunOptions, quiet_stdout: bool = False)
             progress.stage = "waiting for the first tick"
             with interruptible() as interrupt:
                 _watch(run, options.for_s, progress, interrupt)
-        yield Done(run, network, run.status())
+        done = Done(run, network, run.status())
+        _keep_profiles(done)
+        yield done
     finally:
         if run is not None:
             _tidy_up(run)
@@ -83,6 +86,15 @@ def _watch(run: Run, for_s: float | None, progress: Progress, interrupt: Interru
         if interrupt.wanted or time.monotonic() >= end_s:
             run.stop()
             return
+
+
+def _keep_profiles(done: Done) -> None:
+    """Leave what was measured in a checkpoint that stays, for ``simulate``."""
+    folder, status = Path(done.run.checkpoint), done.status
+    if not done.run.is_temporary and folder.is_dir() and status.seconds > 0:
+        rates = {name: counts.rows_in / status.seconds for name, counts in status.streams.items()}
+        measured = Measured(done.run.profiles(), rates)
+        (folder / FILE_NAME).write_text(measured.to_json(), encoding="utf-8")
 
 
 def _tidy_up(run: Run) -> None:

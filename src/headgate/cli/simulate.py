@@ -9,24 +9,42 @@ from pathlib import Path
 import typer
 from rich.console import Console
 
-from headgate.cli.options import DEBUG, JSON
+from headgate.cli.measured import MeasuredOptions, measured_scenario
+from headgate.cli.options import DEBUG, JSON, seconds
 from headgate.errors import SetupError
 from headgate.report.simulated import as_json, plot_backlogs, ranked, results_table
 from headgate.scheduling import strategy_named, strategy_names
 from headgate.simulator import Result
 from headgate.simulator import simulate as simulated
-from headgate.simulator.workload_file import WorkloadFile, read_workload
+from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
 
 EXAMPLE = "Example: headgate simulate examples/two_operators.toml --strategy all --plot backlog.png"
 
 
 def simulate(
-    file: Path = typer.Argument(..., metavar="WORKLOAD", help="A workload (.toml).", show_default=False),
+    file: Path = typer.Argument(
+        ..., metavar="WORKLOAD", help="A workload (.toml), or a file of CQL.", show_default=False
+    ),
     strategy: str = typer.Option(
         "chain", metavar="NAME", help="Which work goes first; all for every strategy there is."
     ),
     seed: int = typer.Option(0, metavar="N", help="Decides random arrivals and fates.", min=0),
     plot: Path | None = typer.Option(None, metavar="FILE.png", help="Draw the backlog over time."),
+    profile: Path | None = typer.Option(
+        None, metavar="PATH", help="For CQL: the checkpoint of an earlier run, or a file of profiles."
+    ),
+    rate: list[str] = typer.Option(
+        [], metavar="STREAM=N", help="For CQL: Poisson arrivals, N tuples a second.", show_default=False
+    ),
+    trace: list[str] = typer.Option(
+        [], metavar="STREAM=FILE", help="For CQL: recorded arrivals, Parquet or CSV.", show_default=False
+    ),
+    for_time: str | None = typer.Option(
+        None, "--for", metavar="TIME", help="For CQL: how long tuples arrive at a rate; 10s if not given."
+    ),
+    processors: int | None = typer.Option(
+        None, metavar="N", help="For CQL: processors, 1 if not given.", min=1
+    ),
     as_json_document: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -41,7 +59,8 @@ def simulate(
         strategy_named(name)
     if plot is not None and plot.suffix.lower() != ".png":
         raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png')}")
-    workload = read_workload(file, seed)
+    options = MeasuredOptions(profile, rate, trace, seconds("--for", for_time), processors)
+    workload = _workload(file, options, seed)
     results = [_run(workload, name) for name in names]
     if plot is not None:
         _save(results, plot, file)
@@ -50,6 +69,14 @@ def simulate(
         print(json.dumps(documents if strategy == "all" else documents[0]))
     else:
         Console().print(results_table(ranked(results)))
+
+
+def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
+    if not is_workload(file):
+        return WorkloadFile(measured_scenario(file, options, seed))
+    if options.given:
+        raise SetupError(f"{options.given[0]} is for files of CQL; {file} says all that itself")
+    return read_workload(file, seed)
 
 
 def _run(workload: WorkloadFile, name: str) -> Result:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.operator import StreamInput
-from headgate.model.profile import Profile
+from headgate.model.profile import Profile, Profiles
 
 Fate = Literal["page", "random"]
 Service = Literal["constant", "exponential"]
@@ -65,9 +65,23 @@ class Scenario:
         if missing := set(self.network.streams) - set(self.arrivals_s):
             raise SetupError(f"no arrivals for stream {min(missing)}; give a list of times or a process")
 
-    def with_seed(self, seed: int) -> Scenario:
-        """The same with other fates; arrivals stay."""
-        return replace(self, seed=seed)
+    @staticmethod
+    def from_profiles(
+        network: Network, profiles: Profiles, arrivals_s: Mapping[str, NDArray[np.float64]], **settings: Any
+    ) -> Scenario:
+        """A scenario of measured operators; widths follow from those of their inputs."""
+        widths = {
+            stream: float(np.mean([profiles[leaf].bytes_per_tuple for leaf in network.leaves(stream)]))
+            for stream in network.streams
+        }
+        figures = {}
+        for name, operator in network.operators.items():
+            own, source = profiles[name], operator.inputs[0]
+            width = widths[source.stream] if isinstance(source, StreamInput) else own.bytes_per_tuple
+            readers = [profiles[reader].bytes_per_tuple for reader in network.readers(name)] or [width]
+            ratio = float(np.mean(readers)) / width if width > 0 else 1.0
+            figures[name] = Figures(own.seconds_per_tuple, own.selectivity, ratio)
+        return Scenario(network, figures, arrivals_s, widths, **settings)
 
     def width(self, stream: str) -> float:
         """Bytes of a tuple as it arrives."""

@@ -1,0 +1,76 @@
+"""Measured profiles as a document: what ``run`` leaves behind and ``simulate`` takes up."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from headgate.errors import SetupError, known_names
+from headgate.model.profile import Profile, Profiles
+
+FILE_NAME = "profiles.json"
+_KEYS = ("seconds_per_tuple", "selectivity", "bytes_per_tuple")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Profiles of operators, and how many tuples of each stream came a second."""
+
+    profiles: Profiles
+    tuples_per_s: Mapping[str, float] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """The document."""
+        operators = {
+            name: {**{key: getattr(profile, key) for key in _KEYS}, "samples": profile.samples}
+            for name, profile in self.profiles.items()
+        }
+        return json.dumps({"operators": operators, "tuples_per_s": dict(self.tuples_per_s)}, indent=2)
+
+    @staticmethod
+    def from_json(text: str, origin: str) -> Measured:
+        """Read a document; ``origin`` names it in errors."""
+        try:
+            document = json.loads(text)
+        except ValueError as error:
+            raise SetupError(f"{origin} is no valid JSON: {error}") from None
+        if not isinstance(document, dict) or not isinstance(document.get("operators"), dict):
+            raise SetupError(f'{origin} holds no profiles; write {{"operators": {{NAME: {{...}}}}}}')
+        rates = document.get("tuples_per_s", {})
+        if not isinstance(rates, dict):
+            raise SetupError(f"{origin}: tuples_per_s is no object; write a number for every stream")
+        return Measured(
+            {name: _profile(name, given, origin) for name, given in document["operators"].items()},
+            {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in rates.items()},
+        )
+
+    def of(self, operators: tuple[str, ...], origin: str) -> Profiles:
+        """The profiles of these operators; raises if one is not known."""
+        for name in operators:
+            if name not in self.profiles:
+                known = known_names(list(self.profiles))
+                raise SetupError(f"{origin} has no profile of operator {name}; it has {known}")
+        return {name: self.profiles[name] for name in operators}
+
+
+def _profile(name: str, given: Any, origin: str) -> Profile:
+    place = f"{origin}: operators.{name}"
+    if not isinstance(given, dict):
+        raise SetupError(f"{place} is no object; write {', '.join(_KEYS)}")
+    for key in given:
+        if key not in (*_KEYS, "samples"):
+            raise SetupError(f"{place}.{key} is no known key; known here: {known_names(_KEYS)}")
+    defaults = {"selectivity": Profile.selectivity, "bytes_per_tuple": Profile.bytes_per_tuple}
+    if "seconds_per_tuple" not in given:
+        raise SetupError(f"{place}.seconds_per_tuple is missing; write a number of 0 or more")
+    seconds, selectivity, width = (_number(given.get(k, defaults.get(k)), f"{place}.{k}") for k in _KEYS)
+    return Profile(seconds, selectivity, width)
+
+
+def _number(value: Any, place: str) -> float:
+    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < math.inf:
+        raise SetupError(f"{place} = {value!r} is wrong; write a number of 0 or more")
+    return float(value)
