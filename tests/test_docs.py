@@ -15,6 +15,7 @@ from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
+from headgate.simulator.workload_file import read_workload
 
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -64,6 +65,13 @@ def options_of(command: str) -> set[str]:
     return {option for parameter in parameters for option in parameter.opts}
 
 
+@pytest.mark.parametrize("block", blocks("toml"))
+def test_toml_blocks_are_workloads(block: str, tmp_path: Path) -> None:
+    path = tmp_path / "block.toml"
+    path.write_text(block)
+    read_workload(path)
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("spark")
 @pytest.mark.parametrize("block", blocks("python"))
@@ -84,4 +92,4 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_is_in_a_language_that_is_checked(page: Path) -> None:
-    assert {kind for kind, _ in _BLOCK.findall(page.read_text())} <= {"", "sh", "sql", "python"}
+    assert {kind for kind, _ in _BLOCK.findall(page.read_text())} <= {"", "sh", "sql", "python", "toml"}
