@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from tests.cli.support import invoke
 
-from headgate.experiments import bursts, chain, plan, studies
+from headgate.experiments import bursts, chain, findings, plan, studies
 from headgate.experiments.check import Study
 
 SHARED = Path(__file__).parents[3] / "shared" / "data" / "dec-pkt-1-udp.parquet"
@@ -67,7 +67,7 @@ def test_the_document_has_every_experiment_and_the_figures_are_drawn(tmp_path: P
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["eddy"], "error: unknown study eddy; known: chain"),
+        (["eddy"], "error: unknown study eddy; known: chain, "),
         (["chain", "--trace", "nowhere.parquet"], "error: --trace: there is no file nowhere.parquet"),
     ],
 )
@@ -105,3 +105,9 @@ def test_on_the_recorded_trace_chain_needs_the_least() -> None:
     made.at_least("greedy", 1.5, chain._lead(results, ["greedy"]))
     assert made.ok
     assert "chain" in studies.STUDIES
+
+
+def test_the_findings_hold_on_synthetic_arrivals(tmp_path: Path) -> None:
+    made = findings.reproduce(None, tmp_path, lambda what: None)
+    assert [check.name for check in made.checks if not check.ok] == []
+    assert len(made.checks) == 15 and all(figure.is_file() for figure in made.figures)
