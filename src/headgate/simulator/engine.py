@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import heapq
 from collections import deque
-from collections.abc import Mapping
 
 from headgate.errors import StalledError
 from headgate.model.event import Event, TimeUnitEnded, TuplesArrived, TurnFinished
@@ -40,6 +39,8 @@ class VirtualEngine:
         self._under_way: list[tuple[int, int, int, Entry]] = []
         self._started = 0
         self._events: deque[Event] = deque()
+        self._ordered = tuple(i for i, upstream in enumerate(layout.upstream) if upstream is not None)
+        self._views = {name: self._view_of(index) for index, name in enumerate(layout.names)}
 
     @property
     def network(self) -> Network:
@@ -66,22 +67,23 @@ class VirtualEngine:
 
     def view(self) -> SystemView:
         """The queues at this instant; of those in timestamp order, only the head is ready."""
-        return SystemView(self.now_s, self._views())
+        # what is ready in timestamp order changes with what happens elsewhere
+        for index in (*self._queues.touched, *self._ordered):
+            self._views[self._layout.names[index]] = self._view_of(index)
+        self._queues.touched.clear()
+        return SystemView(self.now_s, dict(self._views))
 
-    def _views(self) -> Mapping[str, QueueView]:
-        seconds = self._layout.grid.seconds
-        return {
-            name: QueueView(
-                operator=name,
-                length=queue.amount,
-                ready=self._ready_amount(index),
-                bytes=queue.bytes,
-                oldest_s=seconds(queue.waiting[0].arrival_tick) if queue.waiting else float("inf"),
-                arrivals_s=ArrivalsOf(queue.waiting, self._layout.grid),
-                begun=bool(queue.waiting) and queue.waiting[0].remaining_ticks >= 0,
-            )
-            for index, (name, queue) in enumerate(zip(self._layout.names, self._queues.queues, strict=True))
-        }
+    def _view_of(self, index: int) -> QueueView:
+        queue, grid = self._queues.queues[index], self._layout.grid
+        return QueueView(
+            operator=self._layout.names[index],
+            length=queue.amount,
+            ready=self._ready_amount(index),
+            bytes=queue.bytes,
+            oldest_s=grid.seconds(queue.waiting[0].arrival_tick) if queue.waiting else float("inf"),
+            arrivals_s=ArrivalsOf(queue.waiting, grid),
+            begun=bool(queue.waiting) and queue.waiting[0].remaining_ticks >= 0,
+        )
 
     def _ready_amount(self, operator: int) -> float:
         if not self._may_start(operator):

@@ -21,6 +21,8 @@ class Queues:
         self.queues = [Queue() for _ in layout.names]
         self.waiting = 0
         """Entries that no processor works on."""
+        self.touched: set[int] = set()
+        """Operators whose queues have changed; whoever has looked at them clears it."""
         self.notebook = Notebook(len(layout.names))
 
     def arrive(self, rank: int, stream: int, number: int, now: int) -> None:
@@ -59,6 +61,7 @@ class Queues:
         """Take the head of a queue into service."""
         entry = self.queues[operator].begin()
         self.waiting -= 1
+        self.touched.add(operator)
         if entry.remaining_ticks < 0:
             entry.remaining_ticks = self._service_ticks(operator, entry)
         return entry
@@ -76,12 +79,14 @@ class Queues:
         entry.remaining_ticks = remaining_ticks
         self.queues[operator].interrupt(entry)
         self.waiting += 1
+        self.touched.add(operator)
 
     def complete(self, operator: int, entry: Entry, now: int) -> None:
         """An operator is done with an entry: its results go to all readers, or leave the system."""
         self.notebook.worked(operator, entry.remaining_ticks)
         self.notebook.finished(operator)
         self.queues[operator].finish(entry, self._bytes(entry))
+        self.touched.add(operator)
         self.notebook.change(now, -entry.units, entry.stream)
         for result in self._results(operator, entry):
             for query in self._layout.outputs[operator]:
@@ -115,6 +120,7 @@ class Queues:
                 entry.stream,
             )
             self.queues[operator].add(copy, self._bytes(copy))
+            self.touched.add(operator)
             self.waiting += 1
             self.notebook.change(now, entry.units, entry.stream)
 
