@@ -12,16 +12,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.networks import chains
+from tests.simulator.random_scenarios import scenarios
 
 import headgate.scheduling
 from headgate.errors import SetupError
-from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
-from headgate.model.operator import OperatorInput, StreamInput, Synthetic
+from headgate.model.network import Network
 from headgate.model.profile import Profile
 from headgate.model.view import QueueView, SystemView
 from headgate.runtime.forecast import Forecast, ForecastQueue
 from headgate.scheduling import strategy_named, strategy_names
-from headgate.simulator import Figures, Result, Scenario, simulate
+from headgate.simulator import Pool, Result, Scenario, simulate
 
 NETWORK = chains(3, 1, 2)
 PROFILES = {name: Profile(1e-3, 0.5) for name in NETWORK.operators}
@@ -93,61 +93,37 @@ def test_a_strategy_survives_changed_profiles(name: str) -> None:
         assert strategy.choose(view({"2.1": 5})) is not None
 
 
-def joined(seed: int) -> Scenario:
-    """Two streams, an ordered join, an operator that two queries share, random fates and costs."""
-    random = np.random.default_rng(seed)
-
-    def stream(name: str) -> StreamInput:
-        return StreamInput(name, name, ())
-
-    operators = (
-        Synthetic("left", (stream("r"),)),
-        Synthetic("right", (stream("s"),)),
-        Synthetic("join", (OperatorInput("left"), OperatorInput("right")), ordered=True),
-        Synthetic("top", (OperatorInput("join"),)),
-        Synthetic("side", (OperatorInput("left"),)),
-        Synthetic("alone", (stream("t"),)),
-    )
-    network = Network(
-        tuple(StreamDefinition(name, "synthetic", None) for name in "rst"),
-        (),
-        operators,
-        (
-            QueryDefinition("q", ("top",), SinkDefinition("none"), latency_s=20.0),
-            QueryDefinition("p", ("side",), SinkDefinition("none"), memory_bytes=2000),
-            QueryDefinition("o", ("alone",), SinkDefinition("none")),
-        ),
-    )
-    figures = {
-        operator.name: Figures(float(random.integers(0, 4)) / 4, float(random.choice([0.2, 0.5, 1, 1.5])))
-        for operator in operators
-    }
-    arrivals = {name: np.sort(random.integers(0, 20, 12)).astype(float) for name in "rst"}
-    return Scenario(network, figures, arrivals, fate="random", seed=seed)
-
-
-def outputs(result: Result) -> list[tuple[int, float]]:
+def outputs(result: Result) -> list[tuple[int, float, float]]:
     """What came out, whenever it did: query and amount by time of arrival."""
     out = result.outputs
-    came = np.round(out.times_s - out.latencies_s, 6)
-    return sorted(zip(out.queries.tolist(), came.tolist(), strict=True))
+    came, amounts = np.round(out.times_s - out.latencies_s, 6), np.round(out.amounts, 9)
+    return sorted(zip(out.queries.tolist(), came.tolist(), amounts.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("name", EVERY)
-@pytest.mark.parametrize("seed", range(4))
+@settings(max_examples=25, deadline=None)
+@given(scenario=scenarios(processors=st.just(Pool(1))))
 def test_whatever_the_strategy_no_tuple_is_lost_or_doubled_and_the_processor_never_idles(
-    name: str, seed: int
+    name: str, scenario: Scenario
 ) -> None:
-    fifo, result = (
-        simulate(joined(seed), strategy_named("fifo")),
-        simulate(joined(seed), strategy_named(name)),
-    )
+    fifo, result = simulate(scenario, strategy_named("fifo")), simulate(scenario, strategy_named(name))
     assert outputs(result) == outputs(fifo)
     assert result.busy_s == pytest.approx(fifo.busy_s)
+    # the same work, and no rest: all are done at once
     assert result.end_s == pytest.approx(fifo.end_s)
-    again = simulate(joined(seed), strategy_named(name))
+    again = simulate(scenario, strategy_named(name))
     assert np.array_equal(again.backlog.sizes, result.backlog.sizes)
     assert np.array_equal(again.outputs.times_s, result.outputs.times_s)
+
+
+@pytest.mark.parametrize("name", EVERY)
+def test_operators_that_no_query_reads_are_served_too(name: str) -> None:
+    network = Network(tuple(NETWORK.streams.values()), (), tuple(NETWORK.operators.values()), ())
+    strategy = strategy_named(name)
+    strategy.prepare(network, PROFILES)
+    for operator in network.operators:
+        turn = strategy.choose(view({operator: 5.0}))
+        assert turn is not None and turn.operators[0] == operator
 
 
 def test_fifo_takes_the_oldest_tuple_through_its_whole_path() -> None:

@@ -29,10 +29,13 @@ class SegmentStrategy(UnitStrategy):
     def cut(self, network: Network, profiles: Profiles) -> Iterable[Unit]:
         """One unit a segment of the list."""
         listed = SegmentList()
-        for query in network.queries.values():
-            paths = [path for output in query.outputs for path in network.paths_to(output)]
+        ends = {query.name: query.outputs for query in network.queries.values()}
+        # what no query reads must be served as well
+        ends[""] = tuple(name for name in network.operators if not network.readers(name))
+        for query, outputs in ends.items():
+            paths = [path for output in outputs for path in network.paths_to(output)]
             segments = (self.segments_of(path, network, profiles) for path in paths)
-            listed.register(query.name, chain.from_iterable(segments))
+            listed.register(query, chain.from_iterable(segments))
         for segment in listed.segments:
             priority = release_per_s(segment, network.readers(segment[-1]), profiles)
             round_tuples = max(1.0, processing_per_s(segment, profiles) * self._round_s)
