@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# tests are over before Java's second compiler pays; child processes inherit it
+# child processes are over before Java's second compiler pays
 os.environ.setdefault("HEADGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 
@@ -28,7 +28,10 @@ def spark() -> Iterator[SparkSession]:
     # tests without it must not pay for the import
     from headgate.spark.cluster import own_session
 
-    session = own_session("local[2]")
+    with pytest.MonkeyPatch.context() as patch:
+        # this one runs for minutes
+        patch.delenv("HEADGATE_JAVA_OPTIONS")
+        session = own_session("local[2]")
     yield session
     session.stop()
 

@@ -13,6 +13,7 @@ from pyspark.sql import SparkSession
 
 from headgate.errors import SetupError
 from headgate.spark.java import prepare_java
+from headgate.spark.lookups import remember_lookups
 
 # per session: changes nothing for other users of the same Spark application
 _SESSION_SETTINGS = {
@@ -67,6 +68,7 @@ def private_session(spark: SparkSession) -> SparkSession:
     private = SparkSession(spark.sparkContext, java_session)
     # functions and data sources are registered with the active session, whoever asks
     jvm: Any = spark._jvm
+    remember_lookups(jvm)
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session)
     for key, value in _SESSION_SETTINGS.items():
         private.conf.set(key, value)

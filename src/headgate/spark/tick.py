@@ -19,6 +19,7 @@ from headgate.model.operator import Aggregate, OperatorInput, StreamInput, Windo
 from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.cluster import processors
 from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US
 from headgate.spark.compiled import Compiled
 from headgate.spark.deadletters import DeadLetters
@@ -31,6 +32,8 @@ from headgate.spark.sinks import Sink
 
 Result = TypeVar("Result")
 
+# fewer rows than this are not worth a task of their own
+_ROWS_PER_TASK = 20_000
 # concurrent Spark jobs of one tick
 _JOBS = 4
 # how many different times of arrival the latency of a tick's results is resolved into
@@ -167,6 +170,7 @@ class TickRunner:
     def execute(self, tick: OpenTick, shares: Mapping[str, float]) -> Outcome:
         """Run the chosen moves as concurrent jobs, then make the tick durable."""
         with _timed(tick, "plan"):
+            self._set_parallelism(tick)
             plan = TickPlan()
             for name in self.network.operators:
                 self._mover.add(name, self.manifest, tick.inflows, plan, shares[name], tick.flush)
@@ -179,6 +183,14 @@ class TickRunner:
             self._intake.release()
             self._sweep()
         return self._outcome(tick, plan, written)
+
+    def _set_parallelism(self, tick: OpenTick) -> None:
+        """As many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
+        rows = sum(inflow.rows for inflow in tick.inflows.values())
+        states = self.manifest.operators.values()
+        rows += sum(block.rows for state in states for side in state.blocks for block in side)
+        tasks = min(processors(self._store.spark), 1 + rows // _ROWS_PER_TASK)
+        self._store.spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
 
     def _run_jobs(
         self, tick: OpenTick, plan: TickPlan
