@@ -89,6 +89,16 @@ def test_synthetic_bursts_are_the_same_each_time_and_differ_by_stream() -> None:
     assert np.array_equal(one["r"], again["r"]) and not np.array_equal(one["r"][:100], one["s"][:100])
 
 
+def test_a_short_trace_is_cut_into_equal_stretches_and_too_short_a_one_refused(tmp_path: Path) -> None:
+    file = tmp_path / "times.csv"
+    file.write_text("at_s\n" + "\n".join(f"{i / 100}" for i in range(1001)))
+    streams = bursts.recorded(file, ("r", "s"))
+    assert [len(times) for times in streams.values()] == [500, 500]
+    assert all(times[0] == pytest.approx(0.0) and times[-1] < 5 for times in streams.values())
+    failed = invoke("reproduce", "chain", "--trace", file, "--out", tmp_path)
+    assert failed.exit_code == 2 and "has 1001 arrivals; at least 2500 are needed" in failed.stderr
+
+
 @pytest.mark.skipif(
     not Path(os.environ.get("HEADGATE_TRACE", SHARED)).is_file(),
     reason="no recorded trace; set HEADGATE_TRACE",

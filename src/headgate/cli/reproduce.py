@@ -39,6 +39,8 @@ def reproduce(
         raise SetupError(f"unknown study {study}; known: {known_names(tuple(STUDIES))}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
+    if trace is None:
+        print("no --trace given: arrivals are synthetic", file=sys.stderr)
     done = STUDIES[study](trace, out / study, lambda what: print(what, file=sys.stderr))
     if as_json:
         print(json.dumps(done.to_json(), indent=2))

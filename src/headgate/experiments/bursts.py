@@ -4,22 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+
+from headgate.errors import SetupError
 from headgate.experiments.plan import Streams
 from headgate.workload.flows import ParetoFlows
 from headgate.workload.trace import Trace
 
-# of the recorded hour, where most packets come
-_BUSIEST_S = 2160.0
 _SPAN_S = 12.0
+# with fewer, no queue builds up that strategies could differ in
+_FEWEST = 500
 
 
 def recorded(trace: Path, streams: tuple[str, ...]) -> Streams:
-    """Consecutive stretches of 12 s of a trace, one a stream, around its busiest minute."""
+    """Consecutive stretches of a trace where most arrive, one a stream: 12 s each, less of a short one."""
+    times_s = Trace(str(trace)).times_s(seed=0)
+    if len(times_s) < _FEWEST * len(streams):
+        raise SetupError(f"{trace} has {len(times_s)} arrivals; at least {_FEWEST * len(streams)} are needed")
+    length_s = float(times_s[-1] - times_s[0])
+    span_s = min(_SPAN_S, length_s / len(streams))
+    window_s = span_s * len(streams)
+    starts_s = times_s[0] + window_s * np.arange(max(1, int(length_s / window_s)))
+    counts = np.searchsorted(times_s, starts_s + window_s) - np.searchsorted(times_s, starts_s)
+    busiest_s = starts_s[int(counts.argmax())]
+    edges = np.searchsorted(times_s, busiest_s + span_s * np.arange(len(streams) + 1))
     return {
-        name: Trace(str(trace), begin=_BUSIEST_S + i * _SPAN_S, until=_BUSIEST_S + (i + 1) * _SPAN_S).times_s(
-            0
-        )
-        for i, name in enumerate(streams)
+        name: times_s[edges[i] : edges[i + 1]] - (busiest_s + i * span_s) for i, name in enumerate(streams)
     }
 
 
