@@ -161,6 +161,9 @@ def test_traces_are_looked_for_beside_the_file(tmp_path: Path) -> None:
         ),
         ("least_slope = 0.25", 'least_slope = "x"', 'strategies.mixed.least_slope = "x" is no number'),
         ("[streams.s]", "[streams.s", "is no valid TOML: "),
+        ("time_unit = 0.5", "time_unit = 1e-9", "a time unit of 1e-09 s cuts the run "),
+        ("selectivity = 0.2", "selectivity = 1e9", "about 3e+09 entries to serve are too many"),
+        ("seconds = 1", "seconds = 1e308", "seconds and selectivities multiply to more than can be counted"),
     ],
 )
 def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, old: str, new: str, message: str) -> None:

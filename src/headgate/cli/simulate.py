@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import typer
-from rich.console import Console
 
 from headgate.cli.measured import MeasuredOptions, measured_scenario
 from headgate.cli.options import DEBUG, JSON, seconds
+from headgate.cli.summary import screen
 from headgate.errors import SetupError
 from headgate.report.simulated import as_json, plot_backlogs, ranked, results_table
 from headgate.scheduling import strategy_named, strategy_names
@@ -68,7 +68,7 @@ def simulate(
         documents = [as_json(result) for result in results]
         print(json.dumps(documents if strategy == "all" else documents[0]))
     else:
-        Console().print(results_table(ranked(results)))
+        screen().print(results_table(ranked(results)))
 
 
 def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:

@@ -6,6 +6,7 @@ import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from heapq import merge
 
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
@@ -29,9 +30,12 @@ class Unfinished:
 
 
 def endangered(tuples: Iterable[Unfinished]) -> float | None:
-    """The arrival of the first tuple that would be late, if those before it and itself went first."""
+    """The arrival of the first tuple that would be late, if those before it and itself went first.
+
+    Tuples come in order of arrival.
+    """
     work_s = 0.0
-    for waiting in sorted(tuples, key=lambda waiting: waiting.arrival_s):
+    for waiting in tuples:
         work_s += waiting.remaining_s
         # sums of equal times must not differ by their rounding
         if work_s >= waiting.left_s - _EQUAL * work_s:
@@ -73,7 +77,9 @@ class ExactChainFlush:
         # all work there is would be done before the first deadline
         if sum(q.length * due[q.operator].expected_s for q in waiting) < left_s * (1 - _EQUAL):
             return None
-        return endangered(t for queue in waiting for t in self._unfinished(queue, now_s))
+        # queues are in order of arrival; the first tuple in danger is often found among the oldest
+        by_queue = (self._unfinished(queue, now_s) for queue in waiting)
+        return endangered(merge(*by_queue, key=lambda waiting: waiting.arrival_s))
 
     def _unfinished(self, queue: QueueView, now_s: float) -> Iterable[Unfinished]:
         due, arrivals = self._due[queue.operator], _arrivals(queue, now_s)
@@ -96,7 +102,7 @@ class ExactChainFlush:
 
 def _arrivals(queue: QueueView, now_s: float) -> Sequence[float]:
     if len(queue.arrivals_s):
-        return list(queue.arrivals_s)
+        return queue.arrivals_s
     if queue.length <= 1 or queue.oldest_s >= now_s:
         return (queue.oldest_s,)
     gap_s = (now_s - queue.oldest_s) / _ASSUMED

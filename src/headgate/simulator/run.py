@@ -13,7 +13,7 @@ from headgate.simulator.priority import StaticPriority, static_priority
 from headgate.simulator.result import Result
 from headgate.simulator.scenario import Scenario
 
-# below this many entries the general loop is done before the compiled one is loaded
+# below this many entries and time units the general loop is done before the compiled one is loaded
 _WORTH_COMPILING = 20_000
 
 
@@ -24,7 +24,7 @@ def simulate(scenario: Scenario, strategy: Strategy, observers: Iterable[Observe
     """
     watching = tuple(observers)
     priority = static_priority(strategy, scenario.network, scenario.profiles)
-    if priority is None or watching or scenario.entries < _WORTH_COMPILING:
+    if priority is None or watching or scenario.entries + scenario.time_units < _WORTH_COMPILING:
         return simulate_stepwise(scenario, strategy, watching)
     return simulate_compiled(scenario, strategy.name, priority)
 

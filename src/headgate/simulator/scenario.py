@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -14,6 +15,9 @@ from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.operator import StreamInput
 from headgate.model.profile import Profile, Profiles
+
+_MOST_ENTRIES = 2e8
+_MOST_TIME_UNITS = 5e6
 
 Fate = Literal["page", "random"]
 Service = Literal["constant", "exponential"]
@@ -64,6 +68,19 @@ class Scenario:
             raise SetupError(f"no figures for operator {min(missing)}; give its seconds and selectivity")
         if missing := set(self.network.streams) - set(self.arrivals_s):
             raise SetupError(f"no arrivals for stream {min(missing)}; give a list of times or a process")
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Raise if the run would not end in a lifetime, or not fit into numbers."""
+        # by the bytes too, since widths may grow without bound
+        amounts = [load.bytes for load in self.loads.values()]
+        if not math.isfinite(self.work_s + sum(amounts)):
+            raise SetupError("seconds and selectivities multiply to more than can be counted; lower them")
+        if self.entries > _MOST_ENTRIES:
+            raise SetupError(f"about {self.entries:.3g} entries to serve are too many; lower selectivities")
+        if self.time_units > _MOST_TIME_UNITS:
+            cuts = f"a time unit of {self.time_unit_s:g} s cuts the run {self.time_units:.3g} times"
+            raise SetupError(f"{cuts}; write a longer one")
 
     @staticmethod
     def from_profiles(
@@ -143,6 +160,11 @@ class Scenario:
                 for source in operator.inputs
             )
         return sum(served.values())
+
+    @property
+    def time_units(self) -> float:
+        """How many time units the run is expected to take; 0 if there are none."""
+        return (self.last_arrival_s + self.work_s) / self.time_unit_s if self.time_unit_s else 0.0
 
     @property
     def last_arrival_s(self) -> float:

@@ -28,4 +28,6 @@ class ArrivalsOf(Sequence[float]):
     @overload
     def __getitem__(self, index: slice) -> Sequence[float]: ...
     def __getitem__(self, index: int | slice) -> float | Sequence[float]:
-        return list(self)[index]
+        if isinstance(index, slice):
+            return list(self)[index]
+        return self._grid.seconds(self._waiting[index].arrival_tick)

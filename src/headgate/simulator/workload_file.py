@@ -66,16 +66,12 @@ def workload_of(content: Mapping[str, Any], file: str, folder: Path, seed: int =
         table.only("arrivals", "bytes")
     widths = {name: table.number("bytes", 64.0, above=True) for name, table in streams.items()}
     times = {name: arrival_times(table, name, folder, seed) for name, table in streams.items()}
-    scenario = Scenario(
-        network=network,
-        figures=figures,
-        arrivals_s=times,
-        bytes_per_tuple=widths,
-        time_unit_s=whole.number("time_unit", None, above=True),
-        processors=_processors(whole),
-        fate=whole.choice("fate", ("page", "random")),
-        seed=seed,
-    )
+    time_unit_s = whole.number("time_unit", None, above=True)
+    processors, fate = _processors(whole), whole.choice("fate", ("page", "random"))
+    try:
+        scenario = Scenario(network, figures, times, widths, time_unit_s, processors, fate, seed)
+    except SetupError as error:
+        raise SetupError(f"{file}: {error}") from None
     return WorkloadFile(scenario, _strategy_settings(whole))
 
 
