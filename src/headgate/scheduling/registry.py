@@ -96,12 +96,7 @@ def _with_settings(text: str) -> Strategy:
         key, _, value = setting.partition("=")
         if key.strip() not in numeric:
             raise SetupError(f"strategy {name} has no setting {key.strip()!r}; it has {known_names(numeric)}")
-        try:
-            given[key.strip()] = float(value)
-        except ValueError:
-            raise SetupError(
-                f"strategy {name}: {setting.strip()} is no number; write {key.strip()}=0.5"
-            ) from None
+        given[key.strip()] = _number(f"strategy {name}: {setting.strip()}", value, key.strip())
     strategy: Strategy = _STRATEGIES[name](**given)
     return strategy
 
@@ -109,3 +104,13 @@ def _with_settings(text: str) -> Strategy:
 def _numeric_settings(strategy: Any) -> list[str]:
     parameters = inspect.signature(strategy).parameters.values()
     return [parameter.name for parameter in parameters if "float" in str(parameter.annotation)]
+
+
+def _number(what: str, text: str, key: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        raise SetupError(f"{what} is no number; write {key}=0.5") from None
+    if not value >= 0:
+        raise SetupError(f"{what} is out of range; write a number of 0 or more")
+    return value
