@@ -157,3 +157,15 @@ def test_a_seed_changes_fates_and_nothing_else() -> None:
     found = scenario({"s": list(range(50))}, {"a": ("s", Figures(0.1, 0.5))}, {"q": "a"}, fate="random")
     assert outputs(found) != outputs(replace(found, seed=1))
     assert outputs(found) == outputs(replace(found, seed=0))
+
+
+@pytest.mark.parametrize("processors", [Pool(1), Pool(2)])
+def test_pages_of_next_to_nothing_are_not_forgotten(processors: Pool) -> None:
+    found = scenario(
+        {"s": [0, 1], "t": [0, 1]},
+        {"a": ("s", Figures(0.5, 1e-20)), "b": ("a t", Figures(2))},
+        {"q": "b"},
+        processors=processors,
+    )
+    for strategy in ("fifo", "round-robin", "chain"):
+        assert len(outputs(found, strategy)) == 4

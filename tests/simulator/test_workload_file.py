@@ -10,7 +10,7 @@ import pytest
 from headgate.errors import SetupError
 from headgate.model.operator import is_ordered
 from headgate.simulator import OnePerOperator, Pool
-from headgate.simulator.workload_file import WorkloadFile, read_workload
+from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
 
 GOOD = """
 time_unit = 0.5
@@ -119,6 +119,8 @@ def test_traces_are_looked_for_beside_the_file(tmp_path: Path) -> None:
             "operators.a.selectivty is no known key; known here: input",
         ),
         ("size_ratio = 2", "size_ratio = 0", "operators.a.size_ratio = 0 is out of range"),
+        ("size_ratio = 2", "output_size_ratio = 0", "operators.a.output_size_ratio = 0 is out of range"),
+        ("size_ratio = 2", "size_ratio = 2\noutput_size_ratio = 2", "operators.a.output_size_ratio and"),
         ('input = "s"', 'input = "x"', 'operators.a.input = "x" is no stream or operator; known: a, j, s, t'),
         ('input = "s"', "", "operators.a.input is missing; write the name of a stream or an operator"),
         ('input = "s"', "input = 3", "operators.a.input = 3 is wrong"),
@@ -199,3 +201,18 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "w.toml").write_bytes(b"\xff\xfe")
     with pytest.raises(SetupError, match="no text in UTF-8"):
         read_workload(tmp_path / "w.toml")
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("w.toml", "CREATE", True),
+        ("q.sql", "[streams.s]", False),
+        ("q.cql", "", False),
+        ("w.txt", "[streams.s]", True),
+        ("q.txt", "-- a query\nCREATE STREAM s", False),
+    ],
+)
+def test_a_workload_is_told_from_cql(tmp_path: Path, name: str, text: str, expected: bool) -> None:
+    (tmp_path / name).write_text(text)
+    assert is_workload(tmp_path / name) == expected

@@ -75,10 +75,11 @@ class VirtualEngine:
 
     def _view_of(self, index: int) -> QueueView:
         queue, grid = self._queues.queues[index], self._layout.grid
+        ready = self._ready_amount(index)
         return QueueView(
             operator=self._layout.names[index],
-            length=queue.amount,
-            ready=self._ready_amount(index),
+            length=max(queue.amount, ready),
+            ready=ready,
             bytes=queue.bytes,
             oldest_s=grid.seconds(queue.waiting[0].arrival_tick) if queue.waiting else float("inf"),
             arrivals_s=ArrivalsOf(queue.waiting, grid),
@@ -89,9 +90,11 @@ class VirtualEngine:
         if not self._may_start(operator):
             return 0.0
         queue = self._queues.queues[operator]
+        head = queue.waiting[0].amount
         if self._layout.upstream[operator] is not None:
-            return queue.waiting[0].amount
-        return queue.amount - sum(entry.amount for entry in queue.serving)
+            return head
+        # a sum from which others were taken may have lost a small page in its rounding
+        return max(head, queue.amount - sum(entry.amount for entry in queue.serving))
 
     def _may_start(self, operator: int) -> bool:
         if isinstance(self._processors, OnePerOperator) and self._queues.queues[operator].serving:

@@ -18,8 +18,12 @@ _UNIFORM = 2.0**-53
 
 
 def compiled(function: _F) -> _F:
-    """Compile on first use; the machine code is kept on disk."""
-    jitted: Any = numba.njit(cache=True)(function)
+    """Compile on first use; the machine code is kept on disk where there is a place for it."""
+    jitted: Any
+    try:
+        jitted = numba.njit(cache=True)(function)
+    except RuntimeError:
+        jitted = numba.njit(function)
     return cast(_F, jitted)
 
 

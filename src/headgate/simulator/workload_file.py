@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +23,10 @@ from headgate.simulator.table import Table, shown
 _toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
 
 _KEYS = ("time_unit", "processors", "servers", "fate", "streams", "operators", "queries", "strategies")
-_OPERATOR_KEYS = ("input", "inputs", "seconds", "selectivity", "size_ratio", "ordered", "service")
+# in full and in short
+_RATIO = ("output_size_ratio", "size_ratio")
+_OPERATOR_KEYS = ("input", "inputs", "seconds", "selectivity", *_RATIO, "ordered", "service")
+_ANY_LINE = re.MULTILINE | re.IGNORECASE
 _STREAM = '[streams.NAME] with arrivals = [0, 1, 2] or { process = "poisson", rate = 10, until = 100 }'
 _OPERATOR = '[operators.NAME] with input = "STREAM", seconds = 1 and selectivity = 0.5'
 _QUERY = '[queries.NAME] with output = "OPERATOR"'
@@ -93,10 +97,13 @@ def _content(path: Path) -> dict[str, Any]:
 
 def _figures(table: Table) -> Figures:
     table.only(*_OPERATOR_KEYS)
+    if all(key in table for key in _RATIO):
+        raise table.error(_RATIO[0], f"and {_RATIO[1]} are the same; keep one of them")
+    ratio = _RATIO[0] if _RATIO[0] in table else _RATIO[1]
     return Figures(
         seconds=table.number("seconds"),
         selectivity=table.number("selectivity", 1.0),
-        size_ratio=table.number("size_ratio", 1.0, above=True),
+        size_ratio=table.number(ratio, 1.0, above=True),
         service=table.choice("service", ("constant", "exponential")),
     )
 
@@ -179,5 +186,9 @@ def _strategy_settings(whole: Table) -> dict[str, dict[str, float]]:
 
 
 def is_workload(path: Path) -> bool:
-    """Whether a file is a workload by its name, and not one of CQL."""
-    return path.suffix.lower() == ".toml"
+    """Whether a file is a workload, and not one of CQL: by its name, or else by its text."""
+    if path.suffix.lower() in (".sql", ".cql"):
+        return False
+    if path.suffix.lower() == ".toml" or not path.is_file():
+        return True
+    return not re.search(r"^\s*CREATE\s", path.read_text(encoding="utf-8", errors="replace"), _ANY_LINE)
