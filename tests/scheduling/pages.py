@@ -157,9 +157,15 @@ def view_of(
 
 
 def least_memory(
-    paths: Sequence[Path], pages: Sequence[Page], size: Callable[[int, int], float]
+    paths: Sequence[Path],
+    pages: Sequence[Page],
+    size: Callable[[int, int], float],
+    bound: float = float("inf"),
 ) -> list[float]:
-    """At every time unit, the least memory of all states that any schedule can have reached by then."""
+    """At every time unit, the least memory of all states that any schedule can have reached by then.
+
+    Of those that can still get every page out within ``bound`` time units of its arrival.
+    """
     pages = sorted(pages, key=lambda page: page.arrival)
     states = {tuple(-1 for _ in pages)}
     least = []
@@ -176,7 +182,21 @@ def least_memory(
             )
         )
         states = {after for state in states for after in steps(paths, pages, state)}
+        states = {state for state in states if in_time(paths, pages, state, now + 1, bound)}
     return least
+
+
+def in_time(
+    paths: Sequence[Path], pages: Sequence[Page], state: tuple[int, ...], now: int, bound: float
+) -> bool:
+    """Whether the pages that are there can all be out in time, if nothing else comes: oldest first."""
+    work = 0
+    for page, done in zip(pages, state, strict=True):
+        if done >= 0:
+            work += paths[page.path].length - done
+            if done < paths[page.path].length and work > page.arrival + bound - now:
+                return False
+    return True
 
 
 def steps(paths: Sequence[Path], pages: Sequence[Page], state: tuple[int, ...]) -> list[tuple[int, ...]]:

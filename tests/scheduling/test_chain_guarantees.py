@@ -118,3 +118,17 @@ def test_exact_chain_flush_keeps_every_bound_that_fifo_keeps(
     bound = max(run_pages(strategy_named("fifo"), [path], pages).latencies([path])) + more
     flushed = run_pages(strategy_named("chain-flush-exact"), [path], pages, latency_s=bound)
     assert max(flushed.latencies([path])) <= bound
+
+
+@settings(max_examples=150, deadline=None)
+@given(shrinking_paths().filter(lambda path: len(chart(path).segments) <= 2), st.integers(0, 6), st.data())
+def test_with_two_segments_chain_flush_is_within_a_unit_of_all_that_keep_the_bound(
+    path: Path, more: int, data: st.DataObject
+) -> None:
+    """Whoever does not know what comes must stay where all that is there can get out in time."""
+    pages = data.draw(arrivals(1))
+    bound = max(run_pages(strategy_named("fifo"), [path], pages).latencies([path])) + more
+    flushed = run_pages(strategy_named("chain-flush-exact"), [path], pages, latency_s=bound)
+    memory = flushed.memory(lambda _, at: path.size_at(at))
+    least = least_memory([path], pages, lambda _, at: path.size_at(at), bound)
+    assert all(flush <= best + 1 + EPSILON for flush, best in zip(memory, least, strict=True))
