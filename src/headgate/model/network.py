@@ -7,9 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 
-from headgate.errors import InternalError, known_names
+from headgate.errors import InternalError, SetupError, known_names
 from headgate.model.operator import Operator, OperatorInput, StreamInput
 from headgate.model.schema import Schema
+
+# splitting and joining again doubles the ways each time
+_MOST_PATHS = 10_000
 
 
 @dataclass(frozen=True)
@@ -100,15 +103,21 @@ class Network:
 
     def paths_to(self, operator: str) -> tuple[tuple[str, ...], ...]:
         """All ways from a stream to this operator, leaf first; above a join they share their operators."""
-        if operator not in self._paths_to:
-            inputs = dict.fromkeys(self.operators[operator].inputs)
-            below = [
-                path for i in inputs if isinstance(i, OperatorInput) for path in self.paths_to(i.operator)
-            ]
-            starts_here = any(isinstance(i, StreamInput) for i in inputs)
-            ways = [(*path, operator) for path in below] + [(operator,)] * starts_here
-            self._paths_to[operator] = tuple(ways)
+        if not self._paths_to:
+            # in topological order: what lies below is known already
+            for name in self.operators:
+                self._paths_to[name] = self._ways_to(name)
         return self._paths_to[operator]
+
+    def _ways_to(self, operator: str) -> tuple[tuple[str, ...], ...]:
+        inputs = dict.fromkeys(self.operators[operator].inputs)
+        below = [path for i in inputs if isinstance(i, OperatorInput) for path in self._paths_to[i.operator]]
+        if len(below) > _MOST_PATHS:
+            raise SetupError(
+                f"more than {_MOST_PATHS:,} ways lead from streams to {operator}; split and join less often"
+            )
+        starts_here = any(isinstance(i, StreamInput) for i in inputs)
+        return (*((*path, operator) for path in below), *[(operator,)] * starts_here)
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
         """All ways from a stream to an operator whose output nobody reads."""
