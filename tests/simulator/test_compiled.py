@@ -87,9 +87,9 @@ def test_chance_is_the_same_in_both_loops(key: int, number: int) -> None:
 
 def test_long_runs_are_compiled_unless_somebody_observes() -> None:
     found = scenario(
-        {"s": list(range(20_000))}, {"a": ("s", Figures(2, 0.5)), "b": ("a", Figures(1))}, {"q": "b"}
+        {"s": list(range(25_000))}, {"a": ("s", Figures(2, 0.5)), "b": ("a", Figures(1))}, {"q": "b"}
     )
     events: list[Event] = []
     quick, observed = (simulate(found, strategy_named("chain"), o) for o in ([], [events.append]))
-    assert len(events) > 40_000
+    assert len(events) > 50_000
     assert_same(quick, observed)

@@ -45,7 +45,9 @@ SHAPES = (
 def self_similar(seed: int = 1) -> Streams:
     """Five sums of 64 or 128 on/off flows, their rates rising over five phases."""
     return {
-        name: Superposed(_RATES, _PHASE_S, flows=64 if number % 2 else 128).times_s(seed + number)
+        name: Superposed(_RATES, until=len(_RATES) * _PHASE_S, flows=64 if number % 2 else 128).times_s(
+            seed + number
+        )
         for number, name in enumerate(STREAMS)
     }
 

@@ -14,7 +14,7 @@ from headgate.simulator.result import Result
 from headgate.simulator.scenario import Scenario
 
 # below this many entries and time units the general loop is done before the compiled one is loaded
-_WORTH_COMPILING = 20_000
+_WORTH_COMPILING = 50_000
 
 
 def simulate(scenario: Scenario, strategy: Strategy, observers: Iterable[Observer] = ()) -> Result:
