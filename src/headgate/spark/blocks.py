@@ -21,6 +21,14 @@ _ONE_FILE_ROWS = 50_000
 _PLAIN = {"compression": "uncompressed", "parquet.enable.dictionary": "false"}
 
 
+_WIDTHS_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4, "string": 20}
+
+
+def width_bytes(schema: StructType) -> float:
+    """What a tuple of these columns takes, roughly: known before any block is written."""
+    return float(sum(_WIDTHS_BYTES.get(f.dataType.typeName(), 8) for f in schema.fields))
+
+
 class BlockStore:
     """Writes and reads blocks below the checkpoint."""
 

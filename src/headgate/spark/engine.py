@@ -52,7 +52,7 @@ class SparkEngine:
         self._runner = runner
         self.limits = limits
         self._clock_s = clock_s
-        self._learner = Learner(runner.network)
+        self._learner = Learner(runner.network, runner.widths_bytes())
         self._inbox: queue.Queue[_Handover | None] = queue.Queue()
         self._events: deque[Event] = deque()
         self._tick: OpenTick | None = None
@@ -156,9 +156,10 @@ class SparkEngine:
     def _close(self) -> TickCommitted:
         assert self._tick is not None and self._forecast is not None and self._handover is not None
         shares = {name: self._forecast.taken_share(name) for name in self.network.operators}
-        outcome = self._runner.execute(self._tick, shares)
+        taken = self._forecast.taken
+        outcome = self._runner.execute(self._tick, shares, taken, self._learner.wants_counts)
         now_s = self._clock_s()
-        if self._learner.learn(outcome.jobs, self._forecast.taken, outcome.rows_out, outcome.widths):
+        if self._learner.learn(outcome.works, outcome.passed, outcome.widths_bytes):
             self._events.append(ProfilesLearnt(now_s))
         handover = self._handover
         self._tick = self._forecast = self._handover = None

@@ -2,55 +2,59 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+import numpy as np
+from scipy.optimize import nnls
 
 from headgate.model.network import Network
 from headgate.model.profile import Profile, Profiles
 
 # the first ticks of a JVM tell about its compiler
 _COLD_TICKS = 2
-_MEMORY = 0.8
+_TICKS_REMEMBERED = 32
+# an older tick counts less, by this factor a tick
+_MEMORY = 0.9
 _LEAST_SECONDS = 1e-8
-# the time of a job over fewer tuples tells about Spark, not about the tuples
-_TELLING_ROWS = 5_000
+# the time of jobs over fewer tuples tells about Spark, not about the tuples
+TELLING_ROWS = 2_000
+# how strongly an operator's figure is held to its last one, where ticks cannot tell operators apart
+_HOLD = 1e-2
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One job: the operators whose tuples it carried, and how long it took."""
+class Work:
+    """What a tick did for a query: tuples that each operator took, and the processor time of it all."""
 
-    operators: tuple[str, ...]
+    tuples: Mapping[str, float]
     seconds: float
 
 
-@dataclass
-class _Tally:
-    """Work seen of late: older ticks fade."""
+@dataclass(frozen=True)
+class Passed:
+    """Tuples that an operator took, and those that it passed on."""
 
-    seconds: float = 0.0
-    rows: float = 0.0
-    rows_out: float = 0.0
-    rows_in_of_out: float = 0.0
-
-    def fade(self) -> None:
-        self.seconds *= _MEMORY
-        self.rows *= _MEMORY
-        self.rows_out *= _MEMORY
-        self.rows_in_of_out *= _MEMORY
+    taken: float
+    passed_on: float
 
 
 class Learner:
-    """Profiles, from sums over the latest ticks: a tick counts by how much it did.
+    """Profiles, from the latest ticks.
 
-    A job costs something before its first tuple. The quickest job so far tells how much; only what
-    exceeds it is laid on the tuples, or a tick of one tuple would make tuples look expensive.
+    A tick has one time for all operators of a query. Ticks that are cut at different places tell the
+    operators apart: their figures are those that explain the latest ticks best, none below zero. What a
+    job costs before its first tuple is a figure of its own.
     """
 
-    def __init__(self, network: Network) -> None:
-        self._profiles: dict[str, Profile] = {name: Profile() for name in network.operators}
-        self._tallies = {name: _Tally() for name in network.operators}
-        self._job_floor_s = float("inf")
+    def __init__(self, network: Network, widths_bytes: Mapping[str, float]) -> None:
+        self._profiles = {
+            name: Profile(bytes_per_tuple=widths_bytes.get(name, Profile.bytes_per_tuple))
+            for name in network.operators
+        }
+        self._works: dict[tuple[str, ...], deque[Work]] = {}
+        self._passed: dict[str, Passed] = {}
         self._ticks = 0
 
     @property
@@ -58,57 +62,54 @@ class Learner:
         """What is known now."""
         return dict(self._profiles)
 
+    @property
+    def wants_counts(self) -> bool:
+        """Whether the next tick should count what each operator passes on."""
+        return self._ticks < _COLD_TICKS + 4 or self._ticks % 8 == 0
+
     def learn(
-        self,
-        jobs: list[Measured],
-        rows_in: Mapping[str, float],
-        rows_out: Mapping[str, float],
-        widths: Mapping[str, float],
+        self, works: list[Work], passed: Mapping[str, Passed], widths_bytes: Mapping[str, float]
     ) -> bool:
-        """Take in a tick; whether anything is known better now.
-
-        A fused job has one time for several operators: it is shared out by what they were expected
-        to cost, so that ticks cut in different places sharpen each operator's own figure.
-        """
+        """Take in a tick; whether anything is known better now."""
         self._ticks += 1
-        if self._ticks <= _COLD_TICKS or not jobs:
-            return False
-        self._job_floor_s = min([self._job_floor_s, *[job.seconds for job in jobs]])
-        seconds = self._shared_out(jobs, rows_in)
-        changed = False
-        for name, rows in rows_in.items():
-            if rows > 0 and name in seconds:
-                self._take_in(name, rows, seconds[name], rows_out.get(name), widths.get(name))
-                changed = True
-        return changed
+        before = dict(self._profiles)
+        for name, figures in passed.items():
+            self._take_in_selectivity(name, figures)
+        for name, width in widths_bytes.items():
+            self._profiles[name] = replace(self._profiles[name], bytes_per_tuple=width)
+        if self._ticks > _COLD_TICKS:
+            for work in works:
+                if max(work.tuples.values(), default=0.0) >= TELLING_ROWS:
+                    self._take_in_work(work)
+        return self._profiles != before
 
-    def _shared_out(self, jobs: list[Measured], rows_in: Mapping[str, float]) -> dict[str, float]:
-        seconds: dict[str, float] = {}
-        for job in jobs:
-            expected = {n: rows_in.get(n, 0.0) * self._profiles[n].seconds_per_tuple for n in job.operators}
-            total = sum(expected.values())
-            for name, share in expected.items():
-                own = (job.seconds - self._job_floor_s) * share / total if total > 0 else 0.0
-                seconds[name] = seconds.get(name, 0.0) + own
-        return seconds
-
-    def _take_in(
-        self, name: str, rows: float, seconds: float, rows_out: float | None, width: float | None
-    ) -> None:
-        tally, old = self._tallies[name], self._profiles[name]
-        tally.fade()
-        tally.seconds += seconds
-        tally.rows += rows
-        if rows_out is not None:
-            tally.rows_out += rows_out
-            tally.rows_in_of_out += rows
-        selectivity = tally.rows_out / tally.rows_in_of_out if tally.rows_in_of_out else old.selectivity
-        seconds_per_tuple = old.seconds_per_tuple
-        if tally.rows >= _TELLING_ROWS:
-            seconds_per_tuple = max(_LEAST_SECONDS, tally.seconds / tally.rows)
-        self._profiles[name] = Profile(
-            seconds_per_tuple=seconds_per_tuple,
-            selectivity=selectivity,
-            bytes_per_tuple=old.bytes_per_tuple if width is None else width,
-            samples=old.samples + 1,
+    def _take_in_selectivity(self, name: str, figures: Passed) -> None:
+        if figures.taken <= 0:
+            return
+        old = self._passed.get(name, Passed(0.0, 0.0))
+        new = Passed(
+            _MEMORY * old.taken + figures.taken,
+            _MEMORY * old.passed_on + figures.passed_on,
         )
+        self._passed[name] = new
+        self._profiles[name] = replace(self._profiles[name], selectivity=new.passed_on / new.taken)
+
+    def _take_in_work(self, work: Work) -> None:
+        names = tuple(sorted(work.tuples))
+        works = self._works.setdefault(names, deque(maxlen=_TICKS_REMEMBERED))
+        works.append(work)
+        weights = _MEMORY ** np.arange(len(works) - 1, -1, -1)
+        # the last column is what the jobs of a tick cost before their first tuple
+        tuples = np.array([[*(w.tuples[n] for n in names), 1.0] for w in works]) * weights[:, None]
+        seconds = np.array([w.seconds for w in works]) * weights
+        last = np.array([*(self._profiles[n].seconds_per_tuple for n in names), 0.0])
+        hold = _HOLD * np.sqrt((tuples**2).sum(axis=0) + 1e-12)
+        figures, _ = nnls(np.vstack([tuples, np.diag(hold)]), np.concatenate([seconds, hold * last]))
+        for name, seconds_per_tuple in zip(names, figures[:-1], strict=True):
+            old = self._profiles[name]
+            if work.tuples[name] > 0:
+                self._profiles[name] = replace(
+                    old,
+                    seconds_per_tuple=max(_LEAST_SECONDS, float(seconds_per_tuple)),
+                    samples=old.samples + 1,
+                )

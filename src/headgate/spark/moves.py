@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from headgate.model.operator import (
@@ -77,7 +78,25 @@ class TickPlan:
     kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
     stores: list[StoreTask] = field(default_factory=list)
     flows: dict[str, Flow] = field(default_factory=dict)
-    carried: set[str] = field(default_factory=set)
+    counting: bool = False
+    counted: dict[str, Observation] = field(default_factory=dict)
+
+    def pass_on(self, operator: str, tuples: DataFrame | None) -> DataFrame | None:
+        """The output of an operator on its way to the next; counted if this tick counts."""
+        if not self.counting or tuples is None:
+            return tuples
+        self.counted[operator] = Observation(f"output of {operator}")
+        return tuples.observe(self.counted[operator], F.count(F.lit(1)).alias("rows"))
+
+
+def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:
+    """Counts that have come in: a plan that no job ran has none."""
+    found = {}
+    for name, observation in counted.items():
+        java: Any = observation._jo
+        if java is not None and java.future().isCompleted():
+            found[name] = int(observation.get["rows"])
+    return found
 
 
 class Mover:
@@ -159,6 +178,8 @@ class Mover:
         else:
             self._add_simple(operator, sides[0], old, new, plan)
         flow = plan.flows[name]
+        if self._network.readers(name):
+            flow.tuples = plan.pass_on(name, flow.tuples)
         # a cut leaves tuples behind: readers must not pass them, even if the stream holds nobody back
         flow.released = new >= bound and all(f.released for f in flows)
         flow.complete_ts = min(new, *(f.complete_ts for f in flows)) if not is_ordered(operator) else new

@@ -17,18 +17,19 @@ from headgate.model.event import QueryCounts, TickCommitted
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import Aggregate, OperatorInput, StreamInput, WindowJoin
 from headgate.runtime.forecast import ForecastQueue
-from headgate.spark.blocks import BlockStore
+from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.cluster import processors
 from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US
 from headgate.spark.compiled import Compiled
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.intake import Inflow, Intake
-from headgate.spark.learn import Measured
+from headgate.spark.learn import TELLING_ROWS, Passed, Work
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
-from headgate.spark.moves import Mover, StoreTask, TickPlan, is_ordered
+from headgate.spark.moves import Mover, StoreTask, TickPlan, counted_rows, is_ordered
 from headgate.spark.plans.side import union
 from headgate.spark.sinks import Sink
+from headgate.spark.tasktime import TaskTime
 
 Result = TypeVar("Result")
 
@@ -56,16 +57,15 @@ class Outcome:
     """A tick that has happened."""
 
     event: TickCommitted
-    jobs: list[Measured]
-    rows_out: dict[str, float]
-    widths: dict[str, float]
+    works: list[Work]
+    passed: dict[str, Passed]
+    widths_bytes: dict[str, float]
 
 
 @dataclass(frozen=True)
 class _Written:
     rows: int
     latencies_at: tuple[tuple[float, float], ...]
-    seconds: float
 
 
 class TickRunner:
@@ -90,9 +90,21 @@ class TickRunner:
         self._dead_letters = dead_letters
         self._until_done = until_done
         self._mover = Mover(compiled, store)
+        self._task_time = TaskTime(store.spark)
+        self._query_of = {
+            name: query.name
+            for query in self.network.queries.values()
+            for output in query.outputs
+            for name in self._upstream(output)
+        }
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
         self._sweeping: Future[None] | None = None
         self.manifest = checkpoint.last_manifest()
+
+    def widths_bytes(self) -> dict[str, float]:
+        """Bytes of a tuple before each operator, as its columns suggest."""
+        inputs = self._compiled.inputs.items()
+        return {name: max(width_bytes(schema) for schema in schemas) for name, schemas in inputs}
 
     def is_committed(self, batch_id: int) -> bool:
         """Whether a tick has happened already, before a restart."""
@@ -167,11 +179,18 @@ class TickRunner:
         rows = sum(i.rows for i in inflows)
         return sum(i.rows * _share_below(i, bound) for i in inflows) / rows if rows else 1.0
 
-    def execute(self, tick: OpenTick, shares: Mapping[str, float]) -> Outcome:
-        """Run the chosen moves as concurrent jobs, then make the tick durable."""
+    def execute(
+        self, tick: OpenTick, shares: Mapping[str, float], taken: Mapping[str, float], count: bool
+    ) -> Outcome:
+        """Run the chosen moves as concurrent jobs, then make the tick durable.
+
+        ``taken`` is how many tuples each operator is expected to take; with ``count``, what each one
+        passes on is counted on the way.
+        """
         with _timed(tick, "plan"):
             self._set_parallelism(tick)
-            plan = TickPlan()
+            # counting in the middle of a plan keeps Spark from pushing the cut below it
+            plan = TickPlan(counting=count and all(share >= 1.0 for share in shares.values()))
             for name in self.network.operators:
                 self._mover.add(name, self.manifest, tick.inflows, plan, shares[name], tick.flush)
         with _timed(tick, "execute"):
@@ -182,7 +201,7 @@ class TickRunner:
             self._checkpoint.commit(self.manifest)
             self._intake.release()
             self._sweep()
-        return self._outcome(tick, plan, written)
+        return self._outcome(tick, plan, written, stored, taken)
 
     def _set_parallelism(self, tick: OpenTick) -> None:
         """As many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
@@ -224,23 +243,27 @@ class TickRunner:
         return found
 
     def _write_results(self, tick: OpenTick, query: QueryDefinition, results: DataFrame) -> _Written:
-        started = time.perf_counter()
         counted = Observation(f"results of {query.name}")
         arrivals = F.histogram_numeric(F.col(ARRIVED), F.lit(_ARRIVAL_BINS)).alias("arrivals")
         observed = results.observe(counted, F.count(F.lit(1)).alias("rows"), arrivals)
         empty = query.name not in self.manifest.rows_out
-        self._sinks[query.name].write(observed.drop(ARRIVED), tick.batch_id, empty)
+        with self._task_time.under(self._tag(tick, query.name)):
+            self._sinks[query.name].write(observed.drop(ARRIVED), tick.batch_id, empty)
         found = counted.get
         bins = tuple((float(b["x"]), float(b["y"])) for b in found["arrivals"] or ())
-        return _Written(found["rows"], bins, time.perf_counter() - started)
+        return _Written(found["rows"], bins)
+
+    def _tag(self, tick: OpenTick, query: str) -> str:
+        return f"headgate {self._checkpoint.uid} {tick.batch_id} {query}"
 
     def _write_block(self, tick: OpenTick, plan: TickPlan, task: StoreTask) -> BlockRef | None:
         part = "groups" if task.side is None else f"in{task.side}"
         name = f"{task.operator}-{part}"
         from_ts = plan.frontiers[task.operator]
-        written = self._store.write(
-            task.tuples, tick.batch_id, name, task.expected_rows, from_ts, int(tick.started_s * 1e6)
-        )
+        with self._task_time.under(self._tag(tick, self._query_of[task.operator])):
+            written = self._store.write(
+                task.tuples, tick.batch_id, name, task.expected_rows, from_ts, int(tick.started_s * 1e6)
+            )
         return written[0] if written else None
 
     def _publish(self, tick: OpenTick, written: Mapping[str, _Written]) -> None:
@@ -297,7 +320,14 @@ class TickRunner:
             self._sweeping.result()
         self._sweeping = self._submit(self._checkpoint.sweep, self.manifest)
 
-    def _outcome(self, tick: OpenTick, plan: TickPlan, written: Mapping[str, _Written]) -> Outcome:
+    def _outcome(
+        self,
+        tick: OpenTick,
+        plan: TickPlan,
+        written: Mapping[str, _Written],
+        stored: list[tuple[StoreTask, BlockRef | None]],
+        taken: Mapping[str, float],
+    ) -> Outcome:
         now_s = time.time()
         tuples, size, window = self._backlog()
         event = TickCommitted(
@@ -314,14 +344,40 @@ class TickRunner:
             window_bytes=window,
             phases_s=tick.phases_s,
         )
-        jobs, rows_out = [], {}
+        passed = self._passed(plan, written, taken)
+        widths = {
+            task.operator: ref.bytes / ref.rows
+            for task, ref in stored
+            if ref is not None and ref.rows >= TELLING_ROWS
+        }
+        return Outcome(event, self._works(tick, taken), passed, widths)
+
+    def _works(self, tick: OpenTick, taken: Mapping[str, float]) -> list[Work]:
+        works = []
         for query in self.network.queries.values():
-            if query.name in written:
-                path = tuple(n for output in query.outputs for n in self._upstream(output))
-                jobs.append(Measured(path, written[query.name].seconds))
-                if len(query.outputs) == 1:
-                    rows_out[query.outputs[0]] = float(written[query.name].rows)
-        return Outcome(event, jobs, rows_out, {})
+            tuples = {n: taken[n] for output in query.outputs for n in self._upstream(output)}
+            if max(tuples.values()) >= TELLING_ROWS:
+                works.append(Work(tuples, self._task_time.seconds(self._tag(tick, query.name))))
+        return works
+
+    def _passed(
+        self, plan: TickPlan, written: Mapping[str, _Written], taken: Mapping[str, float]
+    ) -> dict[str, Passed]:
+        """What operators have taken and passed on; exact where the tick counted it."""
+        passed_on = {name: float(rows) for name, rows in counted_rows(plan.counted).items()}
+        for query in self.network.queries.values():
+            if query.name in written and len(query.outputs) == 1:
+                passed_on[query.outputs[0]] = float(written[query.name].rows)
+        operators = self.network.operators
+        found = {}
+        for name, rows in passed_on.items():
+            sources = operators[name].inputs
+            below = [passed_on.get(i.operator) for i in sources if isinstance(i, OperatorInput)]
+            counted = [b for b in below if b is not None]
+            # an ordered operator may leave some of what it is given for the next tick
+            exact = plan.counting and len(counted) == len(sources) and not is_ordered(operators[name])
+            found[name] = Passed(sum(counted) if exact else taken[name], rows)
+        return found
 
     def _upstream(self, name: str) -> list[str]:
         names = [name]
