@@ -3,7 +3,7 @@
     python benchmarks/window_join.py [--rows 2000000] [--files 20] [--repeat 3] [--json FILE]
 
 Both read the same Parquet files, write Parquet with durable commits, and must give the same rows. Every
-system runs once over all data to warm up; then the best of a few runs counts.
+system runs over all data to warm up, for about as long as the others; then the best of a few runs counts.
 """
 
 from __future__ import annotations
@@ -120,18 +120,20 @@ def fingerprint(spark: SparkSession, folder: Path) -> tuple[int, int]:
     return int(row[0]), int(row[1] or 0)
 
 
-def measure(name: str, run, repeat: int, spark: SparkSession, rows: int) -> dict[str, object]:  # type: ignore[no-untyped-def]
+def measure(  # type: ignore[no-untyped-def]
+    name: str, run, warm_ups: int, repeat: int, spark: SparkSession, rows: int
+) -> dict[str, object]:
     """Warm up, then keep the best of some runs."""
     best: dict[str, object] | None = None
-    for attempt in range(repeat + 1):
+    for attempt in range(1 - warm_ups, repeat + 1):
         work = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
         result = run(work)
         result["print"] = fingerprint(spark, work / "out")
         shutil.rmtree(work)
         rate = 2 * rows / float(result["seconds"])
-        label = "warm-up" if not attempt else f"run {attempt}"
+        label = "warm-up" if attempt < 1 else f"run {attempt}"
         print(f"{name:28s} {label:8s} {rate / 1e3:6.0f} k rows/s  {result}", flush=True)
-        if attempt and (best is None or float(result["seconds"]) < float(best["seconds"])):
+        if attempt >= 1 and (best is None or float(result["seconds"]) < float(best["seconds"])):
             best = result
     assert best is not None
     return {"system": name, "rows_per_s": round(2 * rows / float(best["seconds"])), **best}
@@ -142,8 +144,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=2_000_000, help="rows of each stream")
     parser.add_argument("--files", type=int, default=20, help="files of each stream")
-    parser.add_argument("--repeat", type=int, default=2, help="measured runs after the warm-up")
-    parser.add_argument("--files-per-tick", type=int, default=5, help="Headgate's tick size")
+    parser.add_argument("--repeat", type=int, default=3, help="measured runs after the warm-up")
+    parser.add_argument("--files-per-tick", type=int, default=20, help="Headgate's tick size")
+    parser.add_argument("--warm-ups", type=int, default=4, help="Headgate's runs before those that count")
     parser.add_argument("--only", choices=["headgate"], help="leave the comparison out")
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
@@ -155,6 +158,7 @@ def main() -> None:
         measure(
             f"headgate, {arguments.files_per_tick} files a tick",
             lambda work: run_headgate(spark, data, work, arguments.files_per_tick),
+            arguments.warm_ups,
             arguments.repeat,
             spark,
             arguments.rows,
@@ -166,7 +170,8 @@ def main() -> None:
                 measure(
                     f"spark, {store[:4].lower()} store",
                     lambda work, s=store, n=per_tick: run_spark(spark, data, work, n, s),
-                    max(1, arguments.repeat - 1),
+                    1,
+                    max(1, arguments.repeat - 2),
                     spark,
                     arguments.rows,
                 )

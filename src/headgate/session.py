@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from headgate.cql.duration import parse_duration_us
 from headgate.cql.size import parse_bytes
 from headgate.errors import SetupError, known_names
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
+from headgate.model.profile import Profiles
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
@@ -119,11 +120,12 @@ class Session:
         checkpoint: str | Path | None = None,
         tick_budget: str | float | None = None,
         observers: Iterable[Observer] = (),
+        profiles: Profiles | None = None,
     ) -> Run:
         """Start all declared queries.
 
         ``tick_budget`` is the processor time of a tick (a number of seconds, or '500 ms'); ``memory``
-        the backlog above which sources are held back.
+        the backlog above which sources are held back; ``profiles`` what an earlier run has measured.
         """
         from headgate.spark.cluster import processors
         from headgate.spark.engine import TickLimits
@@ -149,6 +151,7 @@ class Session:
                 strategy=chosen,
                 checkpoint_folder=folder,
                 limits=limits,
+                known=profiles or {},
                 until_done=until_done,
                 callbacks=self._callbacks,
                 observers=[recorder, *observers],
@@ -197,6 +200,24 @@ class Run:
         """Finish the tick under way, then end."""
         self._run.stop()
 
+    def change(
+        self,
+        strategy: str | Strategy | None = None,
+        memory: str | int | None = None,
+        latency: Mapping[str, str | float | None] | None = None,
+    ) -> None:
+        """Steer a run: another strategy, another memory limit, other latency bounds of queries.
+
+        ``latency`` gives bounds by query, as '2 s' or a number of seconds; None takes a bound away.
+        """
+        bounds = {}
+        for query, bound in (latency or {}).items():
+            self._known(query)
+            bounds[query] = None if bound is None else _duration_s(bound)
+        chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
+        limit = parse_bytes(memory) if isinstance(memory, str) else memory
+        self._run.change(chosen, limit, bounds)
+
     def status(self) -> RunStatus:
         """Counts, backlog and latency so far."""
         return self._recorder.status()
@@ -233,10 +254,14 @@ def _located(checkpoint: str | Path) -> str:
 def _seconds(budget: str | float | None) -> float:
     if budget is None:
         return float("inf")
-    seconds = parse_duration_us(budget) / 1e6 if isinstance(budget, str) else float(budget)
+    seconds = _duration_s(budget)
     if seconds <= 0:
         raise SetupError("a tick budget must be more than 0 s")
     return seconds
+
+
+def _duration_s(given: str | float) -> float:
+    return parse_duration_us(given) / 1e6 if isinstance(given, str) else float(given)
 
 
 def _bytes(memory: str | int | None, network: Network) -> float:

@@ -45,6 +45,7 @@ class TickRecord:
     window_bytes: int
     latency_s: dict[str, float]
     phases_s: dict[str, float]
+    busy_s: float
 
 
 @dataclass(frozen=True)
@@ -136,6 +137,7 @@ class Recorder:
                 window_bytes=tick.window_bytes,
                 latency_s=latency_s,
                 phases_s=dict(tick.phases_s),
+                busy_s=tick.busy_s,
             )
         )
 

@@ -25,6 +25,7 @@ def a_status(ticks: int = 3) -> RunStatus:
             window_bytes=0,
             latency_s={"quick": 0.1 * at} if at else {},
             phases_s={},
+            busy_s=0.0,
         )
         for at in range(ticks)
     ]

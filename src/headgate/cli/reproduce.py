@@ -45,12 +45,13 @@ def reproduce(
     if as_json:
         print(json.dumps(done.to_json(), indent=2))
     else:
-        _print(done)
+        print_study(done)
     if not done.ok:
         raise typer.Exit(1)
 
 
-def _print(study: Study) -> None:
+def print_study(study: Study) -> None:
+    """Checks as a table, and where the figures are."""
     table = Table(box=box.SIMPLE_HEAD)
     for heading in ("", "check", "expected", "got"):
         table.add_column(heading, overflow="fold")

@@ -51,6 +51,11 @@ class Study:
         """A figure stays within a bound."""
         self.checks.append(Check(name, f"<= {bound:.4g}", _rounded(got), got <= bound))
 
+    def close(self, name: str, expected: float, got: float, share: float) -> None:
+        """A figure differs from what is expected by no more than a share of itself."""
+        ok = abs(expected - got) <= share * abs(got)
+        self.checks.append(Check(name, _rounded(expected), _rounded(got), ok))
+
     def rising(self, name: str, got: Mapping[str, float], slack: float = 0.0) -> None:
         """No figure falls below the one before, by more than a share ``slack`` of it."""
         values = list(got.values())

@@ -58,7 +58,10 @@ class QueryCounts:
 
 @dataclass(frozen=True)
 class TickCommitted:
-    """A tick of the Spark engine is durable. Counts are of this tick alone."""
+    """A tick of the Spark engine is durable. Counts are of this tick alone.
+
+    ``busy_s`` is the processor time of its jobs; 0 where the tick was too small to tell.
+    """
 
     now_s: float
     batch_id: int
@@ -69,6 +72,7 @@ class TickCommitted:
     backlog_bytes: int
     window_bytes: int
     phases_s: Mapping[str, float] = field(default_factory=dict)
+    busy_s: float = 0.0
 
 
 Event = TuplesArrived | TurnFinished | TimeUnitEnded | ProfilesLearnt | TickCommitted

@@ -63,6 +63,11 @@ class Forecast:
         return self._spent_s >= self._budget_s
 
     @property
+    def spent_s(self) -> float:
+        """Processor seconds that the turns so far take."""
+        return self._spent_s
+
+    @property
     def now_s(self) -> float:
         """Predicted time."""
         return self._start_s + self._spent_s / self._processors

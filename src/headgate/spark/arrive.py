@@ -29,6 +29,7 @@ from headgate.errors import SetupError
 from headgate.model.network import StreamDefinition
 from headgate.spark.columns import ARRIVED, BEGINNING_US, TS, tick_constant
 from headgate.spark.sources import BAD_ROW
+from headgate.spark.spread import QUANTILES, Spread
 
 Suffix = Callable[[int], DataFrame]
 
@@ -48,6 +49,12 @@ class Chunk:
     min_ts: int
     max_ts: int
     in_order: bool
+    quantiles: tuple[int, ...] = ()
+
+    @property
+    def spread(self) -> Spread:
+        """How its good rows lie over time."""
+        return Spread.over(self.rows - self.bad, self.quantiles or (self.min_ts, self.max_ts))
 
 
 @dataclass(frozen=True)
@@ -67,6 +74,7 @@ class Arrival:
     max_ts: int
     file_ranks: dict[str, int]
     seen_max_ts: int
+    spreads: tuple[Spread, ...] = ()
     suffix: Suffix | None = None
     """Reads the rows from a timestamp on, from as few files as hold any."""
 
@@ -139,8 +147,11 @@ def _chunks(number: int, definition: StreamDefinition, frame: DataFrame) -> Data
             F.lit(None).cast("bigint").alias("min_ts"),
             F.lit(None).cast("bigint").alias("max_ts"),
             F.lit(True).alias("in_order"),
+            F.array().cast("array<bigint>").alias("quantiles"),
         )
-    gathered = keys.groupBy("file", "block", "partition").agg(*measures, times.alias("times"))
+    bounds = [F.min(F.when(~bad, F.col(TS))).alias("min_ts"), F.max(F.when(~bad, F.col(TS))).alias("max_ts")]
+    place = f"CAST(1 + i * (size(times) - 1) div {QUANTILES} AS INT)"
+    gathered = keys.groupBy("file", "block", "partition").agg(*measures, *bounds, times.alias("times"))
     return gathered.select(
         F.lit(number).alias("stream"),
         "file",
@@ -148,9 +159,13 @@ def _chunks(number: int, definition: StreamDefinition, frame: DataFrame) -> Data
         "partition",
         "rows",
         "bad",
-        F.array_min("times").alias("min_ts"),
-        F.array_max("times").alias("max_ts"),
+        "min_ts",
+        "max_ts",
         (F.sort_array("times") == F.col("times")).alias("in_order"),
+        # evenly spaced places stand for quantiles: exact if the rows are in order, a fair sample if not
+        F.expr(f"transform(sequence(0, {QUANTILES}), i -> try_element_at(times, {place}))").alias(
+            "quantiles"
+        ),
     )
 
 
@@ -158,6 +173,7 @@ def _chunk(row: Row) -> Chunk:
     known = row.asDict()
     if known["min_ts"] is None:
         known |= {"min_ts": -BEGINNING_US, "max_ts": BEGINNING_US}
+    known["quantiles"] = tuple(sorted(q for q in known["quantiles"] if q is not None))
     return Chunk(**known)
 
 

@@ -47,12 +47,16 @@ class SparkEngine:
     """Runs a network on Spark, under the protocol of ``runtime.engine``."""
 
     def __init__(
-        self, runner: TickRunner, limits: TickLimits, clock_s: Callable[[], float] = time.time
+        self,
+        runner: TickRunner,
+        limits: TickLimits,
+        known: Profiles,
+        clock_s: Callable[[], float] = time.time,
     ) -> None:
         self._runner = runner
         self.limits = limits
         self._clock_s = clock_s
-        self._learner = Learner(runner.network, runner.widths_bytes())
+        self._learner = Learner(runner.network, runner.widths_bytes(), known)
         self._inbox: queue.Queue[_Handover | None] = queue.Queue()
         self._events: deque[Event] = deque()
         self._tick: OpenTick | None = None

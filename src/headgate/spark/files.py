@@ -35,11 +35,6 @@ class Files:
             return []
         return sorted(status.getPath().getName() for status in fs.listStatus(at))
 
-    def bytes_of(self, path: str) -> int:
-        """Bytes of all files below a path."""
-        fs, at = self._at(path)
-        return int(fs.getContentSummary(at).getLength())
-
     def move(self, source: str, target: str) -> None:
         """Rename, onto a name that is free."""
         fs, at = self._at(source)

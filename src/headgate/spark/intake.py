@@ -31,6 +31,7 @@ from headgate.spark.filelog import FileSourceLog
 from headgate.spark.landing import Landing
 from headgate.spark.manifest import Manifest, StreamState
 from headgate.spark.sources import BAD_ROW, STREAM, TEXT_FORMATS, Sources
+from headgate.spark.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,8 @@ class Inflow:
     suffix: Suffix | None
     released: bool
     """Silent for too long, or at its end: it holds no other stream back."""
+    spreads: tuple[Spread, ...]
+    """How its tuples lie over time, roughly."""
 
 
 class Intake:
@@ -173,6 +176,8 @@ class Intake:
             max_ts=max_ts,
             file_ranks=ranks,
             seen_max_ts=max(state.max_ts, max_ts),
+            # one timestamp for all, or those that the rows came with
+            spreads=() if definition.timestamp is None else tuple(chunk.spread for chunk in chunks),
             suffix=suffix,
         )
 
@@ -234,12 +239,19 @@ class Intake:
             set_aside=arrival.set_aside if arrival else None,
             suffix=arrival.suffix if arrival and landing is None else None,
             released=flush or idle,
+            spreads=_spreads(arrival, rows, lowest, max_ts),
         )
 
     def _frontier(self, definition: StreamDefinition, max_ts: int, released: bool) -> int:
         if definition.timestamp is None or released:
             return max_ts + 1
         return max_ts - definition.slack_us
+
+
+def _spreads(arrival: Arrival | None, rows: int, min_ts: int, max_ts: int) -> tuple[Spread, ...]:
+    if arrival is not None and arrival.spreads:
+        return arrival.spreads
+    return (Spread.over(rows, (min_ts, max_ts)),) if rows else ()
 
 
 def _sum(a: StreamCounts, b: StreamCounts) -> StreamCounts:

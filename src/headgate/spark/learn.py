@@ -21,14 +21,16 @@ _LEAST_SECONDS = 1e-8
 # the time of jobs over fewer tuples tells about Spark, not about the tuples
 TELLING_ROWS = 2_000
 # how strongly an operator's figure is held to its last one, where ticks cannot tell operators apart
-_HOLD = 1e-2
+_HOLD = 0.1
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a tick did for a query: tuples that each operator took, and the processor time of it all."""
+    """What a tick did for a query: tuples that each operator took, tuples that had to be stored, and the
+    processor time of it all."""
 
     tuples: Mapping[str, float]
+    stored: float
     seconds: float
 
 
@@ -44,13 +46,13 @@ class Learner:
     """Profiles, from the latest ticks.
 
     A tick has one time for all operators of a query. Ticks that are cut at different places tell the
-    operators apart: their figures are those that explain the latest ticks best, none below zero. What a
-    job costs before its first tuple is a figure of its own.
+    operators apart: their figures are those that explain the latest ticks best, none below zero. What it
+    costs to store a tuple, and what jobs cost before their first tuple, are figures of their own.
     """
 
-    def __init__(self, network: Network, widths_bytes: Mapping[str, float]) -> None:
+    def __init__(self, network: Network, widths_bytes: Mapping[str, float], known: Profiles) -> None:
         self._profiles = {
-            name: Profile(bytes_per_tuple=widths_bytes.get(name, Profile.bytes_per_tuple))
+            name: known.get(name, Profile(bytes_per_tuple=widths_bytes.get(name, Profile.bytes_per_tuple)))
             for name in network.operators
         }
         self._works: dict[tuple[str, ...], deque[Work]] = {}
@@ -99,13 +101,13 @@ class Learner:
         works = self._works.setdefault(names, deque(maxlen=_TICKS_REMEMBERED))
         works.append(work)
         weights = _MEMORY ** np.arange(len(works) - 1, -1, -1)
-        # the last column is what the jobs of a tick cost before their first tuple
-        tuples = np.array([[*(w.tuples[n] for n in names), 1.0] for w in works]) * weights[:, None]
+        # beside the operators: what is stored, and what the jobs of a tick cost before their first tuple
+        done = np.array([[*(w.tuples[n] for n in names), w.stored, 1.0] for w in works]) * weights[:, None]
         seconds = np.array([w.seconds for w in works]) * weights
-        last = np.array([*(self._profiles[n].seconds_per_tuple for n in names), 0.0])
-        hold = _HOLD * np.sqrt((tuples**2).sum(axis=0) + 1e-12)
-        figures, _ = nnls(np.vstack([tuples, np.diag(hold)]), np.concatenate([seconds, hold * last]))
-        for name, seconds_per_tuple in zip(names, figures[:-1], strict=True):
+        last = np.array([*(self._profiles[n].seconds_per_tuple for n in names), 0.0, 0.0])
+        hold = _HOLD * np.sqrt((done**2).sum(axis=0) + 1e-12)
+        figures, _ = nnls(np.vstack([done, np.diag(hold)]), np.concatenate([seconds, hold * last]))
+        for name, seconds_per_tuple in zip(names, figures, strict=False):
             old = self._profiles[name]
             if work.tuples[name] > 0:
                 self._profiles[name] = replace(

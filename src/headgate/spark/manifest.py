@@ -12,6 +12,7 @@ from typing import Any
 
 from headgate.model.event import StreamCounts
 from headgate.spark.columns import BEGINNING_US
+from headgate.spark.spread import Spread
 
 
 @dataclass(frozen=True)
@@ -24,14 +25,16 @@ class BlockRef:
     min_ts: int
     max_ts: int
     arrived_us: int = 0
+    quantiles: tuple[int, ...] = ()
+
+    @property
+    def spread(self) -> Spread:
+        """How its tuples lie over time."""
+        return Spread.over(self.rows, self.quantiles or (self.min_ts, self.max_ts))
 
     def rows_from(self, ts: int) -> float:
         """About how many of its tuples have a timestamp from ``ts`` on; exact at both ends."""
-        if ts <= self.min_ts:
-            return float(self.rows)
-        if ts > self.max_ts:
-            return 0.0
-        return self.rows * (self.max_ts - ts + 1) / (self.max_ts - self.min_ts + 1)
+        return self.rows - self.spread.rows_below(ts)
 
 
 @dataclass(frozen=True)
@@ -102,7 +105,11 @@ class Manifest:
 
 
 def _refs(raw: list[dict[str, Any]]) -> tuple[BlockRef, ...]:
-    return tuple(BlockRef(**ref) for ref in raw)
+    return tuple(_ref(ref) for ref in raw)
+
+
+def _ref(raw: dict[str, Any]) -> BlockRef:
+    return BlockRef(**{**raw, "quantiles": tuple(raw["quantiles"])})
 
 
 def _stream(raw: dict[str, Any]) -> StreamState:
@@ -110,7 +117,7 @@ def _stream(raw: dict[str, Any]) -> StreamState:
         **{
             **raw,
             "landed": _refs(raw["landed"]),
-            "key_counts": {k: BlockRef(**ref) for k, ref in raw["key_counts"].items()},
+            "key_counts": {k: _ref(ref) for k, ref in raw["key_counts"].items()},
             "totals": StreamCounts(**raw["totals"]),
         }
     )
@@ -120,5 +127,5 @@ def _operator(raw: dict[str, Any]) -> OperatorState:
     return OperatorState(
         frontier_ts=raw["frontier_ts"],
         blocks=tuple(_refs(side) for side in raw["blocks"]),
-        groups=BlockRef(**raw["groups"]) if raw["groups"] else None,
+        groups=_ref(raw["groups"]) if raw["groups"] else None,
     )

@@ -35,6 +35,7 @@ from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import EXPIRY, EXPIRY_SEQ, timeline, with_expiry
 from headgate.spark.plans.side import Side, between, union
 from headgate.spark.plans.window_join import JoinInput, window_join
+from headgate.spark.spread import Spread, cut_at
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,7 @@ class Flow:
     max_ts: int
     complete_ts: int
     released: bool
+    spreads: tuple[Spread, ...] = ()
     suffix: Suffix | None = None
 
     def from_ts(self, ts: int) -> DataFrame | None:
@@ -123,6 +125,7 @@ class Mover:
                     fresh_min_ts=flow.min_ts,
                     fresh_max_ts=flow.max_ts,
                     fresh_from=flow.from_ts,
+                    fresh_spreads=flow.spreads,
                 )
             )
         return sides
@@ -142,7 +145,16 @@ class Mover:
             def suffix(ts: int) -> DataFrame:
                 return simple.intake(read(ts), source, window)
 
-        return Flow(tuples, inflow.rows, inflow.min_ts, inflow.max_ts, frontier, inflow.released, suffix)
+        return Flow(
+            tuples,
+            inflow.rows,
+            inflow.min_ts,
+            inflow.max_ts,
+            frontier,
+            inflow.released,
+            inflow.spreads,
+            suffix,
+        )
 
     def bound(self, name: str, inflows: Mapping[str, Inflow], plan: TickPlan) -> int:
         """How far an operator may get: no order to keep, or the progress of its slowest input."""
@@ -186,13 +198,11 @@ class Mover:
 
     def _cut(self, sides: list[Side], old: int, bound: int, share: float, ordered: bool) -> int:
         """The timestamp below which ``share`` of the waiting tuples lie; never before the old one."""
-        lowest = old if ordered else BEGINNING_US
-        found = [side.tuples(self._store, lowest, bound) for side in sides]
-        waiting = union([tuples.select(TS) for tuples in found if tuples is not None])
-        if waiting is None or share <= 0.0:
+        if share <= 0.0:
             return old
-        [(at,)] = waiting.agg(F.percentile_approx(TS, F.lit(share), F.lit(10_000))).collect()
-        return bound if at is None else max(old, min(bound, at + 1))
+        lowest = old if ordered else BEGINNING_US
+        spreads = [spread for side in sides for spread in side.spreads(old, lowest, bound)]
+        return max(old, min(bound, cut_at(spreads, share, bound)))
 
     def _add_simple(self, operator: Operator, side: Side, old: int, new: int, plan: TickPlan) -> None:
         stored = side.stored(self._store)
@@ -209,10 +219,13 @@ class Mover:
             assert left is not None
             rows = side.fresh_rows * (1 - side.fresh_share(new))
             plan.stores.append(StoreTask(operator.name, 0, left, rows, replaces_blocks=False))
+        rows = side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new)
         out = None
         if taken is not None:
+            if new < END_US and rows >= _ROWS_TO_SPREAD:
+                # what comes first stands together: without this it would be the work of one task
+                taken = taken.repartition(self._store.parallelism)
             out = self._applied(operator, taken)
-        rows = side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new)
         low = min([side.fresh_min_ts, *[max(old, b.min_ts) for b in side.blocks]])
         high = max([side.fresh_max_ts, *[b.max_ts for b in side.blocks]])
         suffix = None
@@ -223,7 +236,10 @@ class Mover:
                 assert tuples is not None
                 return self._applied(operator, tuples)
 
-        plan.flows[operator.name] = Flow(out, rows, low, min(high, new - 1), END_US, False, suffix)
+        taken_from = side.spreads(old, BEGINNING_US, new)
+        plan.flows[operator.name] = Flow(
+            out, rows, low, min(high, new - 1), END_US, False, taken_from, suffix
+        )
 
     def _applied(self, operator: Operator, tuples: DataFrame) -> DataFrame:
         if isinstance(operator, Select):
@@ -259,7 +275,8 @@ class Mover:
         plan.kept[operator.name] = []
         for number, ((side, tuples), window) in enumerate(zip(timed, windows, strict=True)):
             self._keep_window(operator.name, number, side, tuples, window, old, new, plan)
-        plan.flows[operator.name] = Flow(out, rows, old, new - 1, new, False)
+        emitted = (Spread.over(rows, (old, new - 1)),) if old > BEGINNING_US else ()
+        plan.flows[operator.name] = Flow(out, rows, old, new - 1, new, False, emitted)
 
     def _timed(
         self,
@@ -367,6 +384,8 @@ class Mover:
             plan.stores.append(StoreTask(name, number, left, rows, replaces_blocks=False))
 
 
+# fewer tuples than this are not worth a shuffle
+_ROWS_TO_SPREAD = 1_000
 # sliding boundaries are counted from here when nothing has been emitted yet
 _EARLIEST = -(2**60)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -16,6 +17,7 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.runtime.drive import drive
 from headgate.runtime.observers import Observer
+from headgate.runtime.steering import Steered
 from headgate.scheduling.strategy import Strategy
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
@@ -43,6 +45,7 @@ class SparkRun:
         strategy: Strategy,
         checkpoint_folder: str,
         limits: TickLimits,
+        known: Profiles,
         until_done: bool,
         callbacks: Mapping[str, Callback],
         observers: Iterable[Observer],
@@ -50,7 +53,7 @@ class SparkRun:
         self._spark = spark
         self._network = network
         self._sources = sources
-        self._strategy = strategy
+        self._steered = Steered(strategy)
         self._until_done = until_done
         self._observers = [self._note, *observers]
         self._files = Files(spark)
@@ -62,7 +65,7 @@ class SparkRun:
         self._outputs = compiled.outputs
         self.checkpoint.open(network)
         self._runner = self._tick_runner(compiled, callbacks)
-        self._engine = SparkEngine(self._runner, limits)
+        self._engine = SparkEngine(self._runner, limits, known)
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
 
     def _checked(self) -> Compiled:
@@ -116,7 +119,7 @@ class SparkRun:
     def _loop(self) -> None:
         self._engine.is_alive = lambda: bool(self._query.isActive)
         try:
-            drive(self._engine, self._strategy, self._observers)
+            drive(self._engine, self._steered, self._observers)
             failure = self._query.exception()
             if failure is not None and not self._engine.stopping:
                 raise SetupError(f"the streaming query ended: {first_line(failure)}")
@@ -155,6 +158,17 @@ class SparkRun:
         """Finish the tick under way, then end."""
         self._engine.stop()
         self.wait()
+
+    def change(
+        self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]
+    ) -> None:
+        """Steer the run; counts from the next tick on."""
+        if strategy is not None:
+            self._steered.use(strategy)
+        if latencies_s:
+            self._steered.bound(latencies_s)
+        if memory_bytes is not None:
+            self._engine.limits = replace(self._engine.limits, memory_bytes=memory_bytes)
 
     @property
     def is_running(self) -> bool:

@@ -29,6 +29,7 @@ from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamSta
 from headgate.spark.moves import Mover, StoreTask, TickPlan, counted_rows, is_ordered
 from headgate.spark.plans.side import union
 from headgate.spark.sinks import Sink
+from headgate.spark.spread import share_below
 from headgate.spark.tasktime import TaskTime
 
 Result = TypeVar("Result")
@@ -329,6 +330,7 @@ class TickRunner:
         taken: Mapping[str, float],
     ) -> Outcome:
         now_s = time.time()
+        works = self._works(tick, taken, stored)
         tuples, size, window = self._backlog()
         event = TickCommitted(
             now_s=now_s,
@@ -343,6 +345,7 @@ class TickRunner:
             backlog_bytes=size,
             window_bytes=window,
             phases_s=tick.phases_s,
+            busy_s=sum(work.seconds for work in works),
         )
         passed = self._passed(plan, written, taken)
         widths = {
@@ -350,14 +353,23 @@ class TickRunner:
             for task, ref in stored
             if ref is not None and ref.rows >= TELLING_ROWS
         }
-        return Outcome(event, self._works(tick, taken), passed, widths)
+        return Outcome(event, works, passed, widths)
 
-    def _works(self, tick: OpenTick, taken: Mapping[str, float]) -> list[Work]:
+    def _works(
+        self,
+        tick: OpenTick,
+        taken: Mapping[str, float],
+        stored: list[tuple[StoreTask, BlockRef | None]],
+    ) -> list[Work]:
+        rows_stored = dict.fromkeys(self.network.queries, 0.0)
+        for task, ref in stored:
+            rows_stored[self._query_of[task.operator]] += ref.rows if ref is not None else 0
         works = []
         for query in self.network.queries.values():
             tuples = {n: taken[n] for output in query.outputs for n in self._upstream(output)}
             if max(tuples.values()) >= TELLING_ROWS:
-                works.append(Work(tuples, self._task_time.seconds(self._tag(tick, query.name))))
+                seconds = self._task_time.seconds(self._tag(tick, query.name))
+                works.append(Work(tuples, rows_stored[query.name], seconds))
         return works
 
     def _passed(
@@ -410,7 +422,7 @@ def _share_below(inflow: Inflow, bound: int) -> float:
         return 1.0
     if bound <= inflow.min_ts:
         return 0.0
-    return (bound - inflow.min_ts) / (inflow.max_ts - inflow.min_ts + 1)
+    return share_below(inflow.spreads, bound)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ from pyspark.sql.types import StructType
 from headgate.spark.blocks import BlockStore
 from headgate.spark.columns import BEGINNING_US, END_US, TS, tick_constant
 from headgate.spark.manifest import BlockRef
+from headgate.spark.spread import Spread, share_below
 
 
 def between(tuples: DataFrame, from_ts: int, to_ts: int) -> DataFrame:
@@ -43,6 +44,8 @@ class Side:
     fresh_min_ts: int
     fresh_max_ts: int
     fresh_from: Callable[[int], DataFrame | None]
+    fresh_spreads: tuple[Spread, ...]
+    """How the fresh tuples lie over time: by share, not by number."""
 
     def stored(self, store: BlockStore) -> DataFrame | None:
         """The stored tuples."""
@@ -68,4 +71,12 @@ class Side:
             return 1.0
         if below_ts <= self.fresh_min_ts:
             return 0.0
-        return (below_ts - self.fresh_min_ts) / (self.fresh_max_ts - self.fresh_min_ts + 1)
+        return share_below(self.fresh_spreads, below_ts)
+
+    def spreads(self, old_ts: int, fresh_from_ts: int, to_ts: int) -> tuple[Spread, ...]:
+        """How the tuples lie over time that wait since ``old_ts`` or are fresh."""
+        total = sum(spread.rows for spread in self.fresh_spreads)
+        scale = self.fresh_rows / total if total else 0.0
+        stored = [block.spread.between(old_ts, to_ts) for block in self.blocks]
+        fresh = [spread.scaled(scale).between(fresh_from_ts, to_ts) for spread in self.fresh_spreads]
+        return (*stored, *fresh)

@@ -1,0 +1,51 @@
+"""``headgate bench``: measurements on Spark that the repository makes claims about."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import typer
+
+from headgate.cli.options import DEBUG, JSON
+from headgate.cli.reproduce import print_study
+from headgate.errors import SetupError, known_names
+
+EXAMPLE = "Example: headgate bench burst --out bench-out"
+
+_STUDIES = ("burst",)
+
+
+def bench(
+    study: str = typer.Argument(
+        ..., metavar="STUDY", help=f"One of {', '.join(_STUDIES)}.", show_default=False
+    ),
+    out: Path = typer.Option(Path("bench-out"), metavar="DIR", help="Folder for the figures."),
+    seed: int = typer.Option(7, min=0, help="Seed of the traffic."),
+    master: str = typer.Option("local[*]", metavar="URL", help="Spark master."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Run one burst under several strategies on Spark, and compare with what the simulator says.
+
+    The exit code is 1 if a check fails.
+    """
+    del debug
+    if study not in _STUDIES:
+        raise SetupError(f"unknown study {study}; known: {known_names(_STUDIES)}")
+    # Spark is slow to import; help and errors come without it
+    from headgate.experiments.burst import burst_study
+    from headgate.spark.cluster import own_session
+
+    spark = own_session(master)
+    try:
+        done = burst_study(spark, out / study, seed, lambda what: print(what, file=sys.stderr))
+    finally:
+        spark.stop()
+    if as_json:
+        print(json.dumps(done.to_json(), indent=2))
+    else:
+        print_study(done)
+    if not done.ok:
+        raise typer.Exit(1)

@@ -1,0 +1,243 @@
+"""One recorded burst on Spark under several strategies, beside what the simulator says of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+from headgate.experiments.check import Progress, Study
+from headgate.model.network import Network
+from headgate.model.profile import Profiles
+from headgate.scheduling import Strategy
+from headgate.scheduling.chain import Chain
+from headgate.scheduling.chain_flush import ChainFlush
+from headgate.scheduling.fifo import Fifo
+from headgate.scheduling.path_capacity import PathCapacity
+from headgate.scheduling.threshold import Threshold
+from headgate.session import Session
+from headgate.spark.cluster import processors
+from headgate.simulator.ticks import TickCosts, TickedRun, TickSimulation
+from headgate.status import RunStatus
+from headgate.workload.settings import BurstSettings
+
+_TICK_BUDGET_S = 0.8
+# a tick decides for about as long as it lasts: what would be late after the next one is flushed in this one
+_MARGIN_S = 2 * _TICK_BUDGET_S
+_WARM_UP_RATE = 4_000
+# the burst asks for this many times what the processors can do
+_OVERLOAD = 2.0
+_RATES = (2_000.0, 60_000.0)
+_QUIET_SHARE = 0.05
+
+
+@dataclass(frozen=True)
+class BurstRun:
+    """A strategy's run on Spark, and the same run predicted."""
+
+    strategy: str
+    status: RunStatus
+    profiles: Profiles
+    fingerprint: tuple[tuple[int, int], ...]
+
+    @property
+    def peak_bytes(self) -> float:
+        """The largest backlog after a tick."""
+        return float(self.status.peak_backlog_bytes)
+
+    @property
+    def mean_latency_s(self) -> float:
+        """Over the results of all queries."""
+        queries = [q for q in self.status.queries.values() if q.rows_out]
+        total = sum(q.rows_out for q in queries)
+        return sum((q.latency_s.mean or 0.0) * q.rows_out for q in queries) / total
+
+    @property
+    def max_latency_s(self) -> float:
+        """The slowest result of all."""
+        return max(q.latency_s.max or 0.0 for q in self.status.queries.values())
+
+
+class BurstBench:
+    """Runs the burst again and again on one Spark application."""
+
+    def __init__(self, spark: Any, seed: int, progress: Progress) -> None:
+        self._spark = spark
+        self._seed = seed
+        self._progress = progress
+        self.rate = 0.0
+        self._known: Profiles = {}
+        self.network: Network | None = None
+
+    def script(self, quiet: float, burst: float) -> str:
+        """The streams and queries, at some rates."""
+        text = (files("headgate.experiments") / "burst.sql").read_text(encoding="utf-8")
+        values = {"$QUIET": f"{quiet:.0f}", "$BURST": f"{burst:.0f}", "$SEED": str(self._seed)}
+        for name, value in values.items():
+            text = text.replace(name, value)
+        return text
+
+    def calibrate(self) -> None:
+        """Warm up, and find a rate that is too high for this machine by a known factor."""
+        self._progress("warming up, and measuring what a tuple costs")
+        # twice: the first run tells about Java's compiler
+        for _ in range(2):
+            warm = self._run(Chain(), _WARM_UP_RATE, _WARM_UP_RATE)
+            self._known = warm.profiles
+        self._set_rate()
+        self._progress(f"rehearsing a burst of {self.rate:,.0f} tuples a second")
+        self._known = self._run(Fifo(), _QUIET_SHARE * self.rate, self.rate).profiles
+        self._set_rate()
+        self._progress(f"the burst has {self.rate:,.0f} tuples a second")
+
+    def _set_rate(self) -> None:
+        assert self.network is not None
+        per_tuple_s = 0.0
+        for query in self.network.queries.values():
+            surviving = 1.0
+            for name in self.network.paths_to(query.outputs[0])[0]:
+                per_tuple_s += surviving * self._known[name].seconds_per_tuple
+                surviving *= self._known[name].selectivity
+        self.rate = float(np.clip(_OVERLOAD * processors(self._spark) / per_tuple_s, *_RATES))
+
+    def run(self, strategy: Strategy) -> BurstRun:
+        """The burst under a strategy."""
+        self._progress(f"{strategy.name} on Spark")
+        return self._run(strategy, _QUIET_SHARE * self.rate, self.rate)
+
+    def _run(self, strategy: Strategy, quiet: float, burst: float) -> BurstRun:
+        session = Session(self._spark)
+        session.execute(self.script(quiet, burst))
+        self.network = session.network()
+        run = session.start(
+            until_done=True, strategy=strategy, tick_budget=_TICK_BUDGET_S, profiles=self._known
+        )
+        run.wait()
+        prints = tuple(_fingerprint(run.results(name)) for name in self.network.queries)
+        return BurstRun(strategy.name, run.status(), run.profiles(), prints)
+
+    def arrivals_s(self) -> Mapping[str, NDArray[np.float64]]:
+        """The recorded burst."""
+        session = Session(self._spark)
+        session.execute(self.script(_QUIET_SHARE * self.rate, self.rate))
+        found = {}
+        for name, stream in session.network().streams.items():
+            settings = BurstSettings.parse(dict(stream.options))
+            assert settings.duration_us is not None
+            found[name] = settings.process.arrivals(0, settings.duration_us).time_us / 1e6
+        return found
+
+    def predict(self, run: BurstRun, strategy: Strategy, costs: TickCosts) -> TickedRun:
+        """The same run in virtual time, on the profiles that it has measured."""
+        assert self.network is not None
+        simulation = TickSimulation(
+            self.network, run.profiles, self.arrivals_s(), costs, _TICK_BUDGET_S, processors(self._spark)
+        )
+        return simulation.run(strategy)
+
+
+def _fingerprint(results: Any) -> tuple[int, int]:
+    """Number of rows, and an order-free sum of their hashes."""
+    columns = ", ".join(f"`{name}`" for name in results.columns)
+    hashed = results.selectExpr(f"CAST(xxhash64({columns}) AS DECIMAL(38, 0)) AS h")
+    [(rows, total)] = hashed.selectExpr("COUNT(*)", "SUM(h)").collect()
+    return int(rows), int(total or 0)
+
+
+def tick_costs(runs: list[BurstRun]) -> TickCosts:
+    """What explains the length of all ticks best: so much each, by tuple taken in, by processor second."""
+    rows, seconds = [], []
+    for run in runs:
+        history = run.status.history
+        for before, tick in pairwise(history):
+            if tick.busy_s > 0:
+                rows.append([1.0, float(tick.rows_in), tick.busy_s])
+                seconds.append(tick.at_s - before.at_s)
+    matrix = np.array(rows)
+    scale = np.maximum(np.abs(matrix).max(axis=0), 1e-12)
+    figures, _ = nnls(matrix / scale, np.array(seconds))
+    return TickCosts(*(figures / scale))
+
+
+def burst_study(spark: Any, out: Path, seed: int, progress: Progress) -> Study:
+    """Run, predict, check."""
+    study = Study("burst", out, progress)
+    bench = BurstBench(spark, seed, progress)
+    bench.calibrate()
+    fifo, chain, path = (bench.run(s) for s in (Fifo(), Chain(), PathCapacity()))
+    bound_s = 1.25 * fifo.max_latency_s
+    limit_bytes = 0.5 * (chain.peak_bytes + path.peak_bytes)
+    runs = [
+        fifo,
+        chain,
+        path,
+        bench.run(Threshold(limit_bytes)),
+        bench.run(ChainFlush(bound_s, margin_s=_MARGIN_S)),
+    ]
+    threshold, flush = runs[-2:]
+    # strategies remember: the simulator gets new ones
+    fresh: list[Strategy] = [
+        Fifo(),
+        Chain(),
+        PathCapacity(),
+        Threshold(limit_bytes),
+        ChainFlush(bound_s, margin_s=_MARGIN_S),
+    ]
+    for run in runs:
+        study.equal(f"{run.strategy}: same results as fifo", fifo.fingerprint, run.fingerprint)
+    study.at_most("chain's peak backlog, of fifo's", 0.6, chain.peak_bytes / fifo.peak_bytes)
+    study.at_most("path-capacity's mean latency, of chain's", 1.0, path.mean_latency_s / chain.mean_latency_s)
+    study.at_most("chain-flush: slowest result, of its bound", 1.0, flush.max_latency_s / bound_s)
+    study.at_most("threshold: peak backlog, of its limit", 1.0, threshold.peak_bytes / limit_bytes)
+    costs = tick_costs(runs)
+    progress(
+        f"a tick costs {costs.overhead_s:.2f} s, {costs.intake_s * 1e6:.1f} us a tuple taken in, "
+        f"{costs.work_s:.2f} s a processor second"
+    )
+    predicted = {}
+    for run, strategy in zip(runs, fresh, strict=True):
+        predicted[run.strategy] = told = bench.predict(run, strategy, costs)
+        _within(study, f"{run.strategy}: peak backlog (kB)", told.peak_bytes / 1e3, run.peak_bytes / 1e3)
+        _within(study, f"{run.strategy}: mean latency (s)", told.mean_latency_s, run.mean_latency_s)
+    study.figure(_drawn(runs, predicted, out / "burst.png"))
+    return study
+
+
+def _within(study: Study, name: str, predicted: float, measured: float) -> None:
+    study.close(f"{name}, predicted within 25 %", predicted, measured, 0.25)
+
+
+def _drawn(runs: list[BurstRun], predicted: Mapping[str, TickedRun], path: Path) -> Path:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.subplots()
+    for number, run in enumerate(runs):
+        history = run.status.history
+        colour = f"C{number}"
+        told = predicted[run.strategy]
+        axes.step(
+            [t.at_s for t in history],
+            [t.backlog_bytes / 1e3 for t in history],
+            where="post",
+            color=colour,
+            label=run.strategy,
+        )
+        axes.step(told.at_s, told.backlog_bytes / 1e3, where="post", color=colour, linestyle=":")
+    axes.set_title("backlog after each tick: on Spark (lines) and predicted (dots)")
+    axes.set_xlabel("time since the start (s)")
+    axes.set_ylabel("backlog (kB)")
+    axes.legend()
+    axes.grid(alpha=0.25)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=100)
+    return path

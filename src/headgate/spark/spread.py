@@ -1,0 +1,84 @@
+"""How tuples lie over time, told by a few quantiles: enough to say where to cut a queue."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+# quantiles kept of every block and chunk
+QUANTILES = 32
+
+
+@dataclass(frozen=True)
+class Spread:
+    """``below[i]`` tuples, about, have a timestamp before ``times[i]``; none lies outside of them."""
+
+    times: tuple[int, ...]
+    below: tuple[float, ...]
+
+    @staticmethod
+    def over(rows: float, quantiles: Sequence[int]) -> Spread:
+        """Tuples between evenly spaced quantiles, the least and the greatest timestamp included."""
+        return Spread(tuple(quantiles), tuple(np.linspace(0.0, rows, len(quantiles)).tolist()))
+
+    @property
+    def rows(self) -> float:
+        """All of them."""
+        return self.below[-1] if self.below else 0.0
+
+    def rows_below(self, ts: int) -> float:
+        """About how many tuples have a smaller timestamp; exact at both ends."""
+        if not self.times or ts <= self.times[0]:
+            return 0.0
+        if ts > self.times[-1]:
+            return self.rows
+        return float(np.interp(ts, self.times, self.below))
+
+    def between(self, from_ts: int, to_ts: int) -> Spread:
+        """The tuples with ``from_ts <= timestamp < to_ts``."""
+        if not self.times or (from_ts <= self.times[0] and to_ts > self.times[-1]):
+            return self
+        first, last = self.rows_below(from_ts), self.rows_below(to_ts)
+        if last <= first:
+            return Spread((), ())
+        inside = [(t, b) for t, b in zip(self.times, self.below, strict=True) if from_ts < t < to_ts]
+        start, end = max(from_ts, self.times[0]), min(to_ts - 1, self.times[-1])
+        points = [(start, first), *inside, (max(start, end), last)]
+        return Spread(tuple(t for t, _ in points), tuple(b - first for _, b in points))
+
+    def scaled(self, factor: float) -> Spread:
+        """So many times as many tuples."""
+        return Spread(self.times, tuple(b * factor for b in self.below))
+
+
+def rows_below(spreads: Sequence[Spread], ts: int) -> float:
+    """About how many tuples of all have a smaller timestamp."""
+    return sum(spread.rows_below(ts) for spread in spreads)
+
+
+def share_below(spreads: Sequence[Spread], ts: int) -> float:
+    """About which share of all tuples has a smaller timestamp."""
+    total = sum(spread.rows for spread in spreads)
+    return rows_below(spreads, ts) / total if total else 1.0
+
+
+def cut_at(spreads: Sequence[Spread], share: float, end_ts: int) -> int:
+    """The timestamp below which a share of the tuples lies; ``end_ts`` if there is none to cut at.
+
+    At least one step between quantiles is taken, so that a queue comes to its end however small shares are.
+    """
+    points = sorted({time for spread in spreads for time in spread.times})
+    if not points:
+        return end_ts
+    # a timestamp belongs to what lies below the next one
+    reached = [rows_below(spreads, point + 1) for point in points]
+    wanted = share * sum(spread.rows for spread in spreads)
+    place = int(np.searchsorted(reached, wanted))
+    if place == 0:
+        return points[0] + 1
+    if place >= len(points):
+        return end_ts
+    step = (wanted - reached[place - 1]) / max(reached[place] - reached[place - 1], 1e-9)
+    return points[place - 1] + 1 + round(step * (points[place] - points[place - 1]))
