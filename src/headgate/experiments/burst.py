@@ -23,8 +23,8 @@ from headgate.scheduling.fifo import Fifo
 from headgate.scheduling.path_capacity import PathCapacity
 from headgate.scheduling.threshold import Threshold
 from headgate.session import Session
-from headgate.spark.cluster import processors
 from headgate.simulator.ticks import TickCosts, TickedRun, TickSimulation
+from headgate.spark.cluster import processors
 from headgate.status import RunStatus
 from headgate.workload.settings import BurstSettings
 
