@@ -59,7 +59,7 @@ def test_small_ticks_say_nothing_about_tuples() -> None:
 
 def test_selectivity_and_width_are_those_of_the_tuples() -> None:
     learner = Learner(NETWORK, {}, {})
-    assert learner.wants_counts
+    assert learner.wants_counts(100) and not learner.wants_counts(1e6)
     learner.learn([], {SELECT: Passed(1000, 250)}, {PROJECT: 33.0})
     learner.learn([], {SELECT: Passed(0, 0)}, {})
     assert learner.profiles[SELECT].selectivity == 0.25

@@ -33,7 +33,7 @@ _TICK_BUDGET_S = 0.8
 _MARGIN_S = 2 * _TICK_BUDGET_S
 _WARM_UP_RATE = 4_000
 # the burst asks for this many times what the processors can do
-_OVERLOAD = 2.0
+_OVERLOAD = 1.6
 _RATES = (2_000.0, 60_000.0)
 _QUIET_SHARE = 0.05
 

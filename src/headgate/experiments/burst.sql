@@ -6,7 +6,7 @@ CREATE STREAM packets (ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT,
 CREATE QUERY heavy AS
   SELECT src, aggregate(sequence(1, 800), concat(src, bytes), (digest, i) -> sha2(digest, 256)) AS digest
   FROM packets
-  WHERE aggregate(sequence(1, 80), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) < '4';
+  WHERE aggregate(sequence(1, 50), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) < '4';
 
 CREATE QUERY light AS
   SELECT src, dst, bytes

@@ -161,7 +161,8 @@ class SparkEngine:
         assert self._tick is not None and self._forecast is not None and self._handover is not None
         shares = {name: self._forecast.taken_share(name) for name in self.network.operators}
         taken = self._forecast.taken
-        outcome = self._runner.execute(self._tick, shares, taken, self._learner.wants_counts)
+        count = self._learner.wants_counts(max(taken.values(), default=0.0))
+        outcome = self._runner.execute(self._tick, shares, taken, count)
         now_s = self._clock_s()
         if self._learner.learn(outcome.works, outcome.passed, outcome.widths_bytes):
             self._events.append(ProfilesLearnt(now_s))

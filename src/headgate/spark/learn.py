@@ -15,11 +15,13 @@ from headgate.model.profile import Profile, Profiles
 # the first ticks of a JVM tell about its compiler
 _COLD_TICKS = 2
 _TICKS_REMEMBERED = 32
+_CHEAP_ROWS = 200_000
 # an older tick counts less, by this factor a tick
 _MEMORY = 0.9
 _LEAST_SECONDS = 1e-8
-# the time of jobs over fewer tuples tells about Spark, not about the tuples
-TELLING_ROWS = 2_000
+# the time of jobs over fewer tuples tells about Spark, not about the tuples; but a threshold that an operator
+# believed to be expensive never reaches would keep it expensive for ever
+TELLING_ROWS = 200
 # how strongly an operator's figure is held to its last one, where ticks cannot tell operators apart
 _HOLD = 0.1
 
@@ -64,10 +66,12 @@ class Learner:
         """What is known now."""
         return dict(self._profiles)
 
-    @property
-    def wants_counts(self) -> bool:
-        """Whether the next tick should count what each operator passes on."""
-        return self._ticks < _COLD_TICKS + 4 or self._ticks % 8 == 0
+    def wants_counts(self, rows: float) -> bool:
+        """Whether a tick of so many tuples should count what each operator passes on.
+
+        Small ticks tell as much as large ones, and counting costs less there.
+        """
+        return self._ticks % 8 == 7 or (self._ticks < _COLD_TICKS + 4 and rows < _CHEAP_ROWS)
 
     def learn(
         self, works: list[Work], passed: Mapping[str, Passed], widths_bytes: Mapping[str, float]
