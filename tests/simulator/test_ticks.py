@@ -46,7 +46,7 @@ def test_fifo_leaves_whole_tuples_and_chain_what_is_left_of_them() -> None:
 @given(
     gaps=st.lists(st.floats(0, 0.5), min_size=1, max_size=40),
     budget_s=st.floats(0.02, 2.0),
-    name=st.sampled_from(("fifo", "round-robin", "chain", "path-capacity", "segment", "threshold", "least-slack")),
+    name=st.sampled_from(("fifo", "round-robin", "chain", "path-capacity", "threshold", "least-slack")),
 )
 def test_no_tuple_is_lost_or_doubled(gaps: list[float], budget_s: float, name: str) -> None:
     arrivals = np.cumsum(gaps).tolist()

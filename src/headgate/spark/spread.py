@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -34,7 +35,13 @@ class Spread:
             return 0.0
         if ts > self.times[-1]:
             return self.rows
-        return float(np.interp(ts, self.times, self.below))
+        # the first of equal timestamps: the others are not below it
+        place = bisect_left(self.times, ts)
+        if self.times[place] == ts:
+            return self.below[place]
+        since, until = self.times[place - 1], self.times[place]
+        share = (ts - since) / (until - since)
+        return self.below[place - 1] + share * (self.below[place] - self.below[place - 1])
 
     def between(self, from_ts: int, to_ts: int) -> Spread:
         """The tuples with ``from_ts <= timestamp < to_ts``."""
@@ -75,7 +82,7 @@ def cut_at(spreads: Sequence[Spread], share: float, end_ts: int) -> int:
     # a timestamp belongs to what lies below the next one
     reached = [rows_below(spreads, point + 1) for point in points]
     wanted = share * sum(spread.rows for spread in spreads)
-    place = int(np.searchsorted(reached, wanted))
+    place = bisect_left(reached, wanted)
     if place == 0:
         return points[0] + 1
     if place >= len(points):
