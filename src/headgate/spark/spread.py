@@ -10,6 +10,8 @@ import numpy as np
 
 # quantiles kept of every block and chunk
 QUANTILES = 32
+# of a queue that is cut at all: so that it comes to its end, however small the budget is
+_LEAST_SHARE = 1 / 64
 
 
 @dataclass(frozen=True)
@@ -72,20 +74,14 @@ def share_below(spreads: Sequence[Spread], ts: int) -> float:
 
 
 def cut_at(spreads: Sequence[Spread], share: float, end_ts: int) -> int:
-    """The timestamp below which a share of the tuples lies; ``end_ts`` if there is none to cut at.
-
-    At least one step between quantiles is taken, so that a queue comes to its end however small shares are.
-    """
-    points = sorted({time for spread in spreads for time in spread.times})
-    if not points:
+    """The timestamp below which a share of the tuples lies; ``end_ts`` if there are none."""
+    times = {time for spread in spreads for time in spread.times}
+    if not times:
         return end_ts
-    # a timestamp belongs to what lies below the next one
-    reached = [rows_below(spreads, point + 1) for point in points]
-    wanted = share * sum(spread.rows for spread in spreads)
-    place = bisect_left(reached, wanted)
-    if place == 0:
-        return points[0] + 1
-    if place >= len(points):
-        return end_ts
+    # both edges of a timestamp: many tuples may share it
+    edges = sorted({edge for time in times for edge in (time, time + 1)})
+    reached = [rows_below(spreads, edge) for edge in edges]
+    wanted = max(share, _LEAST_SHARE) * reached[-1]
+    place = max(1, bisect_left(reached, wanted))
     step = (wanted - reached[place - 1]) / max(reached[place] - reached[place - 1], 1e-9)
-    return points[place - 1] + 1 + round(step * (points[place] - points[place - 1]))
+    return edges[place - 1] + max(place == 1, round(step * (edges[place] - edges[place - 1])))
