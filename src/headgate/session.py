@@ -21,6 +21,7 @@ from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
 from headgate.runtime.observers import Observer
 from headgate.scheduling import Strategy, strategy_named
+from headgate.scheduling.threshold import Threshold
 from headgate.status import Recorder, RunStatus
 
 
@@ -140,6 +141,8 @@ class Session:
             memory_bytes=_bytes(memory, network),
             processors=processors(self._spark),
         )
+        if isinstance(chosen, Threshold) and memory is not None:
+            chosen.memory_bytes = limits.memory_bytes
         temporary = checkpoint is None
         folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)

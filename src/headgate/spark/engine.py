@@ -169,4 +169,7 @@ class SparkEngine:
         handover = self._handover
         self._tick = self._forecast = self._handover = None
         handover.done.set()
+        if self._runner.manifest.flushed and outcome.event.backlog_tuples == 0:
+            # the end of input, and all of it done
+            self.stop()
         return outcome.event

@@ -12,7 +12,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headgate.errors import SetupError
-from headgate.model.event import Event, TickCommitted
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.runtime.drive import drive
@@ -55,7 +54,7 @@ class SparkRun:
         self._sources = sources
         self._steered = Steered(strategy)
         self._until_done = until_done
-        self._observers = [self._note, *observers]
+        self._observers = list(observers)
         self._files = Files(spark)
         self.checkpoint = Checkpoint(self._files, checkpoint_folder)
         self._error: BaseException | None = None
@@ -93,8 +92,18 @@ class SparkRun:
         letters = DeadLetters(self._files, self.checkpoint)
         return TickRunner(compiled, self.checkpoint, store, intake, self._sinks, letters, self._until_done)
 
+    @property
+    def engine(self) -> SparkEngine:
+        """The engine, for a loop of one's own between ``open`` and ``close``."""
+        return self._engine
+
     def start(self) -> None:
         """Start the streaming query and the loop."""
+        self.open()
+        self._thread.start()
+
+    def open(self) -> None:
+        """Start the streaming query."""
         everything = self._all_streams()
         try:
             self._query = (
@@ -104,7 +113,7 @@ class SparkRun:
             )
         except Exception as error:
             raise SetupError(f"the streams do not start: {first_line(error)}") from error
-        self._thread.start()
+        self._engine.is_alive = lambda: bool(self._query.isActive)
 
     def _all_streams(self) -> DataFrame:
         """One union of all streams and the clock."""
@@ -117,7 +126,6 @@ class SparkRun:
         return everything
 
     def _loop(self) -> None:
-        self._engine.is_alive = lambda: bool(self._query.isActive)
         try:
             drive(self._engine, self._steered, self._observers)
             failure = self._query.exception()
@@ -127,9 +135,10 @@ class SparkRun:
             self._error = error
             self._engine.fail(error)
         finally:
-            self._shut_down()
+            self.close()
 
-    def _shut_down(self) -> None:
+    def close(self) -> None:
+        """End the streaming query, and whatever still runs for it."""
         try:
             self._query.stop()
         except Exception as error:
@@ -138,12 +147,6 @@ class SparkRun:
         for sink in self._sinks.values():
             if isinstance(sink, FileSink):
                 sink.close()
-
-    def _note(self, event: Event) -> None:
-        if not isinstance(event, TickCommitted) or not self._until_done:
-            return
-        if self._runner.manifest.flushed and event.backlog_tuples == 0:
-            self._engine.stop()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it has come. Raises what made the run fail."""
