@@ -90,6 +90,10 @@ class SparkEngine:
         self.stopping = True
         self._inbox.put(None)
 
+    def let_go(self) -> None:
+        """Nobody will take the micro-batch that Spark's thread may be waiting with."""
+        self._over.set()
+
     def fail(self, error: BaseException) -> None:
         """The loop has died: wake Spark's thread."""
         self._over.set()

@@ -139,6 +139,7 @@ class SparkRun:
 
     def close(self) -> None:
         """End the streaming query, and whatever still runs for it."""
+        self._engine.let_go()
         try:
             self._query.stop()
         except Exception as error:
