@@ -45,7 +45,7 @@ def random_course(rng: Random, world: World) -> Course:
     return Course(
         file_format=rng.choice(("csv", "json", "parquet")),
         cuts=cuts,
-        files_a_tick=rng.choice((1, 2, 2, None, None)),
+        files_a_tick=rng.choice((1, 2, None, None, None)),
         cut_seed=rng.choice((None, rng.getrandbits(32), rng.getrandbits(32))),
         strategy=rng.choice(("fifo", "round-robin")),
     )
@@ -77,7 +77,7 @@ def start(spark: SparkSession, folder: Path, world: World, course: Course) -> Ru
     session = Session(spark)
     session.execute(declarations(folder, world, course))
     session.execute("\n".join(query_sql(query) for query in world.queries))
-    strategy = course.strategy if course.cut_seed is None else RandomCuts(course.cut_seed, wild_ticks=2)
+    strategy = course.strategy if course.cut_seed is None else RandomCuts(course.cut_seed, wild_ticks=1)
     return session.start(until_done=True, strategy=strategy, checkpoint=folder / "checkpoint")
 
 

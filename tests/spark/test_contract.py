@@ -27,7 +27,7 @@ CREATE QUERY pairs AS SELECT a.k FROM a [RANGE 2 SECONDS], b [ROWS 2] WHERE a.k 
 
 
 class TestOnSpark(EngineContract):
-    strategies = ("fifo", "chain", "chain-flush", "threshold")
+    strategies = ("chain", "threshold")
 
     @pytest.fixture(autouse=True)
     def _files(self, spark: SparkSession, tmp_path: Path) -> None:

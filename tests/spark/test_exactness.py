@@ -76,13 +76,13 @@ def test_enough_random_queries_are_tried() -> None:
     assert RUNS * QUERIES_A_RUN >= 200
 
 
-def test_results_do_not_depend_on_where_ticks_begin(spark: SparkSession, tmp_path: Path) -> None:
+def test_results_do_not_depend_on_where_ticks_begin(interpreted: SparkSession, tmp_path: Path) -> None:
     rng = Random(41)
-    world = random_world(rng, 8)
+    world = random_world(rng, 6)
     cuts = [sorted(rng.sample(range(1, len(s.arrivals)), 3)) for s in world.streams]
     at_once = Course("parquet", cuts, files_a_tick=None, cut_seed=None, strategy="fifo")
     piecemeal = replace(at_once, files_a_tick=1)
-    one = results(spark, tmp_path / "one", world, at_once)
-    many = results(spark, tmp_path / "many", world, piecemeal)
+    one = results(interpreted, tmp_path / "one", world, at_once)
+    many = results(interpreted, tmp_path / "many", world, piecemeal)
     assert one == many
     check(world, one)
