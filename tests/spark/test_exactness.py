@@ -17,8 +17,8 @@ from tests.oracle.runs import Course, difference, found_rows, random_course, sta
 
 pytestmark = pytest.mark.spark
 
-RUNS = 11
-QUERIES_A_RUN = 19
+RUNS = 10
+QUERIES_A_RUN = 20
 TIMEOUT_S = 240
 
 

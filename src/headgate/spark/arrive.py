@@ -150,7 +150,7 @@ def _chunks(number: int, definition: StreamDefinition, frame: DataFrame) -> Data
             F.array().cast("array<bigint>").alias("quantiles"),
         )
     bounds = [F.min(F.when(~bad, F.col(TS))).alias("min_ts"), F.max(F.when(~bad, F.col(TS))).alias("max_ts")]
-    place = f"CAST(1 + i * (size(times) - 1) div {QUANTILES} AS INT)"
+    place = f"CAST(1 + i * greatest(size(times) - 1, 0) div {QUANTILES} AS INT)"
     gathered = keys.groupBy("file", "block", "partition").agg(*measures, *bounds, times.alias("times"))
     return gathered.select(
         F.lit(number).alias("stream"),
