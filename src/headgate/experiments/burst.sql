@@ -11,4 +11,4 @@ CREATE QUERY heavy AS
 CREATE QUERY light AS
   SELECT src, dst, bytes
   FROM packets
-  WHERE port < 1024;
+  WHERE flow = 7;
