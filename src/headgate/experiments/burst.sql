@@ -11,4 +11,4 @@ CREATE QUERY heavy AS
 CREATE QUERY light AS
   SELECT src, dst, bytes
   FROM packets
-  WHERE flow = 7;
+  WHERE port < 1024;
