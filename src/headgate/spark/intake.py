@@ -31,7 +31,7 @@ from headgate.spark.filelog import FileSourceLog
 from headgate.spark.landing import Landing
 from headgate.spark.manifest import Manifest, StreamState
 from headgate.spark.sources import BAD_ROW, STREAM, TEXT_FORMATS, Sources
-from headgate.spark.spread import Spread
+from headgate.spark.spread import Spread, share_below
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,12 @@ class Inflow:
     """Silent for too long, or at its end: it holds no other stream back."""
     spreads: tuple[Spread, ...]
     """How its tuples lie over time, roughly."""
+
+    def share_below(self, ts: int) -> float:
+        """About which share of its tuples has a smaller timestamp."""
+        if ts > self.max_ts:
+            return 1.0
+        return 0.0 if ts <= self.min_ts else share_below(self.spreads, ts)
 
 
 class Intake:

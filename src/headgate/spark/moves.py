@@ -8,10 +8,8 @@ stored only where a frontier stops it.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
-from pyspark.sql import DataFrame, Observation
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headgate.model.operator import (
@@ -24,10 +22,10 @@ from headgate.model.operator import (
     WindowJoin,
 )
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
-from headgate.spark.arrive import Suffix
 from headgate.spark.blocks import BlockStore
 from headgate.spark.columns import BEGINNING_US, END_US, FINAL, TS, tick_constant
 from headgate.spark.compiled import Compiled
+from headgate.spark.flow import Flow, StoreTask, TickPlan
 from headgate.spark.intake import Inflow
 from headgate.spark.landing import landed_schema
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
@@ -38,69 +36,6 @@ from headgate.spark.plans.window_join import JoinInput, window_join
 from headgate.spark.spread import Spread, cut_at
 
 
-@dataclass(frozen=True)
-class StoreTask:
-    """Tuples that have to outlive the tick: of an operator's input, or its running groups."""
-
-    operator: str
-    side: int | None
-    tuples: DataFrame
-    expected_rows: float
-    replaces_blocks: bool
-
-
-@dataclass
-class Flow:
-    """What comes out of an operator (or a stream) in this tick.
-
-    ``complete_ts``: no tuple below it will come any more.
-    """
-
-    tuples: DataFrame | None
-    rows: float
-    min_ts: int
-    max_ts: int
-    complete_ts: int
-    released: bool
-    spreads: tuple[Spread, ...] = ()
-    suffix: Suffix | None = None
-
-    def from_ts(self, ts: int) -> DataFrame | None:
-        """The tuples from a timestamp on, read from as little as possible."""
-        if self.tuples is None:
-            return None
-        return between(self.suffix(ts) if self.suffix is not None else self.tuples, ts, END_US)
-
-
-@dataclass
-class TickPlan:
-    """The tick's plans, ready to run."""
-
-    frontiers: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
-    stores: list[StoreTask] = field(default_factory=list)
-    flows: dict[str, Flow] = field(default_factory=dict)
-    counting: bool = False
-    counted: dict[str, Observation] = field(default_factory=dict)
-
-    def pass_on(self, operator: str, tuples: DataFrame | None) -> DataFrame | None:
-        """The output of an operator on its way to the next; counted if this tick counts."""
-        if not self.counting or tuples is None:
-            return tuples
-        self.counted[operator] = Observation(f"output of {operator}")
-        return tuples.observe(self.counted[operator], F.count(F.lit(1)).alias("rows"))
-
-
-def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:
-    """Counts that have come in: a plan that no job ran has none."""
-    found = {}
-    for name, observation in counted.items():
-        java: Any = observation._jo
-        if java is not None and java.future().isCompleted():
-            found[name] = int(observation.get["rows"])
-    return found
-
-
 class Mover:
     """Builds a tick's plans, operator by operator in topological order."""
 
@@ -109,26 +44,18 @@ class Mover:
         self._network = compiled.network
         self._store = store
 
-    def sides(self, name: str, before: Manifest, inflows: Mapping[str, Inflow], plan: TickPlan) -> list[Side]:
-        """The inputs of an operator in this tick."""
-        operator = self._network.operators[name]
-        state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.inputs)))
-        sides = []
-        for number in range(len(operator.inputs)):
-            flow = self._source_flow(name, number, inflows, plan)
-            sides.append(
-                Side(
-                    schema=self._compiled.inputs[name][number],
-                    blocks=state.blocks[number],
-                    fresh=flow.tuples,
-                    fresh_rows=flow.rows,
-                    fresh_min_ts=flow.min_ts,
-                    fresh_max_ts=flow.max_ts,
-                    fresh_from=flow.from_ts,
-                    fresh_spreads=flow.spreads,
-                )
-            )
-        return sides
+    def _side(self, name: str, number: int, blocks: tuple[BlockRef, ...], flow: Flow) -> Side:
+        """An input of an operator: what is stored for it, and what flows."""
+        return Side(
+            schema=self._compiled.inputs[name][number],
+            blocks=blocks,
+            fresh=flow.tuples,
+            fresh_rows=flow.rows,
+            fresh_min_ts=flow.min_ts,
+            fresh_max_ts=flow.max_ts,
+            fresh_from=flow.from_ts,
+            fresh_spreads=flow.spreads,
+        )
 
     def _source_flow(self, name: str, number: int, inflows: Mapping[str, Inflow], plan: TickPlan) -> Flow:
         source = self._network.operators[name].inputs[number]
@@ -156,15 +83,6 @@ class Mover:
             suffix,
         )
 
-    def bound(self, name: str, inflows: Mapping[str, Inflow], plan: TickPlan) -> int:
-        """How far an operator may get: no order to keep, or the progress of its slowest input."""
-        operator = self._network.operators[name]
-        if not is_ordered(operator):
-            return END_US
-        flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
-        holding = [flow.complete_ts for flow in flows if not flow.released]
-        return min(holding) if holding else max(flow.complete_ts for flow in flows)
-
     def add(
         self,
         name: str,
@@ -176,10 +94,11 @@ class Mover:
     ) -> None:
         """Plan an operator's part of the tick, taking ``share`` of the tuples that it could."""
         operator = self._network.operators[name]
-        sides = self.sides(name, before, inflows, plan)
-        old = before.operators.get(name, OperatorState()).frontier_ts
-        bound = max(self.bound(name, inflows, plan), old if is_ordered(operator) else BEGINNING_US)
+        state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.inputs)))
         flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
+        sides = [self._side(name, i, state.blocks[i], flow) for i, flow in enumerate(flows)]
+        old = state.frontier_ts
+        bound = max(_bound(flows), old) if is_ordered(operator) else END_US
         if flush and isinstance(operator, Aggregate) and all(flow.released for flow in flows):
             # at the end of input, every boundary whose window holds tuples is due
             bound += _reach_us(operator.window) or 0
@@ -218,7 +137,7 @@ class Mover:
             left = side.fresh_from(new)
             assert left is not None
             rows = side.fresh_rows * (1 - side.fresh_share(new))
-            plan.stores.append(StoreTask(operator.name, 0, left, rows, replaces_blocks=False))
+            plan.stores.append(StoreTask(operator.name, 0, left, rows))
         rows = side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new)
         out = None
         if taken is not None:
@@ -343,7 +262,7 @@ class Mover:
         groups = running.carry(operator, tuples, carried)
         assert groups is not None
         rows = (state.groups.rows if state.groups else 0) + 1
-        plan.stores.append(StoreTask(operator.name, None, groups, rows, replaces_blocks=True))
+        plan.stores.append(StoreTask(operator.name, None, groups, rows))
         return running.running(operator, tuples, carried)
 
     def _keep_window(
@@ -372,7 +291,7 @@ class Mover:
             )
             alive = tuples.where(inside).drop(EXPIRY, EXPIRY_SEQ)
             rows = side.fresh_rows + sum(block.rows for block in side.blocks)
-            plan.stores.append(StoreTask(name, number, alive, rows, replaces_blocks=True))
+            plan.stores.append(StoreTask(name, number, alive, rows))
             return
         reach = _reach_us(window)
         from_ts = new if isinstance(window, UnboundedWindow) or reach is None else new - reach
@@ -381,13 +300,19 @@ class Mover:
             rows = side.fresh_rows * (1 - side.fresh_share(from_ts))
             left = side.fresh_from(from_ts)
             assert left is not None
-            plan.stores.append(StoreTask(name, number, left, rows, replaces_blocks=False))
+            plan.stores.append(StoreTask(name, number, left, rows))
 
 
 # fewer tuples than this are not worth a shuffle
 _ROWS_TO_SPREAD = 1_000
 # sliding boundaries are counted from here when nothing has been emitted yet
 _EARLIEST = -(2**60)
+
+
+def _bound(flows: list[Flow]) -> int:
+    """How far an operator that keeps order may get: the progress of its slowest input."""
+    holding = [flow.complete_ts for flow in flows if not flow.released]
+    return min(holding) if holding else max(flow.complete_ts for flow in flows)
 
 
 def _stream_of(operator: Operator, number: int) -> str:

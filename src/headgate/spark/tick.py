@@ -15,22 +15,22 @@ from pyspark.sql import functions as F
 
 from headgate.model.event import QueryCounts, TickCommitted
 from headgate.model.network import Network, QueryDefinition
-from headgate.model.operator import Aggregate, OperatorInput, StreamInput, WindowJoin
+from headgate.model.operator import Aggregate, WindowJoin
 from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.cluster import processors
-from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US
+from headgate.spark.columns import ARRIVED, BEGINNING_US
 from headgate.spark.compiled import Compiled
 from headgate.spark.deadletters import DeadLetters
+from headgate.spark.flow import StoreTask, TickPlan
 from headgate.spark.intake import Inflow, Intake
-from headgate.spark.learn import TELLING_ROWS, Passed, Work
+from headgate.spark.learn import Passed, Work
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
-from headgate.spark.moves import Mover, StoreTask, TickPlan, counted_rows, is_ordered
+from headgate.spark.measuring import Measuring, widths_of
+from headgate.spark.moves import Mover, is_ordered
 from headgate.spark.plans.side import union
+from headgate.spark.queues import Queues, backlog
 from headgate.spark.sinks import Sink
-from headgate.spark.spread import share_below
-from headgate.spark.tasktime import TaskTime
 
 Result = TypeVar("Result")
 
@@ -91,13 +91,8 @@ class TickRunner:
         self._dead_letters = dead_letters
         self._until_done = until_done
         self._mover = Mover(compiled, store)
-        self._task_time = TaskTime(store.spark)
-        self._query_of = {
-            name: query.name
-            for query in self.network.queries.values()
-            for output in query.outputs
-            for name in self._upstream(output)
-        }
+        self._queues = Queues(self.network)
+        self._measuring = Measuring(self.network, store.spark, checkpoint.uid)
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
         self._sweeping: Future[None] | None = None
         self.manifest = checkpoint.last_manifest()
@@ -111,6 +106,10 @@ class TickRunner:
         """Whether a tick has happened already, before a restart."""
         return batch_id <= self.manifest.batch_id
 
+    def forecast_queues(self, tick: OpenTick) -> dict[str, ForecastQueue]:
+        """Queue lengths at the start of the tick, and which share of each can be taken."""
+        return self._queues.forecast(self.manifest, tick.inflows, tick.started_s)
+
     def open(self, batch: DataFrame, batch_id: int, now_s: float) -> OpenTick:
         """Take in a micro-batch."""
         tick = OpenTick(batch_id, now_s, {}, flush=False)
@@ -120,65 +119,6 @@ class TickRunner:
             tick.flush = self._until_done and self._intake.is_exhausted(batch_id)
             tick.inflows = self._intake.take(batch, batch_id, self.manifest, now_us, tick.flush)
         return tick
-
-    def forecast_queues(self, tick: OpenTick) -> dict[str, ForecastQueue]:
-        """Queue lengths at the start of the tick, and which share of each can be taken."""
-        queues: dict[str, ForecastQueue] = {}
-        for name, operator in self.network.operators.items():
-            state = self.manifest.operators.get(name, OperatorState())
-            old = state.frontier_ts
-            bound = self._ready_bound(name, tick)
-            ready = blocked = 0.0
-            oldest_s = tick.started_s
-            for number, source in enumerate(operator.inputs):
-                for block in state.blocks[number] if number < len(state.blocks) else ():
-                    waiting, beyond = block.rows_from(old), block.rows_from(bound)
-                    ready, blocked = ready + max(0.0, waiting - beyond), blocked + min(waiting, beyond)
-                    if waiting:
-                        oldest_s = min(oldest_s, block.arrived_us / 1e6)
-                if isinstance(source, StreamInput):
-                    inflow = tick.inflows[source.stream]
-                    share = _share_below(inflow, bound)
-                    ready += inflow.rows * share
-                    blocked += inflow.rows * (1 - share)
-            share = ready / (ready + blocked) if ready + blocked else 1.0
-            if is_ordered(operator) and not any(isinstance(i, StreamInput) for i in operator.inputs):
-                share = self._incoming_share(name, tick, bound)
-            queues[name] = ForecastQueue(ready, blocked, oldest_s, share)
-        return queues
-
-    def _streams_of(self, name: str) -> set[str]:
-        streams: set[str] = set()
-        for source in self.network.operators[name].inputs:
-            streams |= (
-                {source.stream} if isinstance(source, StreamInput) else self._streams_of(source.operator)
-            )
-        return streams
-
-    def _ready_bound(self, name: str, tick: OpenTick) -> int:
-        """How far an operator could get with what the operators below it have passed on so far."""
-        if not is_ordered(self.network.operators[name]):
-            return END_US
-        inflows = [tick.inflows[stream] for stream in self._streams_of(name)]
-        holding = [i.state.frontier_ts for i in inflows if not i.released]
-        bound = min(holding) if holding else max(i.state.frontier_ts for i in inflows)
-        return min([bound, *self._held_back_at(name)])
-
-    def _held_back_at(self, name: str) -> list[int]:
-        """Frontiers of the operators below that still hold tuples: nothing beyond them may be taken."""
-        frontiers = []
-        for source in self.network.operators[name].inputs:
-            if isinstance(source, OperatorInput):
-                below = self.manifest.operators.get(source.operator, OperatorState())
-                if any(below.blocks):
-                    frontiers.append(below.frontier_ts)
-                frontiers += self._held_back_at(source.operator)
-        return frontiers
-
-    def _incoming_share(self, name: str, tick: OpenTick, bound: int) -> float:
-        inflows = [tick.inflows[stream] for stream in self._streams_of(name)]
-        rows = sum(i.rows for i in inflows)
-        return sum(i.rows * _share_below(i, bound) for i in inflows) / rows if rows else 1.0
 
     def execute(
         self, tick: OpenTick, shares: Mapping[str, float], taken: Mapping[str, float], count: bool
@@ -209,7 +149,7 @@ class TickRunner:
         rows = sum(inflow.rows for inflow in tick.inflows.values())
         states = self.manifest.operators.values()
         rows += sum(block.rows for state in states for side in state.blocks for block in side)
-        tasks = min(processors(self._store.spark), 1 + rows // _ROWS_PER_TASK)
+        tasks = min(self._store.parallelism, 1 + rows // _ROWS_PER_TASK)
         self._store.spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
 
     def _run_jobs(
@@ -248,20 +188,17 @@ class TickRunner:
         arrivals = F.histogram_numeric(F.col(ARRIVED), F.lit(_ARRIVAL_BINS)).alias("arrivals")
         observed = results.observe(counted, F.count(F.lit(1)).alias("rows"), arrivals)
         empty = query.name not in self.manifest.rows_out
-        with self._task_time.under(self._tag(tick, query.name)):
+        with self._measuring.of_query(tick.batch_id, query.name):
             self._sinks[query.name].write(observed.drop(ARRIVED), tick.batch_id, empty)
         found = counted.get
         bins = tuple((float(b["x"]), float(b["y"])) for b in found["arrivals"] or ())
         return _Written(found["rows"], bins)
 
-    def _tag(self, tick: OpenTick, query: str) -> str:
-        return f"headgate {self._checkpoint.uid} {tick.batch_id} {query}"
-
     def _write_block(self, tick: OpenTick, plan: TickPlan, task: StoreTask) -> BlockRef | None:
         part = "groups" if task.side is None else f"in{task.side}"
         name = f"{task.operator}-{part}"
         from_ts = plan.frontiers[task.operator]
-        with self._task_time.under(self._tag(tick, self._query_of[task.operator])):
+        with self._measuring.of_operator(tick.batch_id, task.operator):
             written = self._store.write(
                 task.tuples, tick.batch_id, name, task.expected_rows, from_ts, int(tick.started_s * 1e6)
             )
@@ -308,7 +245,7 @@ class TickRunner:
         readers = [
             operators[name].frontier_ts
             for name, operator in self.network.operators.items()
-            if isinstance(operator, (WindowJoin, Aggregate)) and stream in self._streams_of(name)
+            if isinstance(operator, (WindowJoin, Aggregate)) and stream in self._queues.streams_of[name]
         ]
         floor = max([state.floor_ts, *readers])
         needed_from = min(readers, default=BEGINNING_US)
@@ -330,8 +267,8 @@ class TickRunner:
         taken: Mapping[str, float],
     ) -> Outcome:
         now_s = time.time()
-        works = self._works(tick, taken, stored)
-        tuples, size, window = self._backlog()
+        works = self._measuring.works(tick.batch_id, taken, stored)
+        tuples, size, window = backlog(self.manifest)
         event = TickCommitted(
             now_s=now_s,
             batch_id=tick.batch_id,
@@ -347,82 +284,13 @@ class TickRunner:
             phases_s=tick.phases_s,
             busy_s=sum(work.seconds for work in works),
         )
-        passed = self._passed(plan, written, taken)
-        widths = {
-            task.operator: ref.bytes / ref.rows
-            for task, ref in stored
-            if ref is not None and ref.rows >= TELLING_ROWS
-        }
-        return Outcome(event, works, passed, widths)
-
-    def _works(
-        self,
-        tick: OpenTick,
-        taken: Mapping[str, float],
-        stored: list[tuple[StoreTask, BlockRef | None]],
-    ) -> list[Work]:
-        rows_stored = dict.fromkeys(self.network.queries, 0.0)
-        for task, ref in stored:
-            rows_stored[self._query_of[task.operator]] += ref.rows if ref is not None else 0
-        works = []
-        for query in self.network.queries.values():
-            tuples = {n: taken[n] for output in query.outputs for n in self._upstream(output)}
-            if max(tuples.values()) >= TELLING_ROWS:
-                seconds = self._task_time.seconds(self._tag(tick, query.name))
-                works.append(Work(tuples, rows_stored[query.name], seconds))
-        return works
-
-    def _passed(
-        self, plan: TickPlan, written: Mapping[str, _Written], taken: Mapping[str, float]
-    ) -> dict[str, Passed]:
-        """What operators have taken and passed on; exact where the tick counted it."""
-        passed_on = {name: float(rows) for name, rows in counted_rows(plan.counted).items()}
-        for query in self.network.queries.values():
-            if query.name in written and len(query.outputs) == 1:
-                passed_on[query.outputs[0]] = float(written[query.name].rows)
-        operators = self.network.operators
-        found = {}
-        for name, rows in passed_on.items():
-            sources = operators[name].inputs
-            below = [passed_on.get(i.operator) for i in sources if isinstance(i, OperatorInput)]
-            counted = [b for b in below if b is not None]
-            # an ordered operator may leave some of what it is given for the next tick
-            exact = plan.counting and len(counted) == len(sources) and not is_ordered(operators[name])
-            found[name] = Passed(sum(counted) if exact else taken[name], rows)
-        return found
-
-    def _upstream(self, name: str) -> list[str]:
-        names = [name]
-        for source in self.network.operators[name].inputs:
-            if not isinstance(source, StreamInput):
-                names += self._upstream(source.operator)
-        return names
-
-    def _backlog(self) -> tuple[int, int, int]:
-        """Tuples and bytes that wait, and bytes of window contents."""
-        tuples = size = window = 0.0
-        for state in self.manifest.operators.values():
-            for block in (block for side in state.blocks for block in side):
-                waiting = block.rows_from(state.frontier_ts)
-                tuples += waiting
-                size += block.bytes * waiting / block.rows
-                window += block.bytes * (1 - waiting / block.rows)
-        for stream in self.manifest.streams.values():
-            tuples += stream.waiting_rows
-            size += sum(b.bytes * stream.waiting_rows / b.rows for b in stream.landed[-1:])
-        return round(tuples), round(size), round(window)
+        results = {name: result.rows for name, result in written.items()}
+        passed = self._measuring.passed(plan, results, taken)
+        return Outcome(event, works, passed, widths_of(stored))
 
     def close(self) -> None:
         """Finish background work."""
         self._pool.shutdown(wait=True)
-
-
-def _share_below(inflow: Inflow, bound: int) -> float:
-    if bound > inflow.max_ts:
-        return 1.0
-    if bound <= inflow.min_ts:
-        return 0.0
-    return share_below(inflow.spreads, bound)
 
 
 @contextmanager

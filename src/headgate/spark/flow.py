@@ -1,0 +1,78 @@
+"""What flows in a tick: between operators, and into blocks that outlive it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from headgate.spark.arrive import Suffix
+from headgate.spark.columns import END_US
+from headgate.spark.manifest import BlockRef
+from headgate.spark.plans.side import between
+from headgate.spark.spread import Spread
+
+
+@dataclass(frozen=True)
+class StoreTask:
+    """Tuples that have to outlive the tick: of an operator's input, or its running groups."""
+
+    operator: str
+    side: int | None
+    tuples: DataFrame
+    expected_rows: float
+
+
+@dataclass
+class Flow:
+    """What comes out of an operator (or a stream) in this tick.
+
+    ``complete_ts``: no tuple below it will come any more.
+    """
+
+    tuples: DataFrame | None
+    rows: float
+    min_ts: int
+    max_ts: int
+    complete_ts: int
+    released: bool
+    spreads: tuple[Spread, ...] = ()
+    suffix: Suffix | None = None
+
+    def from_ts(self, ts: int) -> DataFrame | None:
+        """The tuples from a timestamp on, read from as little as possible."""
+        if self.tuples is None:
+            return None
+        return between(self.suffix(ts) if self.suffix is not None else self.tuples, ts, END_US)
+
+
+@dataclass
+class TickPlan:
+    """The tick's plans, ready to run."""
+
+    frontiers: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
+    stores: list[StoreTask] = field(default_factory=list)
+    flows: dict[str, Flow] = field(default_factory=dict)
+    counting: bool = False
+    counted: dict[str, Observation] = field(default_factory=dict)
+
+    def pass_on(self, operator: str, tuples: DataFrame | None) -> DataFrame | None:
+        """The output of an operator on its way to the next; counted if this tick counts."""
+        if not self.counting or tuples is None:
+            return tuples
+        self.counted[operator] = Observation(f"output of {operator}")
+        return tuples.observe(self.counted[operator], F.count(F.lit(1)).alias("rows"))
+
+
+def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:
+    """Counts that have come in: a plan that no job ran has none."""
+    found = {}
+    for name, observation in counted.items():
+        java: Any = observation._jo
+        if java is not None and java.future().isCompleted():
+            found[name] = int(observation.get["rows"])
+    return found

@@ -1,0 +1,92 @@
+"""Measuring a tick: what the learner is told of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+
+from pyspark.sql import SparkSession
+
+from headgate.model.network import Network
+from headgate.model.operator import OperatorInput
+from headgate.spark.flow import StoreTask, TickPlan, counted_rows
+from headgate.spark.learn import TELLING_ROWS, Passed, Work
+from headgate.spark.manifest import BlockRef
+from headgate.spark.moves import is_ordered
+from headgate.spark.tasktime import TaskTime
+
+Stored = Sequence[tuple[StoreTask, BlockRef | None]]
+
+
+class Measuring:
+    """Times and counts of a network's queries. ``run`` tells this run's jobs from those of others."""
+
+    def __init__(self, network: Network, spark: SparkSession, run: str) -> None:
+        self._network = network
+        self._task_time = TaskTime(spark)
+        self._run = run
+        self._operators_of = {
+            query.name: tuple(dict.fromkeys(n for output in query.outputs for n in _below(network, output)))
+            for query in network.queries.values()
+        }
+        self._query_of = {name: query for query, names in self._operators_of.items() for name in names}
+
+    def of_query(self, batch_id: int, query: str) -> AbstractContextManager[None]:
+        """The jobs that this thread starts now are a query's."""
+        return self._task_time.under(self._tag(batch_id, query))
+
+    def of_operator(self, batch_id: int, operator: str) -> AbstractContextManager[None]:
+        """The jobs that this thread starts now are of an operator's query."""
+        return self.of_query(batch_id, self._query_of[operator])
+
+    def _tag(self, batch_id: int, query: str) -> str:
+        return f"headgate {self._run} {batch_id} {query}"
+
+    def works(self, batch_id: int, taken: Mapping[str, float], stored: Stored) -> list[Work]:
+        """What the tick did for each query that it did enough for."""
+        rows_stored = dict.fromkeys(self._operators_of, 0.0)
+        for task, ref in stored:
+            rows_stored[self._query_of[task.operator]] += ref.rows if ref is not None else 0
+        works = []
+        for query, names in self._operators_of.items():
+            tuples = {name: taken[name] for name in names}
+            if max(tuples.values()) >= TELLING_ROWS:
+                seconds = self._task_time.seconds(self._tag(batch_id, query))
+                works.append(Work(tuples, rows_stored[query], seconds))
+        return works
+
+    def passed(
+        self, plan: TickPlan, results: Mapping[str, int], taken: Mapping[str, float]
+    ) -> dict[str, Passed]:
+        """What operators have taken and passed on; exact where the tick counted it."""
+        passed_on = {name: float(rows) for name, rows in counted_rows(plan.counted).items()}
+        for query in self._network.queries.values():
+            if query.name in results and len(query.outputs) == 1:
+                passed_on[query.outputs[0]] = float(results[query.name])
+        operators = self._network.operators
+        found = {}
+        for name, rows in passed_on.items():
+            sources = operators[name].inputs
+            below = [passed_on.get(i.operator) for i in sources if isinstance(i, OperatorInput)]
+            counted = [b for b in below if b is not None]
+            # an ordered operator may leave some of what it is given for the next tick
+            exact = plan.counting and len(counted) == len(sources) and not is_ordered(operators[name])
+            found[name] = Passed(sum(counted) if exact else taken[name], rows)
+        return found
+
+
+def widths_of(stored: Stored) -> dict[str, float]:
+    """Bytes of a tuple before each operator that tuples were stored for."""
+    return {
+        task.operator: ref.bytes / ref.rows
+        for task, ref in stored
+        if ref is not None and ref.rows >= TELLING_ROWS
+    }
+
+
+def _below(network: Network, name: str) -> list[str]:
+    names = [name]
+    for source in network.operators[name].inputs:
+        if isinstance(source, OperatorInput):
+            names += _below(network, source.operator)
+    return names
