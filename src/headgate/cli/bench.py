@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from pathlib import Path
 
 import typer
 
 from headgate.cli.options import DEBUG, JSON
-from headgate.cli.reproduce import print_study
-from headgate.errors import SetupError, known_names
+from headgate.cli.studies import check_study, progress, show_study
 
 EXAMPLE = "Example: headgate bench burst --out bench-out"
 
@@ -32,20 +29,14 @@ def bench(
     The exit code is 1 if a check fails.
     """
     del debug
-    if study not in _STUDIES:
-        raise SetupError(f"unknown study {study}; known: {known_names(_STUDIES)}")
+    check_study(study, _STUDIES)
     # Spark is slow to import; help and errors come without it
     from headgate.experiments.burst import burst_study
     from headgate.spark.cluster import own_session
 
     spark = own_session(master)
     try:
-        done = burst_study(spark, out / study, seed, lambda what: print(what, file=sys.stderr))
+        done = burst_study(spark, out / study, seed, progress)
     finally:
         spark.stop()
-    if as_json:
-        print(json.dumps(done.to_json(), indent=2))
-    else:
-        print_study(done)
-    if not done.ok:
-        raise typer.Exit(1)
+    show_study(done, as_json)

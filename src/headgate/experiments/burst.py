@@ -16,6 +16,7 @@ from scipy.optimize import nnls
 from headgate.experiments.check import Progress, Study
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
+from headgate.report.lines import drawing
 from headgate.scheduling import Strategy
 from headgate.scheduling.chain import Chain
 from headgate.scheduling.chain_flush import ChainFlush
@@ -40,7 +41,7 @@ _QUIET_SHARE = 0.05
 
 @dataclass(frozen=True)
 class BurstRun:
-    """A strategy's run on Spark, and the same run predicted."""
+    """A strategy's run on Spark."""
 
     strategy: str
     status: RunStatus
@@ -123,22 +124,27 @@ class BurstBench:
         prints = tuple(_fingerprint(run.results(name)) for name in self.network.queries)
         return BurstRun(strategy.name, run.status(), run.profiles(), prints)
 
-    def arrivals_s(self) -> Mapping[str, NDArray[np.float64]]:
-        """The recorded burst."""
-        session = Session(self._spark)
-        session.execute(self.script(_QUIET_SHARE * self.rate, self.rate))
+    def arrivals_s(self) -> dict[str, NDArray[np.float64]]:
+        """The burst that ran last, as it was recorded."""
+        assert self.network is not None
         found = {}
-        for name, stream in session.network().streams.items():
+        for name, stream in self.network.streams.items():
             settings = BurstSettings.parse(dict(stream.options))
             assert settings.duration_us is not None
             found[name] = settings.process.arrivals(0, settings.duration_us).time_us / 1e6
         return found
 
-    def predict(self, run: BurstRun, strategy: Strategy, costs: TickCosts) -> TickedRun:
+    def predict(
+        self,
+        run: BurstRun,
+        strategy: Strategy,
+        costs: TickCosts,
+        arrivals_s: Mapping[str, NDArray[np.float64]],
+    ) -> TickedRun:
         """The same run in virtual time, on the profiles that it has measured."""
         assert self.network is not None
         simulation = TickSimulation(
-            self.network, run.profiles, self.arrivals_s(), costs, _TICK_BUDGET_S, processors(self._spark)
+            self.network, run.profiles, arrivals_s, costs, _TICK_BUDGET_S, processors(self._spark)
         )
         return simulation.run(strategy)
 
@@ -201,9 +207,9 @@ def burst_study(spark: Any, out: Path, seed: int, progress: Progress) -> Study:
         f"a tick costs {costs.overhead_s:.2f} s, {costs.intake_s * 1e6:.1f} us a tuple taken in, "
         f"{costs.work_s:.2f} s a processor second"
     )
-    predicted = {}
+    predicted, arrivals_s = {}, bench.arrivals_s()
     for run, strategy in zip(runs, fresh, strict=True):
-        predicted[run.strategy] = told = bench.predict(run, strategy, costs)
+        predicted[run.strategy] = told = bench.predict(run, strategy, costs, arrivals_s)
         _within(study, f"{run.strategy}: peak backlog (kB)", told.peak_bytes / 1e3, run.peak_bytes / 1e3)
         _within(study, f"{run.strategy}: mean latency (s)", told.mean_latency_s, run.mean_latency_s)
     study.figure(_drawn(runs, predicted, out / "burst.png"))
@@ -215,29 +221,16 @@ def _within(study: Study, name: str, predicted: float, measured: float) -> None:
 
 
 def _drawn(runs: list[BurstRun], predicted: Mapping[str, TickedRun], path: Path) -> Path:
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    for number, run in enumerate(runs):
-        history = run.status.history
-        colour = f"C{number}"
-        told = predicted[run.strategy]
-        axes.step(
-            [t.at_s for t in history],
-            [t.backlog_bytes / 1e3 for t in history],
-            where="post",
-            color=colour,
-            label=run.strategy,
-        )
-        axes.step(told.at_s, told.backlog_bytes / 1e3, where="post", color=colour, linestyle=":")
-    axes.set_title("backlog after each tick: on Spark (lines) and predicted (dots)")
-    axes.set_xlabel("time since the start (s)")
-    axes.set_ylabel("backlog (kB)")
-    axes.legend()
-    axes.grid(alpha=0.25)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100)
+    title = "backlog after each tick: on Spark (lines) and predicted (dots)"
+    with drawing(path, title) as axes:
+        for number, run in enumerate(runs):
+            history, told = run.status.history, predicted[run.strategy]
+            measured = [tick.backlog_bytes / 1e3 for tick in history]
+            colour = f"C{number}"
+            at_s = [tick.at_s for tick in history]
+            axes.step(at_s, measured, where="post", color=colour, label=run.strategy)
+            axes.step(told.at_s, told.backlog_bytes / 1e3, where="post", color=colour, linestyle=":")
+        axes.set_xlabel("time since the start (s)")
+        axes.set_ylabel("backlog (kB)")
+        axes.legend(frameon=False)
     return path
