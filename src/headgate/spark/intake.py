@@ -22,6 +22,7 @@ from headgate.spark.arrive import (
     in_arrival_order,
     is_bad,
     may_hold_late_rows,
+    normal_path,
     set_aside_rows,
     stamped,
     with_timestamp,
@@ -90,13 +91,20 @@ class Intake:
         return inflows
 
     def is_exhausted(self, batch_id: int) -> bool:
-        """Whether every stream has come to its end before this micro-batch."""
-        offsets = self._log.offsets(batch_id)
-        earlier = self._log.offsets(batch_id - 1)
+        """Whether every stream comes to its end with this micro-batch, or has before."""
+        offsets, earlier = self._log.offsets(batch_id), self._log.offsets(batch_id - 1)
         return all(
             self._sources.is_at_end(definition, offsets.get(name), earlier.get(name))
+            or self._has_no_file_left(definition, batch_id)
             for name, definition in self._network.streams.items()
         )
+
+    def _has_no_file_left(self, definition: StreamDefinition, batch_id: int) -> bool:
+        # seen in the tick that brings the last file, the end costs no tick of its own
+        if not self._sources.is_file_stream(definition):
+            return False
+        seen = {normal_path(path) for path in self._log.files_until(definition.name, batch_id)}
+        return seen.issuperset(map(normal_path, self._sources.present_files(definition)))
 
     def release(self) -> None:
         """Give back memory."""

@@ -117,12 +117,14 @@ class Sources:
         return definition.format == "burst" and _option(definition, "duration") is not None
 
     def is_at_end(self, definition: StreamDefinition, offset: str | None, earlier: str | None) -> bool:
-        """Whether a micro-batch brings nothing of a stream, and no later one will."""
-        if offset != earlier:
-            return False
+        """Whether no later micro-batch will bring anything of a stream, as far as its offsets tell."""
         if definition.format == "burst" and definition.name not in self.frames:
             return offset is not None and burst.is_finished(dict(definition.options), offset)
-        return True
+        return offset == earlier
+
+    def present_files(self, definition: StreamDefinition) -> list[str]:
+        """The files that a file stream consists of now."""
+        return list(self._batch_reader(definition, None).inputFiles())
 
     def _open_stream(self, definition: StreamDefinition) -> DataFrame:
         options = dict(definition.options)
