@@ -16,7 +16,7 @@ class Table:
 
     def __init__(self, content: Mapping[str, Any], file: str, place: str = "") -> None:
         self._content = content
-        self._file = file
+        self.file = file
         self.place = place
 
     def __contains__(self, key: str) -> bool:
@@ -33,7 +33,7 @@ class Table:
 
     def error(self, key: str, what: str) -> SetupError:
         """What is wrong at a key."""
-        return SetupError(f"{self._file}: {self.at(key)} {what}")
+        return SetupError(f"{self.file}: {self.at(key)} {what}")
 
     def only(self, *known: str) -> None:
         """Raise at a key that has no meaning."""
@@ -59,7 +59,7 @@ class Table:
         for name, inner in content.items():
             if not isinstance(inner, dict):
                 raise self.error(f"{key}.{name}", f"is no table; write {example}")
-        return {name: Table(inner, self._file, self.at(f"{key}.{name}")) for name, inner in content.items()}
+        return {name: Table(inner, self.file, self.at(f"{key}.{name}")) for name, inner in content.items()}
 
     def number(self, key: str, default: object = _REQUIRED, least: float = 0.0, above: bool = False) -> Any:
         """A finite number of ``least`` or more; or more than that, if it must be ``above``."""

@@ -52,7 +52,7 @@ def _with(name: str, settings: Mapping[str, float]) -> str:
 
 def read_workload(path: Path, seed: int = 0) -> WorkloadFile:
     """Read and check a file; ``seed`` decides random arrivals and fates."""
-    return workload_of(_content(path), str(path), path.parent, seed)
+    return workload_of(toml_content(path), str(path), path.parent, seed)
 
 
 def workload_of(content: Mapping[str, Any], file: str, folder: Path, seed: int = 0) -> WorkloadFile:
@@ -79,7 +79,8 @@ def workload_of(content: Mapping[str, Any], file: str, folder: Path, seed: int =
     return WorkloadFile(scenario, _strategy_settings(whole))
 
 
-def _content(path: Path) -> dict[str, Any]:
+def toml_content(path: Path) -> dict[str, Any]:
+    """What a file of TOML holds."""
     if path.is_dir():
         raise SetupError(f"{path} is a folder; name a workload file (.toml)")
     try:
