@@ -25,7 +25,7 @@ def test_the_largest_rates_of_the_paper_are_reached_or_exceeded() -> None:
     assert found.histories.weights["B"]["op3"] == pytest.approx(0.24, abs=0.005)
 
 
-# at 200 the least is 0.1355: the problem is convex, and test_no_mix_of_orders_is_quicker looks at it from all sides
+# that 0.1355 is the least at 200 is what test_of_three_selections_no_mix_on_a_fine_grid_is_quicker looks at
 @pytest.mark.parametrize(
     ("rate", "art"), [(200, 0.1355), (210, 0.1743), (220, 0.2476), (230, 0.4277), (240, 1.5683)]
 )

@@ -1,8 +1,8 @@
 """ART: the routing of least mean response time at a given rate.
 
 Every server adds a weight over 1 less its utilisation, which is convex in the flows where delivered tuples
-have visited the same operators on all paths. Paths are generated as for MDR: the cheapest order at the slope of
-the objective enters.
+have visited the same operators on all paths. Paths are generated as for MDR: the cheapest order at the slope
+of the objective enters.
 """
 
 from __future__ import annotations

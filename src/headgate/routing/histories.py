@@ -27,7 +27,7 @@ class Histories:
 
     choices: tuple[Choice, ...]
     weights: Mapping[str, Mapping[str, float]]
-    """From a source or operator to an operator, among tuples that had a choice there (or all, if none had)."""
+    """From a source or operator to an operator, among tuples that had a choice there (or all)."""
 
     @classmethod
     def of(cls, network: RoutingNetwork, flows: Mapping[str, Mapping[tuple[str, ...], float]]) -> Histories:

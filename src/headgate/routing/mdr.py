@@ -1,7 +1,7 @@
 """MDR: the largest total source rate before some queue passes its limit, and the routing that sustains it.
 
-A linear program over path flows. Paths are generated as they are needed: given the prices of the servers' time, the
-cheapest order of commuting operators is a sort, so a thousand orders or 12! are the same to it.
+A linear program over path flows. Paths are generated as they are needed: given the prices of the servers'
+time, the cheapest order of commuting operators is a sort, so six orders or 12! are the same to it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def largest_flow(problem: Problem) -> tuple[list[Column], Floats]:
 
 
 def _master(problem: Problem, columns: list[Column]) -> tuple[float, Floats, Floats, Floats]:
-    """The best rate on the given paths, its flows, the prices of servers and the worth of each plan's tuples."""
+    """The best rate on the given paths, its flows, prices of servers, and what a tuple of each plan is worth."""
     # in units of the first path's capacity: rates may be of any size
     unit = 1.0 / max(float(np.max(columns[0].utilisation)), 1e-300)
     plans, servers = len(problem.plans), len(problem.servers)

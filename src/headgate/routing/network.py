@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Union
 
 from headgate.errors import SetupError, known_names
 from headgate.routing.plans import AnyOrder, Paths
 
-RoutingPlan = Union[AnyOrder, Paths]
+RoutingPlan = AnyOrder | Paths
 
 # all that share one freely divided resource
 SHARED = "shared"
@@ -18,7 +17,7 @@ SHARED = "shared"
 
 @dataclass(frozen=True)
 class PlacedOperator:
-    """An operator that needs ``per_tuple`` of a resource for every tuple: its own, its node's or the shared one."""
+    """An operator; every tuple takes ``per_tuple`` of a resource: its own, its node's or the shared one."""
 
     name: str
     per_tuple: float
