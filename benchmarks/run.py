@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("window_join.py", "selections.py", "simulator.py")
+BENCHMARKS = ("window_join.py", "selections.py", "simulator.py", "queueing.py")
 
 
 def main() -> None:
