@@ -31,7 +31,8 @@ ALLOWED: dict[str, set[str]] = {
     "simulator": ENGINE,
     "spark": ENGINE,
     "status": {"errors", "model"},
-    "session": BELOW_SESSION | {"status"},
+    "profiling": {"errors", "model", "status"},
+    "session": BELOW_SESSION | {"profiling", "status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report

@@ -6,12 +6,14 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from headgate import cql
 from headgate.cql.duration import parse_duration_us
 from headgate.cql.size import parse_bytes
 from headgate.errors import SetupError, known_names
+from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.planning.bind import bind
@@ -19,7 +21,9 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
+from headgate.profiling import Profiler, sampled
 from headgate.runtime.observers import Observer
+from headgate.runtime.sampling import Sampling
 from headgate.scheduling import Strategy, strategy_named
 from headgate.scheduling.threshold import Threshold
 from headgate.status import Recorder, RunStatus
@@ -128,21 +132,57 @@ class Session:
         ``tick_budget`` is the processor time of a tick (a number of seconds, or '500 ms'); ``memory``
         the backlog above which sources are held back; ``profiles`` what an earlier run has measured.
         """
+        if not self.catalog.queries:
+            raise SetupError("nothing to run: no CREATE QUERY was executed")
+        chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
+        return self._launch(
+            self.network(), until_done, chosen, memory, checkpoint, tick_budget, observers, profiles or {}
+        )
+
+    def profile(self, seconds: float = 20.0, progress: Callable[[str], None] = lambda text: None) -> Measured:
+        """Run all declared queries over a sample, and say what their operators cost and pass on.
+
+        Results go nowhere. Streams that end are read again until the time is over.
+        """
+        if not self.catalog.queries:
+            raise SetupError("nothing to profile: no CREATE QUERY was executed")
+        from headgate.spark.rates import tuples_per_s
+
+        network = sampled(self.network())
+        endless = not all(self._sources.ends(stream) for stream in network.streams.values())
+        profiler = Profiler(network, seconds)
+        earlier: Run | None = None
+        while profiler.wants_more():
+            progress(profiler.stage)
+            earlier = self._launch(network, not endless, Sampling(profiler.rounds), earlier=earlier)
+            earlier.run_for(profiler.seconds_left)
+            profiler.take_in(earlier.profiles(), earlier.status())
+            shutil.rmtree(earlier.checkpoint, ignore_errors=True)
+        return profiler.measured(tuples_per_s(self._sources, network.streams.values()))
+
+    def _launch(
+        self,
+        network: Network,
+        until_done: bool,
+        strategy: Strategy,
+        memory: str | int | None = None,
+        checkpoint: str | Path | None = None,
+        tick_budget: str | float | None = None,
+        observers: Iterable[Observer] = (),
+        profiles: Profiles = MappingProxyType({}),
+        earlier: Run | None = None,
+    ) -> Run:
         from headgate.spark.cluster import processors
         from headgate.spark.engine import TickLimits
         from headgate.spark.run import SparkRun
 
-        if not self.catalog.queries:
-            raise SetupError("nothing to run: no CREATE QUERY was executed")
-        network = self.network()
-        chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
         limits = TickLimits(
             budget_s=_seconds(tick_budget),
             memory_bytes=_bytes(memory, network),
             processors=processors(self._spark),
         )
-        if isinstance(chosen, Threshold) and memory is not None:
-            chosen.memory_bytes = limits.memory_bytes
+        if isinstance(strategy, Threshold) and memory is not None:
+            strategy.memory_bytes = limits.memory_bytes
         temporary = checkpoint is None
         folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)
@@ -151,14 +191,16 @@ class Session:
                 spark=self._spark,
                 network=network,
                 sources=self._sources,
-                strategy=chosen,
+                strategy=strategy,
                 checkpoint_folder=folder,
                 limits=limits,
-                known=profiles or {},
+                known=profiles,
                 until_done=until_done,
                 callbacks=self._callbacks,
                 observers=[recorder, *observers],
             )
+            if earlier is not None:
+                run.engine.go_on_from(earlier._run.engine)
             run.start()
         except BaseException:
             if temporary:

@@ -154,7 +154,7 @@ def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("profiles", "options", "message"),
     [
-        (PROFILES, [], "q.sql says nothing about costs; add --profile"),
+        (PROFILES, [], "q.sql says nothing about costs; measure them with: headgate profile"),
         (PROFILES, ["--profile", "{}/none.json"], "no such file: "),
         (PROFILES, ["--profile", "{}"], "no rate of stream flows is known; add --rate flows=1000"),
         (

@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import bench, demo, explain, reproduce, route, run, simulate
+from headgate.cli import bench, demo, explain, profile, reproduce, route, run, simulate
 from headgate.cli.failure import report_failure
 from headgate.cli.version import version
 
@@ -69,6 +69,7 @@ def headgate(
 app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+app.command("profile", epilog=profile.EXAMPLE)(profile.profile)
 app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)
 app.command("route", epilog=route.EXAMPLE)(route.route)
 app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)

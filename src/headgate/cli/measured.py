@@ -9,7 +9,7 @@ from typing import Any
 
 from headgate.cli.script import Script, Stages
 from headgate.errors import SetupError, known_names
-from headgate.model.measured import FILE_NAME, Measured
+from headgate.model.measured import FILE_NAME, Measured, beside
 from headgate.model.network import Network
 from headgate.simulator import Pool, Scenario
 from headgate.simulator.fate import key_of
@@ -44,12 +44,8 @@ class MeasuredOptions:
 def measured_scenario(file: Path, options: MeasuredOptions, seed: int) -> Scenario:
     """Plan the queries of a file, and lay what was measured upon them."""
     network = Stages.of(Script.read(file).catalog()).lowered
-    if options.profile is None:
-        raise SetupError(
-            f"{file} says nothing about costs; add --profile with the checkpoint of an earlier run, or a file"
-        )
-    path = options.profile / FILE_NAME if options.profile.is_dir() else options.profile
-    measured = _read(path)
+    path = profile_path(file, options.profile)
+    measured = read_measured(path)
     return Scenario.from_profiles(
         network,
         measured.of(tuple(network.operators), str(path)),
@@ -59,7 +55,21 @@ def measured_scenario(file: Path, options: MeasuredOptions, seed: int) -> Scenar
     )
 
 
-def _read(path: Path) -> Measured:
+def profile_path(file: Path, given: Path | None) -> Path:
+    """The profile that was asked for, or else the one beside the script."""
+    if given is not None:
+        return given / FILE_NAME if given.is_dir() else given
+    path = beside(file)
+    if not path.is_file():
+        raise SetupError(
+            f"{file} says nothing about costs; measure them with: headgate profile {file}, or add --profile "
+            "with a file or the checkpoint of an earlier run"
+        )
+    return path
+
+
+def read_measured(path: Path) -> Measured:
+    """A profile from a file."""
     try:
         return Measured.from_json(path.read_text(encoding="utf-8"), str(path))
     except FileNotFoundError:

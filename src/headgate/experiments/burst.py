@@ -180,6 +180,11 @@ def tick_costs(runs: list[BurstRun]) -> TickCosts:
     return TickCosts(*(figures / scale))
 
 
+def _choosing_share(runs: list[BurstRun]) -> float:
+    ticks = [tick for run in runs for tick in run.status.history]
+    return sum(tick.phases_s["choose"] for tick in ticks) / sum(tick.seconds for tick in ticks)
+
+
 def burst_study(spark: Any, out: Path, seed: int, progress: Progress) -> Study:
     """Run, predict, check."""
     study = Study("burst", out, progress)
@@ -210,6 +215,7 @@ def burst_study(spark: Any, out: Path, seed: int, progress: Progress) -> Study:
     study.at_most("path-capacity's mean latency, of chain's", 1.0, path.mean_latency_s / chain.mean_latency_s)
     study.at_most("chain-flush: slowest result, of its bound", 1.0, flush.max_latency_s / bound_s)
     study.at_most("threshold: peak backlog, of its limit", 1.0, threshold.peak_bytes / limit_bytes)
+    study.at_most("choosing turns, of the time of all ticks", 0.01, _choosing_share(runs))
     costs = tick_costs(runs)
     progress(
         f"a tick costs {costs.overhead_s:.2f} s, {costs.intake_s * 1e6:.1f} us a tuple taken in, "

@@ -6,13 +6,17 @@ import json
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from headgate.errors import SetupError, known_names
 from headgate.model.profile import Profile, Profiles
 
 FILE_NAME = "profiles.json"
+_SUFFIX = ".profile.json"
 _KEYS = ("seconds_per_tuple", "selectivity", "bytes_per_tuple")
+# how well the figures are known; nobody has to say
+_MORE_KEYS = ("samples", "seconds_per_tuple_error", "selectivity_error")
 
 
 @dataclass(frozen=True)
@@ -25,7 +29,7 @@ class Measured:
     def to_json(self) -> str:
         """The document."""
         operators = {
-            name: {**{key: getattr(profile, key) for key in _KEYS}, "samples": profile.samples}
+            name: {key: getattr(profile, key) for key in (*_KEYS, *_MORE_KEYS)}
             for name, profile in self.profiles.items()
         }
         return json.dumps({"operators": operators, "tuples_per_s": dict(self.tuples_per_s)}, indent=2)
@@ -56,18 +60,24 @@ class Measured:
         return {name: self.profiles[name] for name in operators}
 
 
+def beside(script: Path) -> Path:
+    """Where the profile of a script is kept, and looked for."""
+    return script.with_suffix(_SUFFIX)
+
+
 def _profile(name: str, given: Any, origin: str) -> Profile:
     place = f"{origin}: operators.{name}"
     if not isinstance(given, dict):
         raise SetupError(f"{place} is no object; write {', '.join(_KEYS)}")
     for key in given:
-        if key not in (*_KEYS, "samples"):
+        if key not in (*_KEYS, *_MORE_KEYS):
             raise SetupError(f"{place}.{key} is no known key; known here: {known_names(_KEYS)}")
     defaults = {"selectivity": Profile.selectivity, "bytes_per_tuple": Profile.bytes_per_tuple}
     if "seconds_per_tuple" not in given:
         raise SetupError(f"{place}.seconds_per_tuple is missing; write a number of 0 or more")
     seconds, selectivity, width = (_number(given.get(k, defaults.get(k)), f"{place}.{k}") for k in _KEYS)
-    return Profile(seconds, selectivity, width)
+    samples, *errors = (_number(given.get(k, 0), f"{place}.{k}") for k in _MORE_KEYS)
+    return Profile(seconds, selectivity, width, int(samples), *errors)
 
 
 def _number(value: Any, place: str) -> float:

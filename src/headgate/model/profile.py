@@ -10,13 +10,16 @@ from dataclasses import dataclass
 class Profile:
     """Per-tuple figures of one operator.
 
-    ``selectivity`` is output tuples per input tuple and may exceed 1 for joins.
+    ``selectivity`` is output tuples per input tuple and may exceed 1 for joins. An ``_error`` is the standard
+    error of a figure that was measured, 0 of one that was not.
     """
 
     seconds_per_tuple: float = 1e-6
     selectivity: float = 1.0
     bytes_per_tuple: float = 64.0
     samples: int = 0
+    seconds_per_tuple_error: float = 0.0
+    selectivity_error: float = 0.0
 
 
 Profiles = Mapping[str, Profile]

@@ -10,6 +10,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
+from headgate.model.measured import Measured
 from headgate.status import RunStatus
 
 
@@ -29,6 +30,19 @@ def streams_table(status: RunStatus) -> Table:
     for name, counts in status.streams.items():
         table.add_row(name, *(f"{n:,}" for n in (counts.rows_in, counts.late, counts.bad, counts.shed)))
     return table
+
+
+def profile_table(measured: Measured) -> Group:
+    """Every operator's figures, with their standard errors, and the rates of the streams."""
+    operators = _table("operator", "cost (us a tuple)", "selectivity", "width (bytes)", "ticks")
+    for name, profile in measured.profiles.items():
+        cost = _with_error(profile.seconds_per_tuple * 1e6, profile.seconds_per_tuple_error * 1e6)
+        passed = _with_error(profile.selectivity, profile.selectivity_error)
+        operators.add_row(name, cost, passed, f"{profile.bytes_per_tuple:,.0f}", str(profile.samples))
+    streams = _table("stream", "tuples a second")
+    for name, rate in measured.tuples_per_s.items():
+        streams.add_row(name, f"{rate:,.1f}")
+    return Group(operators, streams)
 
 
 def rows_table(title: str, rows: Any, most: int) -> Group:
@@ -55,6 +69,10 @@ def _table(first: str, *others: str) -> Table:
 
 def _seconds(value: float | None) -> str:
     return "-" if value is None else f"{value:,.3f}"
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{value:.4g} ± {error:.2g}"
 
 
 def _value(value: object) -> str:

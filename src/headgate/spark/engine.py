@@ -62,6 +62,7 @@ class SparkEngine:
         self._tick: OpenTick | None = None
         self._handover: _Handover | None = None
         self._forecast: Forecast | None = None
+        self._opened_s = 0.0
         self._over = threading.Event()
         self.stopping = False
         self.is_alive: Callable[[], bool] = lambda: True
@@ -74,6 +75,10 @@ class SparkEngine:
     def profiles(self) -> Profiles:
         """What has been learnt of each operator."""
         return self._learner.profiles
+
+    def go_on_from(self, earlier: SparkEngine) -> None:
+        """Remember what an earlier run of the same network has learnt."""
+        self._learner.go_on_from(earlier._learner)
 
     def on_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Called by Structured Streaming; returns when the tick is durable."""
@@ -151,6 +156,7 @@ class SparkEngine:
             limits.budget_s * limits.processors,
             limits.processors,
         )
+        self._opened_s = time.perf_counter()
         return TuplesArrived(now_s, {name: inflow.rows for name, inflow in self._tick.inflows.items()})
 
     def _await_batch(self) -> _Handover | None:
@@ -163,6 +169,7 @@ class SparkEngine:
 
     def _close(self) -> TickCommitted:
         assert self._tick is not None and self._forecast is not None and self._handover is not None
+        self._tick.phases_s["choose"] = time.perf_counter() - self._opened_s
         shares = {name: self._forecast.taken_share(name) for name in self.network.operators}
         taken = self._forecast.taken
         count = self._learner.wants_counts(max(taken.values(), default=0.0))

@@ -7,10 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.optimize import nnls
 
 from headgate.model.network import Network
 from headgate.model.profile import Profile, Profiles
+
+Floats = NDArray[np.float64]
 
 # the first ticks of a JVM tell about its compiler
 _COLD_TICKS = 2
@@ -44,6 +47,35 @@ class Passed:
     passed_on: float
 
 
+class _Ratio:
+    """What comes out by what goes in, over ticks of which older ones count less."""
+
+    def __init__(self) -> None:
+        self._ticks = self._taken = self._passed = 0.0
+        self._squares = np.zeros(3)
+
+    def add(self, figures: Passed) -> None:
+        self._ticks = _MEMORY * self._ticks + 1
+        self._taken = _MEMORY * self._taken + figures.taken
+        self._passed = _MEMORY * self._passed + figures.passed_on
+        products = (figures.passed_on**2, figures.passed_on * figures.taken, figures.taken**2)
+        self._squares = _MEMORY * self._squares + np.array(products)
+
+    @property
+    def value(self) -> float:
+        return self._passed / self._taken
+
+    @property
+    def error(self) -> float:
+        """Standard error: by how ticks differ, and at least what independent tuples would make."""
+        ratio = self.value
+        spread = float(self._squares @ np.array([1.0, -2 * ratio, ratio**2]))
+        ticks = self._ticks / (self._ticks - 1) if self._ticks > 1 else 1.0
+        by_tick = np.sqrt(max(0.0, spread) * ticks) / self._taken
+        by_tuple = np.sqrt(ratio * (1 - ratio if ratio < 1 else 1) / self._taken)
+        return float(max(by_tick, by_tuple))
+
+
 class Learner:
     """Profiles, from the latest ticks.
 
@@ -58,8 +90,13 @@ class Learner:
             for name in network.operators
         }
         self._works: dict[tuple[str, ...], deque[Work]] = {}
-        self._passed: dict[str, Passed] = {}
+        self._passed: dict[str, _Ratio] = {}
         self._ticks = 0
+
+    def go_on_from(self, earlier: Learner) -> None:
+        """Remember what a run of the same network has learnt, and that Java is warm."""
+        self._profiles, self._ticks = dict(earlier._profiles), earlier._ticks
+        self._works, self._passed = earlier._works, earlier._passed
 
     @property
     def profiles(self) -> Profiles:
@@ -92,13 +129,11 @@ class Learner:
     def _take_in_selectivity(self, name: str, figures: Passed) -> None:
         if figures.taken <= 0:
             return
-        old = self._passed.get(name, Passed(0.0, 0.0))
-        new = Passed(
-            _MEMORY * old.taken + figures.taken,
-            _MEMORY * old.passed_on + figures.passed_on,
+        ratio = self._passed.setdefault(name, _Ratio())
+        ratio.add(figures)
+        self._profiles[name] = replace(
+            self._profiles[name], selectivity=ratio.value, selectivity_error=ratio.error
         )
-        self._passed[name] = new
-        self._profiles[name] = replace(self._profiles[name], selectivity=new.passed_on / new.taken)
 
     def _take_in_work(self, work: Work) -> None:
         names = tuple(sorted(work.tuples))
@@ -110,12 +145,27 @@ class Learner:
         seconds = np.array([w.seconds for w in works]) * weights
         last = np.array([*(self._profiles[n].seconds_per_tuple for n in names), 0.0, 0.0])
         hold = _HOLD * np.sqrt((done**2).sum(axis=0) + 1e-12)
-        figures, _ = nnls(np.vstack([done, np.diag(hold)]), np.concatenate([seconds, hold * last]))
-        for name, seconds_per_tuple in zip(names, figures, strict=False):
+        explaining = np.vstack([done, np.diag(hold)])
+        figures, _ = nnls(explaining, np.concatenate([seconds, hold * last]))
+        errors = _standard_errors(done, seconds, figures, explaining)
+        for name, seconds_per_tuple, error in zip(names, figures, errors, strict=False):
             old = self._profiles[name]
             if work.tuples[name] > 0:
                 self._profiles[name] = replace(
                     old,
                     seconds_per_tuple=max(_LEAST_SECONDS, float(seconds_per_tuple)),
+                    seconds_per_tuple_error=float(error),
                     samples=old.samples + 1,
                 )
+
+
+def _standard_errors(done: Floats, seconds: Floats, figures: Floats, explaining: Floats) -> Floats:
+    """How far the figures may be off, judged by what they leave unexplained."""
+    free = figures > 0
+    errors = np.zeros(len(figures))
+    left = seconds - done @ figures
+    variance = left @ left / max(1, len(seconds) - int(free.sum()))
+    used = explaining[:, free]
+    # rounding may leave a diagonal a little below zero
+    errors[free] = np.sqrt(variance * np.maximum(0.0, np.diag(np.linalg.pinv(used.T @ used))))
+    return errors

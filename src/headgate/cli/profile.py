@@ -1,0 +1,60 @@
+"""``headgate profile``: what the operators of a file cost and pass on, measured on Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import typer
+
+from headgate.cli.options import DEBUG, FILE, JSON, seconds
+from headgate.cli.progress import Progress
+from headgate.cli.script import Script
+from headgate.cli.summary import screen
+from headgate.errors import SetupError
+from headgate.model.measured import Measured, beside
+from headgate.report.tables import profile_table
+from headgate.session import Session
+
+EXAMPLE = "Example: headgate profile examples/sensors.sql --for 20s"
+
+
+def profile(
+    file: Path = FILE,
+    for_time: str = typer.Option("20s", "--for", metavar="TIME", help="How long to measure."),
+    output: Path | None = typer.Option(
+        None, metavar="PROFILE", help="Where to write it; beside FILE if not given.", show_default=False
+    ),
+    master: str = typer.Option("local[*]", metavar="URL", help="Spark master."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Run the queries over a sample and measure every operator: cost, selectivity, width, rates.
+
+    No result is written. ``explain``, ``advise`` and ``simulate`` find the profile beside the file.
+    """
+    del debug
+    length_s = seconds("--for", for_time)
+    assert length_s is not None
+    script = Script.read(file)
+    script.check()
+    target = output or beside(file)
+    if not target.parent.is_dir():
+        raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
+    with Progress("starting Spark") as progress:
+        session = Session(master=master).execute(script.text, script.origin)
+
+        def show(stage: str) -> None:
+            progress.stage = stage
+            progress.show()
+
+        measured = session.profile(length_s, show)
+    target.write_text(measured.to_json() + "\n", encoding="utf-8")
+    _print(measured, target, as_json)
+
+
+def _print(measured: Measured, target: Path, as_json: bool) -> None:
+    if as_json:
+        print(measured.to_json())
+        return
+    screen().print(profile_table(measured))
+    screen().print(f"written to {target}", soft_wrap=True)

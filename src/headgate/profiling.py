@@ -1,0 +1,77 @@
+"""Profiling: what a sample of the streams tells about the operators of a network."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+
+from headgate.model.measured import Measured
+from headgate.model.network import Network, SinkDefinition, StreamDefinition
+from headgate.model.profile import Profiles
+from headgate.status import RunStatus
+
+# enough of a run to be worth its start
+_LEAST_S = 2.0
+_WARM_UP_SHARE = 0.75
+
+
+def sampled(network: Network) -> Network:
+    """The same operators, with results that go nowhere and files that come one by one."""
+    return Network(
+        tuple(map(_one_by_one, network.streams.values())),
+        tuple(network.relations.values()),
+        tuple(network.operators.values()),
+        tuple(replace(query, sink=SinkDefinition("memory")) for query in network.queries.values()),
+    )
+
+
+def _one_by_one(stream: StreamDefinition) -> StreamDefinition:
+    """One tick over everything would say what Java's compiler takes."""
+    options = {name.lower() for name, _ in stream.options}
+    if "path" not in options or options & {"maxfilespertrigger", "maxbytespertrigger"}:
+        return stream
+    return replace(stream, options=(*stream.options, ("maxFilesPerTrigger", "1")))
+
+
+class Profiler:
+    """Adds up rounds over a sample until a time is over. The first one warms Java up and does not count."""
+
+    def __init__(self, network: Network, seconds: float) -> None:
+        self._seconds = seconds
+        self._end_s = time.monotonic() + _WARM_UP_SHARE * seconds
+        self.rounds = 0
+        self._profiles: Profiles = {}
+        self._rows = dict.fromkeys(network.streams, 0)
+        self._ran_s = 0.0
+
+    @property
+    def seconds_left(self) -> float:
+        """Until the time is over."""
+        return max(_LEAST_S, self._end_s - time.monotonic())
+
+    def wants_more(self) -> bool:
+        """Whether there is time for another round; there always is for one to warm up and one to measure."""
+        return self.rounds < 2 or self._end_s - time.monotonic() >= _LEAST_S
+
+    @property
+    def stage(self) -> str:
+        """What is going on."""
+        doing = "measuring" if self.rounds else "warming up"
+        return f"{doing}, {self.seconds_left:.0f} s left"
+
+    def take_in(self, profiles: Profiles, status: RunStatus) -> None:
+        """A round is over."""
+        self.rounds += 1
+        self._profiles = profiles
+        if self.rounds == 1:
+            self._end_s = time.monotonic() + self._seconds
+            return
+        for name, counts in status.streams.items():
+            self._rows[name] += counts.rows_in
+        self._ran_s += status.seconds
+
+    def measured(self, tuples_per_s: Mapping[str, float]) -> Measured:
+        """What came out; ``tuples_per_s`` are the rates known better than by counting."""
+        counted = {name: rows / self._ran_s for name, rows in self._rows.items() if self._ran_s > 0}
+        return Measured(self._profiles, {**counted, **tuples_per_s})

@@ -1,0 +1,53 @@
+"""``profile``: what it measures, where it leaves it, and that it leaves nothing else."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.cli.support import invoke
+
+TRAFFIC = """\
+CREATE STREAM packets (ts TIMESTAMP, src STRING, port INT)
+  FROM burst OPTIONS (rate '20000', seed '1', timestamp 'ts', duration '4 s', speed 'max');
+CREATE QUERY web AS SELECT src FROM packets WHERE port = 443 INTO parquet OPTIONS (path '{out}');
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_costs_and_selectivities_lie_beside_the_script(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    script = tmp_path / "web.sql"
+    script.write_text(TRAFFIC.format(out=out))
+    result = invoke("profile", script, "--for", "6s", "--json")
+    assert result.exit_code == 0, result.stderr
+    document = json.loads(result.stdout)
+    assert json.loads((tmp_path / "web.profile.json").read_text()) == document
+    # half of all packets go to port 443
+    selection = document["operators"]["web.select_packets"]
+    assert selection["selectivity"] == pytest.approx(0.5, abs=5 * selection["selectivity_error"])
+    assert 0 < selection["selectivity_error"] < 0.05
+    assert sum(figures["seconds_per_tuple"] for figures in document["operators"].values()) < 1e-3
+    assert not out.exists()
+    # what was measured is enough for a simulation
+    simulated = invoke("simulate", script, "--for", "0.1s", "--json")
+    assert simulated.exit_code == 0, simulated.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["missing.sql"], "no such file: missing.sql"),
+        (["{script}", "--for", "0s"], "--for must be more than 0"),
+        (["{script}", "--for", "soon"], "--for:"),
+        (["{script}", "--output", "no/such/folder/p.json"], "there is no folder no/such/folder"),
+    ],
+)
+def test_wrong_arguments_are_one_line(tmp_path: Path, arguments: list[str], said: str) -> None:
+    script = tmp_path / "web.sql"
+    script.write_text(TRAFFIC.format(out=tmp_path / "out"))
+    result = invoke("profile", *(argument.format(script=script) for argument in arguments))
+    assert result.exit_code == 2
+    assert said in result.stderr and len(result.stderr.strip().splitlines()) == 1

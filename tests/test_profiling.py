@@ -1,0 +1,68 @@
+"""What a profile is made of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.runtime.networks import chains
+
+from headgate.model.event import StreamCounts
+from headgate.model.measured import Measured, beside
+from headgate.model.network import Network, SinkDefinition, StreamDefinition
+from headgate.model.profile import Profile
+from headgate.profiling import Profiler, sampled
+from headgate.status import RunStatus
+
+
+def with_stream(*options: tuple[str, str]) -> Network:
+    network = chains(2)
+    [name] = network.streams
+    stream = StreamDefinition(name, "parquet", None, options)
+    return Network((stream,), (), tuple(network.operators.values()), tuple(network.queries.values()))
+
+
+def options_of(network: Network) -> dict[str, str]:
+    [stream] = sampled(network).streams.values()
+    return dict(stream.options)
+
+
+def test_files_come_one_by_one_unless_the_script_says_otherwise() -> None:
+    assert options_of(with_stream(("path", "in")))["maxFilesPerTrigger"] == "1"
+    assert options_of(with_stream(("path", "in"), ("MaxFilesPerTrigger", "7")))["MaxFilesPerTrigger"] == "7"
+    assert options_of(with_stream(("path", "in"), ("maxBytesPerTrigger", "1m"))).keys() == {
+        "path",
+        "maxBytesPerTrigger",
+    }
+    assert options_of(with_stream(("rate", "100"))) == {"rate": "100"}
+
+
+def test_results_do_not_go_where_the_script_sends_them() -> None:
+    assert {q.sink for q in sampled(with_stream()).queries.values()} == {SinkDefinition("memory")}
+
+
+def status(rows: int, seconds: float, stream: str) -> RunStatus:
+    return RunStatus({}, {stream: StreamCounts(rows)}, 0, 0, 0, 1, seconds)
+
+
+def test_the_first_round_does_not_count() -> None:
+    network = chains(2)
+    [stream] = network.streams
+    profiler = Profiler(network, 0.0)
+    assert profiler.wants_more()
+    profiler.take_in({}, status(1_000_000, 1.0, stream))
+    assert profiler.wants_more()
+    profiler.take_in({"a": Profile(2e-6)}, status(500, 2.0, stream))
+    assert not profiler.wants_more()
+    assert profiler.measured({}) == Measured({"a": Profile(2e-6)}, {stream: 250.0})
+    assert profiler.measured({stream: 7.0}).tuples_per_s == {stream: 7.0}
+
+
+def test_a_profile_survives_being_written() -> None:
+    measured = Measured({"a": Profile(2e-6, 0.25, 33.0, 12, 1e-7, 0.004)}, {"s": 100.0})
+    assert Measured.from_json(measured.to_json(), "p") == measured
+
+
+@pytest.mark.parametrize("script", ["q.sql", "folder/q.cql", "q"])
+def test_a_profile_lies_beside_its_script(script: str) -> None:
+    assert beside(Path(script)) == Path(script).parent / "q.profile.json"
