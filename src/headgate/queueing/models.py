@@ -1,0 +1,167 @@
+"""Models of latency: how the processors of a plan work, and what follows for its figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from headgate.model.operator import StreamInput
+from headgate.queueing.delay import Latency, QueueDelay, Uniform, fixed, order_delay
+from headgate.queueing.faults import Overloaded, WrongFigure, check_amount
+from headgate.queueing.figures import PathFigures, PlanFigures, put_together
+from headgate.queueing.mg1 import MG1
+from headgate.queueing.plan import Plan
+from headgate.queueing.work import mixture, together, work_of
+
+
+class LatencyModel(Protocol):
+    """Turns a plan into figures."""
+
+    def figures(self, plan: Plan) -> PlanFigures:
+        """All figures; raises ``Overloaded`` where queues grow without end."""
+        ...
+
+    def with_processors(self, processors: int) -> LatencyModel:
+        """The same with another number of processors."""
+        ...
+
+
+@dataclass(frozen=True)
+class OnServer:
+    """A pool of processors, first in first out: a tuple goes through all of its operators before the next.
+
+    With one processor this is an M/G/1 queue whose service is all the work that a tuple makes. With several,
+    the wait is that of a server as fast as all of them, as much rarer as in M/M/k.
+    """
+
+    processors: int = 1
+
+    def __post_init__(self) -> None:
+        check_processors(self.processors)
+
+    def with_processors(self, processors: int) -> OnServer:
+        """The same with another number of processors."""
+        return OnServer(processors)
+
+    def figures(self, plan: Plan) -> PlanFigures:
+        """All figures; raises ``Overloaded`` where queues grow without end."""
+        check_load(plan.load, self.processors)
+        work = work_of(plan)
+        parts = []
+        for stream in plan.network.streams:
+            leaves = plan.network.leaves(stream)
+            kept = max((plan.leaf_rate(leaf) for leaf in leaves), default=0.0)
+            parts.append((min(kept, plan.rates[stream]), together([work[leaf] for leaf in leaves])))
+        queue = MG1(sum(rate for rate, _ in parts), mixture(parts).faster(self.processors))
+        chance = waiting_share(self.processors, queue.utilisation)
+        before_s = _sibling_seconds(plan) if self.processors == 1 else {}
+        paths = tuple(
+            PathFigures(query, path, self._latency(plan, path, queue, chance, before_s))
+            for query in plan.network.queries
+            for path in plan.paths_of(query)
+        )
+        delays = {}
+        for name, operator in plan.network.operators.items():
+            # who has come so far is not made to wait again
+            from_stream = any(isinstance(source, StreamInput) for source in operator.inputs)
+            served_s = plan.seconds(name) + before_s.get(name, 0.0)
+            delays[name] = QueueDelay(queue, served_s, chance).delay if from_stream else fixed(served_s)
+        return put_together(plan, queue.utilisation, delays, paths)
+
+    @staticmethod
+    def _latency(
+        plan: Plan, path: tuple[str, ...], queue: MG1, chance: float, before_s: Mapping[str, float]
+    ) -> Latency:
+        seconds = sum(plan.seconds(name) + before_s.get(name, 0.0) for name in path)
+        waits = QueueDelay(queue, seconds, chance)
+        ordering = order_delay(plan.order_waits(path))
+        return waits if ordering is None else waits.delay + ordering
+
+
+@dataclass(frozen=True)
+class InTicks:
+    """Micro-batches: a tick takes all that has come during the last one, and a fixed time beside.
+
+    A tick of t seconds takes ``overhead_s`` and the work of t seconds of arrivals, so
+    t = overhead / (1 - utilisation). A tuple comes somewhere in one tick and is done at the end of the next.
+    """
+
+    overhead_s: float
+    processors: int = 1
+
+    def __post_init__(self) -> None:
+        check_amount("overhead_s", self.overhead_s)
+        check_processors(self.processors)
+
+    def with_processors(self, processors: int) -> InTicks:
+        """The same with another number of processors."""
+        return InTicks(self.overhead_s, processors)
+
+    def tick_s(self, plan: Plan) -> float:
+        """How long ticks become."""
+        check_load(plan.load, self.processors)
+        return self.overhead_s / (1 - plan.load / self.processors)
+
+    def figures(self, plan: Plan) -> PlanFigures:
+        """All figures; raises ``Overloaded`` where ticks grow without end."""
+        tick_s = self.tick_s(plan)
+        done = Uniform(tick_s, 2 * tick_s)
+        paths = []
+        for query in plan.network.queries:
+            for path in plan.paths_of(query):
+                ordering = order_delay(plan.order_waits(path))
+                latency = done if ordering is None else done.delay + ordering
+                paths.append(PathFigures(query, path, latency))
+        delays = {}
+        for name, operator in plan.network.operators.items():
+            # what a tick takes in goes through all operators in that tick
+            from_stream = any(isinstance(source, StreamInput) for source in operator.inputs)
+            delays[name] = done.delay if from_stream else fixed(plan.loads[name] * tick_s / self.processors)
+        return put_together(plan, plan.load / self.processors, delays, tuple(paths))
+
+
+def check_processors(processors: int) -> None:
+    """Refuse what is no number of processors."""
+    if processors != int(processors) or processors < 1:
+        raise WrongFigure(f"processors = {processors!r} is wrong; write a whole number of 1 or more")
+
+
+def check_load(load: float, processors: int) -> None:
+    """Raise if so many processors cannot do it."""
+    if load / processors >= 1:
+        what = "one processor" if processors == 1 else f"a pool of {processors} processors"
+        raise Overloaded(load / processors, what)
+
+
+def waiting_share(processors: int, utilisation: float) -> float:
+    """How much rarer a wait is before a pool than before one server as fast: Erlang's C over the load."""
+    if utilisation <= 0:
+        return 0.0
+    offered, blocked = processors * utilisation, 1.0
+    for servers in range(1, processors + 1):
+        blocked = offered * blocked / (servers + offered * blocked)
+    waiting = blocked / (1 - utilisation * (1 - blocked))
+    return waiting / utilisation
+
+
+def _sibling_seconds(plan: Plan) -> dict[str, float]:
+    """What one processor does for a tuple's other copies before each operator serves it, where paths part.
+
+    Of equal age, the copy nearest to the output goes first.
+    """
+    before_s: dict[str, float] = {}
+    total_s: dict[str, float] = {}
+    for name in reversed(list(plan.network.operators)):
+        below = sum(total_s[reader] for reader in plan.network.readers(name))
+        total_s[name] = plan.seconds(name) + plan.profile[name].selectivity * below
+    network = plan.network
+    groups = [network.leaves(stream) for stream in network.streams]
+    groups += [network.readers(name) for name in network.operators]
+    for group in groups:
+        passed_s = 0.0
+        for name in sorted(group, key=lambda n: (len(network.path_from(n)), n)):
+            # of several inputs, each brings some of the tuples
+            before_s[name] = before_s.get(name, 0.0) + passed_s / len(network.operators[name].inputs)
+            passed_s += total_s[name]
+    return before_s

@@ -1,0 +1,172 @@
+"""A whole plan as queueing sees it: what comes to each operator a second, and what each does to it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from headgate.errors import known_names
+from headgate.model.network import Network
+from headgate.model.operator import Aggregate, Input, OperatorInput, StreamInput, WindowJoin, is_ordered
+from headgate.model.profile import Profile, Profiles
+from headgate.model.window import RowWindow, TimeWindow, Window
+from headgate.queueing.faults import WrongFigure, check_amount
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A network, figures of its operators, and tuples a second of its streams.
+
+    ``kept`` is the share of its input that a query keeps where it sheds some; ``window`` a factor on the
+    length of all windows of a query.
+    """
+
+    network: Network
+    profiles: Profiles
+    rates: Mapping[str, float]
+    kept: Mapping[str, float] = field(default_factory=dict)
+    window: Mapping[str, float] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for stream in self.rates:
+            if stream not in self.network.streams:
+                known = known_names(list(self.network.streams))
+                raise WrongFigure(f"no query reads a stream {stream}; known: {known}")
+        for stream in self.network.streams:
+            if stream not in self.rates:
+                raise WrongFigure(f"no rate of stream {stream} is known; give its tuples a second")
+            check_amount(f"rate of stream {stream}", self.rates[stream])
+        for operator in self.network.operators:
+            if operator not in self.profiles:
+                raise WrongFigure(f"operator {operator} has no profile; headgate profile makes one")
+
+    @cached_property
+    def profile(self) -> Mapping[str, Profile]:
+        """Figures of every operator, with windows as long as they are to be: matches grow with them."""
+        found = {}
+        for name, operator in self.network.operators.items():
+            factor = self._factor(self.window, name)
+            own = self.profiles[name]
+            if factor != 1 and isinstance(operator, WindowJoin):
+                # hashing stays; what is compared and passed on shrinks, but nobody has measured it apart
+                own = replace(own, selectivity=own.selectivity * factor)
+            found[name] = own
+        return found
+
+    @cached_property
+    def arriving(self) -> Mapping[str, float]:
+        """Tuples that come to each operator a second."""
+        found: dict[str, float] = {}
+        for name, operator in self.network.operators.items():
+            found[name] = sum(self._from(source, name, found) for source in dict.fromkeys(operator.inputs))
+        return found
+
+    @cached_property
+    def loads(self) -> Mapping[str, float]:
+        """Processor seconds that each operator needs a second."""
+        return {name: rate * self.seconds(name) for name, rate in self.arriving.items()}
+
+    @property
+    def load(self) -> float:
+        """Processors that are busy on average."""
+        return sum(self.loads.values())
+
+    def seconds(self, operator: str) -> float:
+        """What a tuple takes."""
+        return self.profile[operator].seconds_per_tuple
+
+    def leaf_rate(self, leaf: str) -> float:
+        """Tuples that come to an operator straight from streams."""
+        inputs = dict.fromkeys(self.network.operators[leaf].inputs)
+        return sum(self._from(source, leaf, {}) for source in inputs if isinstance(source, StreamInput))
+
+    def rate_from(self, source: Input, reader: str) -> float:
+        """Tuples that come to an operator from one of its inputs, a second."""
+        return self._from(source, reader, self.arriving)
+
+    def scaled(self, factor: float) -> Plan:
+        """All rates times a factor."""
+        return replace(self, rates={stream: rate * factor for stream, rate in self.rates.items()})
+
+    def shedding(self, query: str, share: float) -> Plan:
+        """A share of what comes to a query is dropped before it."""
+        return replace(self, kept={**self.kept, query: 1 - share})
+
+    def with_windows(self, query: str, factor: float) -> Plan:
+        """All windows of a query, a factor as long."""
+        return replace(self, window={**self.window, query: factor})
+
+    @cached_property
+    def queries_of(self) -> Mapping[str, tuple[str, ...]]:
+        """Which queries' results an operator works for."""
+        found: dict[str, tuple[str, ...]] = {}
+        for name in reversed(list(self.network.operators)):
+            own = [q.name for q in self.network.queries.values() if name in q.outputs]
+            further = [query for reader in self.network.readers(name) for query in found[reader]]
+            found[name] = tuple(dict.fromkeys((*own, *further)))
+        return found
+
+    def operators_of(self, query: str) -> tuple[str, ...]:
+        """The operators that work for a query, inputs first."""
+        return tuple(name for name in self.network.operators if query in self.queries_of[name])
+
+    def paths_of(self, query: str) -> tuple[tuple[str, ...], ...]:
+        """All ways from a stream to the query's outputs."""
+        outputs = self.network.queries[query].outputs
+        return tuple(path for output in outputs for path in self.network.paths_to(output))
+
+    def state_tuples(self, operator: str) -> float:
+        """Tuples that the operator's windows hold; inf where nothing bounds them, 0 without windows."""
+        settings = self.network.operators[operator]
+        if isinstance(settings, WindowJoin):
+            return sum(self._held(operator, side.input, side.stream, side.window) for side in settings.sides)
+        if isinstance(settings, Aggregate):
+            return self._held(operator, settings.input, settings.stream, settings.window)
+        return 0.0
+
+    def streams_below(self, source: Input) -> frozenset[str]:
+        """The streams that an input goes back to."""
+        if isinstance(source, StreamInput):
+            return frozenset({source.stream})
+        inputs = self.network.operators[source.operator].inputs
+        return frozenset().union(*(self.streams_below(below) for below in inputs))
+
+    def order_waits(self, path: tuple[str, ...]) -> tuple[tuple[float, float], ...]:
+        """Streams whose next tuple a path waits for: the rate, and how long a silent one is waited for.
+
+        A join in timestamp order takes a tuple when nothing older can come any more on its other sides.
+        """
+        first = self.network.operators[path[0]].inputs
+        # where several streams begin, the tuples of the liveliest wait longest for the others
+        own = {max(frozenset().union(*map(self.streams_below, first)), key=lambda s: (self.rates[s], s))}
+        others = frozenset[str]()
+        for name in path:
+            operator = self.network.operators[name]
+            if is_ordered(operator):
+                others |= frozenset().union(*(self.streams_below(source) for source in operator.inputs))
+        streams = self.network.streams
+        return tuple((self.rates[s], streams[s].idle_after_us / 1e6) for s in sorted(others - own))
+
+    def _from(self, source: Input, reader: str, found: Mapping[str, float]) -> float:
+        if isinstance(source, OperatorInput):
+            return found[source.operator] * self.profile[source.operator].selectivity
+        return self.rates[source.stream] * self._factor(self.kept, reader)
+
+    def _factor(self, factors: Mapping[str, float], operator: str) -> float:
+        """What queries that share an operator agree on: the most that one of them wants."""
+        if not factors:
+            return 1.0
+        return max((factors.get(query, 1.0) for query in self.queries_of[operator]), default=1.0)
+
+    def _held(self, operator: str, source: Input, stream: str, window: Window) -> float:
+        coming = self._from(source, operator, self.arriving)
+        factor = self._factor(self.window, operator)
+        if isinstance(window, TimeWindow):
+            return coming * window.range_us / 1e6 * factor
+        if isinstance(window, RowWindow):
+            # rows count before selections; with keys, for how many there are is not known: one
+            share = coming / self.rates[stream] if self.rates[stream] > 0 else 1.0
+            return window.rows * factor * min(1.0, share)
+        return math.inf
