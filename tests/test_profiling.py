@@ -11,8 +11,9 @@ from headgate.model.event import StreamCounts
 from headgate.model.measured import Measured, beside
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import Profile
-from headgate.profiling import Profiler, sampled
-from headgate.status import RunStatus
+from headgate.model.tick import TickCosts
+from headgate.profiling import Profiler, sampled, tick_costs
+from headgate.status import RunStatus, TickRecord
 
 
 def with_stream(*options: tuple[str, str]) -> Network:
@@ -59,8 +60,25 @@ def test_the_first_round_does_not_count() -> None:
 
 
 def test_a_profile_survives_being_written() -> None:
-    measured = Measured({"a": Profile(2e-6, 0.25, 33.0, 12, 1e-7, 0.004)}, {"s": 100.0})
+    ticks = TickCosts(0.2, 1e-6, 0.5)
+    measured = Measured({"a": Profile(2e-6, 0.25, 33.0, 12, 1e-7, 0.004)}, {"s": 100.0}, ticks)
     assert Measured.from_json(measured.to_json(), "p") == measured
+
+
+def tick(at_s: float, rows: int, busy_s: float) -> TickRecord:
+    return TickRecord(at_s, 0.0, rows, 0, 0, 0, 0, {}, {}, busy_s)
+
+
+def test_the_length_of_ticks_is_explained_by_what_they_do() -> None:
+    true = TickCosts(0.2, 2e-6, 0.6)
+    history, at_s = [tick(0.0, 0, 0.0)], 0.0
+    for rows, busy_s in [(1000, 0.1), (50_000, 0.4), (20_000, 1.5), (0, 0.7), (90_000, 0.2)]:
+        at_s += true.seconds(rows, busy_s)
+        history.append(tick(at_s, rows, busy_s))
+    found = tick_costs([history])
+    assert found is not None
+    assert (found.overhead_s, found.intake_s, found.work_s) == pytest.approx((0.2, 2e-6, 0.6))
+    assert tick_costs([history[:3]]) is None
 
 
 @pytest.mark.parametrize("script", ["q.sql", "folder/q.cql", "q"])

@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise
+
+import numpy as np
+from scipy.optimize import nnls
 
 from headgate.model.measured import Measured
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import Profiles
-from headgate.status import RunStatus
+from headgate.model.tick import TickCosts
+from headgate.status import RunStatus, TickRecord
 
 # enough of a run to be worth its start
 _LEAST_S = 2.0
 _WARM_UP_SHARE = 0.75
+# one more than the figures that have to be told apart
+_LEAST_TICKS = 4
 
 
 def sampled(network: Network) -> Network:
@@ -34,6 +41,22 @@ def _one_by_one(stream: StreamDefinition) -> StreamDefinition:
     return replace(stream, options=(*stream.options, ("maxFilesPerTrigger", "1")))
 
 
+def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
+    """What explains the length of all ticks best; None if there are too few that worked."""
+    rows, seconds = [], []
+    for history in histories:
+        for before, tick in pairwise(history):
+            if tick.busy_s > 0:
+                rows.append([1.0, float(tick.rows_in), tick.busy_s])
+                seconds.append(tick.at_s - before.at_s)
+    if len(rows) < _LEAST_TICKS:
+        return None
+    matrix = np.array(rows)
+    scale = np.maximum(np.abs(matrix).max(axis=0), 1e-12)
+    figures, _ = nnls(matrix / scale, np.array(seconds))
+    return TickCosts(*(float(figure) for figure in figures / scale))
+
+
 class Profiler:
     """Adds up rounds over a sample until a time is over. The first one warms Java up and does not count."""
 
@@ -44,6 +67,7 @@ class Profiler:
         self._profiles: Profiles = {}
         self._rows = dict.fromkeys(network.streams, 0)
         self._ran_s = 0.0
+        self._histories: list[list[TickRecord]] = []
 
     @property
     def seconds_left(self) -> float:
@@ -70,8 +94,9 @@ class Profiler:
         for name, counts in status.streams.items():
             self._rows[name] += counts.rows_in
         self._ran_s += status.seconds
+        self._histories.append(status.history)
 
     def measured(self, tuples_per_s: Mapping[str, float]) -> Measured:
         """What came out; ``tuples_per_s`` are the rates known better than by counting."""
         counted = {name: rows / self._ran_s for name, rows in self._rows.items() if self._ran_s > 0}
-        return Measured(self._profiles, {**counted, **tuples_per_s})
+        return Measured(self._profiles, {**counted, **tuples_per_s}, tick_costs(self._histories))

@@ -10,7 +10,8 @@ from tests.runtime.networks import chains
 
 from headgate.model.profile import Profile
 from headgate.scheduling import strategy_named
-from headgate.simulator.ticks import TickCosts, TickSimulation
+from headgate.model.tick import TickCosts
+from headgate.simulator.ticks import TickSimulation
 
 NETWORK = chains(2)
 FIRST, SECOND = NETWORK.operators

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib.resources import files
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from headgate.experiments.check import Progress, Study
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
+from headgate.model.tick import TickCosts
+from headgate.profiling import tick_costs
 from headgate.report.lines import drawing
 from headgate.scheduling import Strategy
 from headgate.scheduling.chain import Chain
@@ -24,7 +24,7 @@ from headgate.scheduling.fifo import Fifo
 from headgate.scheduling.path_capacity import PathCapacity
 from headgate.scheduling.threshold import Threshold
 from headgate.session import Session
-from headgate.simulator.ticks import TickCosts, TickedRun, TickSimulation
+from headgate.simulator.ticks import TickedRun, TickSimulation
 from headgate.spark.cluster import processors
 from headgate.status import RunStatus
 from headgate.workload.settings import BurstSettings
@@ -165,21 +165,6 @@ def _fingerprint(results: Any) -> tuple[int, int]:
     return int(rows), int(total or 0)
 
 
-def tick_costs(runs: list[BurstRun]) -> TickCosts:
-    """What explains the length of all ticks best: so much each, by tuple taken in, by processor second."""
-    rows, seconds = [], []
-    for run in runs:
-        history = run.status.history
-        for before, tick in pairwise(history):
-            if tick.busy_s > 0:
-                rows.append([1.0, float(tick.rows_in), tick.busy_s])
-                seconds.append(tick.at_s - before.at_s)
-    matrix = np.array(rows)
-    scale = np.maximum(np.abs(matrix).max(axis=0), 1e-12)
-    figures, _ = nnls(matrix / scale, np.array(seconds))
-    return TickCosts(*(figures / scale))
-
-
 def _choosing_share(runs: list[BurstRun]) -> float:
     ticks = [tick for run in runs for tick in run.status.history]
     return sum(tick.phases_s["choose"] for tick in ticks) / sum(tick.seconds for tick in ticks)
@@ -216,7 +201,8 @@ def burst_study(spark: Any, out: Path, seed: int, progress: Progress) -> Study:
     study.at_most("chain-flush: slowest result, of its bound", 1.0, flush.max_latency_s / bound_s)
     study.at_most("threshold: peak backlog, of its limit", 1.0, threshold.peak_bytes / limit_bytes)
     study.at_most("choosing turns, of the time of all ticks", 0.01, _choosing_share(runs))
-    costs = tick_costs(runs)
+    costs = tick_costs([run.status.history for run in runs])
+    assert costs is not None
     progress(
         f"a tick costs {costs.overhead_s:.2f} s, {costs.intake_s * 1e6:.1f} us a tuple taken in, "
         f"{costs.work_s:.2f} s a processor second"

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 from headgate.errors import SetupError, known_names
 from headgate.model.profile import Profile, Profiles
+from headgate.model.tick import TickCosts
 
 FILE_NAME = "profiles.json"
 _SUFFIX = ".profile.json"
@@ -21,10 +22,11 @@ _MORE_KEYS = ("samples", "seconds_per_tuple_error", "selectivity_error")
 
 @dataclass(frozen=True)
 class Measured:
-    """Profiles of operators, and how many tuples of each stream came a second."""
+    """Profiles of operators, how many tuples of each stream came a second, and what ticks took if known."""
 
     profiles: Profiles
     tuples_per_s: Mapping[str, float] = field(default_factory=dict)
+    tick: TickCosts | None = None
 
     def to_json(self) -> str:
         """The document."""
@@ -32,7 +34,10 @@ class Measured:
             name: {key: getattr(profile, key) for key in (*_KEYS, *_MORE_KEYS)}
             for name, profile in self.profiles.items()
         }
-        return json.dumps({"operators": operators, "tuples_per_s": dict(self.tuples_per_s)}, indent=2)
+        document = {"operators": operators, "tuples_per_s": dict(self.tuples_per_s)}
+        if self.tick is not None:
+            document["tick"] = asdict(self.tick)
+        return json.dumps(document, indent=2)
 
     @staticmethod
     def from_json(text: str, origin: str) -> Measured:
@@ -49,6 +54,7 @@ class Measured:
         return Measured(
             {name: _profile(name, given, origin) for name, given in document["operators"].items()},
             {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in rates.items()},
+            _tick(document["tick"], origin) if "tick" in document else None,
         )
 
     def of(self, operators: tuple[str, ...], origin: str) -> Profiles:
@@ -78,6 +84,13 @@ def _profile(name: str, given: Any, origin: str) -> Profile:
     seconds, selectivity, width = (_number(given.get(k, defaults.get(k)), f"{place}.{k}") for k in _KEYS)
     samples, *errors = (_number(given.get(k, 0), f"{place}.{k}") for k in _MORE_KEYS)
     return Profile(seconds, selectivity, width, int(samples), *errors)
+
+
+def _tick(given: Any, origin: str) -> TickCosts:
+    keys = [field.name for field in fields(TickCosts)]
+    if not isinstance(given, dict) or set(given) != set(keys):
+        raise SetupError(f"{origin}: tick is wrong; write an object with {', '.join(keys)}")
+    return TickCosts(**{key: _number(given[key], f"{origin}: tick.{key}") for key in keys})
 
 
 def _number(value: Any, place: str) -> float:

@@ -16,20 +16,12 @@ from numpy.typing import NDArray
 from headgate.errors import StalledError
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
+from headgate.model.tick import TickCosts
 from headgate.runtime.forecast import Forecast, ForecastQueue
 from headgate.scheduling.strategy import Strategy
 
 _NOTHING = 1e-6
 _MOST_TICKS = 100_000
-
-
-@dataclass(frozen=True)
-class TickCosts:
-    """What a tick costs in wall-clock seconds: to begin with, by tuple taken in, by processor second."""
-
-    overhead_s: float
-    intake_s: float
-    work_s: float
 
 
 @dataclass(frozen=True)
@@ -114,8 +106,7 @@ class TickSimulation:
                 raise StalledError(f"strategy {strategy.name} leaves a backlog that never ends")
             rows = self._arrive(now_s, taken_in, cohorts)
             forecast = self._choose(strategy, now_s, cohorts)
-            costs = self._costs
-            now_s += costs.overhead_s + costs.intake_s * rows + costs.work_s * forecast.spent_s
+            now_s += self._costs.seconds(rows, forecast.spent_s)
             outputs += [(now_s - at_s, n) for at_s, n in self._move(forecast, cohorts)]
             at.append(now_s)
             backlog.append(sum(c.amount() * self._profiles[n].bytes_per_tuple for n, c in cohorts.items()))
