@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.runtime.networks import chains
 
 from headgate.model.profile import Profile
-from headgate.scheduling import strategy_named
 from headgate.model.tick import TickCosts
+from headgate.scheduling import strategy_named
 from headgate.simulator.ticks import TickSimulation
 
 NETWORK = chains(2)
