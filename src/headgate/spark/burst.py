@@ -46,6 +46,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 from headgate.errors import SetupError
+from headgate.spark.worker import end_quietly
 from headgate.workload.columns import SQL_NAMES, no_values_for
 from headgate.workload.settings import BurstSettings
 
@@ -206,6 +207,7 @@ class BurstStreamReader(DataSourceStreamReader):
         self._generator = _Generator(settings, schema)
         self._clock_us = clock_us
         self._seen: BurstOffset | None = None
+        end_quietly()
 
     def initialOffset(self) -> dict[str, int]:
         """The beginning of the traffic: now, the first time that it is asked for."""
