@@ -196,3 +196,16 @@ def test_nothing_arrives() -> None:
     assert (m.mean_wait, m.mean_time_in_system, m.mean_in_system, m.pmf(0)) == (0, 2, 0, 1)
     assert m.time_in_system_percentile(0.99) == pytest.approx(3)
     assert (m.wait_cdf(-1), m.wait_cdf(0), m.pmf(-1), m.pmf(0.5)) == (0, 1, 0, 0)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("idle", [1e-3, 1e-5, 1e-6, 1e-8, 1e-11, 1e-15])
+@pytest.mark.parametrize("name", SERVICES)
+def test_close_to_saturation_waits_are_exponential(name: str, idle: float) -> None:
+    points = SERVICES[name]
+    rate = (1 - idle) / sum(p * s for p, s in points)
+    m = MG1(rate, points)
+    # heavy traffic, but for terms as small as the idle time
+    expected = math.log(100) * m.mean_wait
+    assert m.wait_percentile(0.99) == pytest.approx(expected, rel=10 * idle + 1e-6)
+    assert m.percentile_in_system(0.99) == pytest.approx(expected * rate, rel=10 * idle + 1e-6, abs=5)
+    assert m.wait_cdf(expected) == pytest.approx(0.99, abs=idle + 1e-6)

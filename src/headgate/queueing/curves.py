@@ -15,6 +15,7 @@ from headgate.queueing.lattice import (
     circle_less_one,
     exceeding,
     exp_less_one,
+    is_saturated,
     power_of_two,
     tail_of,
     units_of,
@@ -34,6 +35,9 @@ class WaitCurve:
     @staticmethod
     def of(rate: float, service: Discrete) -> WaitCurve:
         """Invert the transform of a queue that is not overloaded and has something to do."""
+        utilisation = rate * service.moments[0]
+        if is_saturated(utilisation):
+            return WaitCurve(1.0, np.array([1 - utilisation]), np.empty((0, 6)), tail_of(rate, service))
         units = units_of(rate, service)
         on_units = units.service
         tail = tail_of(rate, on_units)
@@ -152,6 +156,8 @@ class CountCurve:
             return np.asarray(exp_less_one(powers) @ probabilities)
 
         utilisation = rate * service.moments[0]
+        if is_saturated(utilisation):
+            return CountCurve([utilisation], tail)
         points = power_of_two(32 * max(1.0, rate * service.longest_s))
         return CountCurve(exceeding(arriving, utilisation, mean, tail, points).tolist(), tail)
 

@@ -13,7 +13,6 @@ from headgate.queueing.service import Service, service_of
 
 # doubling from 1 gets from any figure to any other
 _DOUBLINGS = 200
-_PRECISION = 1e-12
 
 
 class Bound(Protocol):
@@ -111,12 +110,15 @@ def largest(queue_with: Callable[[float], MG1], bound: Bound, limit: float = mat
         except Overloaded:
             return False
 
-    low, high = (0.0, limit) if math.isfinite(limit) else _bracket(keeps)
-    if not math.isfinite(high):
-        return math.inf
-    if low == 0 and not keeps(high * _PRECISION):
-        return 0.0
-    while high - low > _PRECISION * high:
+    return largest_kept(keeps, limit)
+
+
+def largest_kept(keeps: Callable[[float], bool], limit: float = math.inf, precision: float = 1e-12) -> float:
+    """The largest setting, up to a limit, that is kept while larger ones are not; searched from 1 on."""
+    low, high = _bracket(keeps, limit)
+    if math.isinf(high) or low == 0 or low == limit:
+        return high if low > 0 else 0.0
+    while high - low > precision * high:
         middle = (low + high) / 2
         if keeps(middle):
             low = middle
@@ -125,14 +127,17 @@ def largest(queue_with: Callable[[float], MG1], bound: Bound, limit: float = mat
     return low
 
 
-def _bracket(keeps: Callable[[float], bool]) -> tuple[float, float]:
-    """A setting that keeps the bound (or 0) and one that breaks it (or inf)."""
-    setting = 1.0
+def _bracket(keeps: Callable[[float], bool], limit: float) -> tuple[float, float]:
+    """A setting that is kept (or 0), and a larger one that is not (or the limit, if that is kept)."""
+    setting = min(1.0, limit)
     if keeps(setting):
         for _ in range(_DOUBLINGS):
-            if not keeps(2 * setting):
-                return setting, 2 * setting
-            setting *= 2
+            if setting == limit:
+                return limit, limit
+            larger = min(2 * setting, limit)
+            if not keeps(larger):
+                return setting, larger
+            setting = larger
         return setting, math.inf
     for _ in range(_DOUBLINGS):
         setting /= 2

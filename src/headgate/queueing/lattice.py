@@ -27,6 +27,7 @@ _FINE = 512
 _MOST_UNITS = 1 << 16
 _MOST_POINTS = 1 << 20
 _EXACT = 1e-9
+_SATURATED = 1e-7
 # above what rounding leaves, below what anybody asks for
 _NEGLIGIBLE = 1e-11
 
@@ -46,20 +47,31 @@ def tail_of(rate: float, service: Discrete) -> Tail:
     utilisation = rate * mean
     # to the right of the root; from there Newton's steps on a convex function never overshoot
     s = 2 * (1 - utilisation) / (rate * second)
+    if is_saturated(utilisation):
+        return Tail(1.0, s)
     for _ in range(200):
         powers = s * seconds
         highest = float(powers.max())
         weights = probabilities * np.exp(powers - highest)
         total = float(weights.sum())
-        # logarithms, since exp(s S) may exceed what floats hold
-        value = math.log(total) + highest - math.log1p(s / rate)
+        # logarithms, since exp(s S) may exceed what floats hold, and near 0 without loss of digits
+        log_transform = (
+            math.log(total) + highest if highest > 1 else math.log1p(float(probabilities @ np.expm1(powers)))
+        )
+        value = log_transform - math.log1p(s / rate)
         slope = float(weights @ seconds) / total - 1 / (rate + s)
         step = value / slope
         s -= step
-        if abs(step) <= 1e-15 * s:
+        # the next step would be its square
+        if abs(step) <= 1e-9 * s:
             break
     derivative = float(probabilities @ (seconds * np.exp(s * seconds)))
     return Tail((1 - utilisation) / (rate * derivative - 1), s)
+
+
+def is_saturated(utilisation: float) -> bool:
+    """Whether waits are exponential for all that can be told: the limit of heavy traffic."""
+    return 1 - utilisation < _SATURATED
 
 
 @dataclass(frozen=True)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from headgate.model.operator import StreamInput
+from headgate.model.tick import TickCosts
 from headgate.queueing.delay import Latency, QueueDelay, Uniform, fixed, order_delay
 from headgate.queueing.faults import Overloaded, WrongFigure, check_amount
 from headgate.queueing.figures import PathFigures, PlanFigures, put_together
 from headgate.queueing.mg1 import MG1
 from headgate.queueing.plan import Plan
-from headgate.queueing.work import mixture, together, work_of
+from headgate.queueing.work import mixture, thinned, together, work_of
 
 
 class LatencyModel(Protocol):
@@ -49,10 +50,9 @@ class OnServer:
         check_load(plan.load, self.processors)
         work = work_of(plan)
         parts = []
-        for stream in plan.network.streams:
+        for stream, rate in plan.rates.items():
             leaves = plan.network.leaves(stream)
-            kept = max((plan.leaf_rate(leaf) for leaf in leaves), default=0.0)
-            parts.append((min(kept, plan.rates[stream]), together([work[leaf] for leaf in leaves])))
+            parts.append((rate, together([thinned(work[leaf], plan.kept_by(leaf)) for leaf in leaves])))
         queue = MG1(sum(rate for rate, _ in parts), mixture(parts).faster(self.processors))
         chance = waiting_share(self.processors, queue.utilisation)
         before_s = _sibling_seconds(plan) if self.processors == 1 else {}
@@ -83,25 +83,48 @@ class OnServer:
 class InTicks:
     """Micro-batches: a tick takes all that has come during the last one, and a fixed time beside.
 
-    A tick of t seconds takes ``overhead_s`` and the work of t seconds of arrivals, so
-    t = overhead / (1 - utilisation). A tuple comes somewhere in one tick and is done at the end of the next.
+    A tick takes ``overhead_s``, ``intake_s`` for each tuple that comes in, and the work of all of them, by
+    all processors: ``efficiency`` is 1 where k of them take a k-th of the time. So ticks become as long as
+    overhead / (1 - utilisation). A tuple comes somewhere in one tick and is done at the end of the next.
     """
 
     overhead_s: float
     processors: int = 1
+    intake_s: float = 0.0
+    efficiency: float = 1.0
 
     def __post_init__(self) -> None:
         check_amount("overhead_s", self.overhead_s)
+        check_amount("intake_s", self.intake_s)
         check_processors(self.processors)
+        if check_amount("efficiency", self.efficiency) == 0:
+            raise WrongFigure("efficiency = 0 is wrong; write a number above 0")
+
+    @staticmethod
+    def measured(costs: TickCosts) -> InTicks:
+        """As ticks were measured: on as many processors as explain how long their work took."""
+        if costs.work_s == 0:
+            return InTicks(costs.overhead_s, intake_s=costs.intake_s)
+        processors = max(1, round(1 / costs.work_s))
+        return InTicks(costs.overhead_s, processors, costs.intake_s, 1 / (costs.work_s * processors))
 
     def with_processors(self, processors: int) -> InTicks:
         """The same with another number of processors."""
-        return InTicks(self.overhead_s, processors)
+        return replace(self, processors=processors)
+
+    @property
+    def work_s(self) -> float:
+        """Wall-clock seconds of a processor second of work."""
+        return 1 / (self.processors * self.efficiency)
+
+    def utilisation(self, plan: Plan) -> float:
+        """Share of a tick that is not overhead."""
+        return self.intake_s * sum(plan.rates.values()) + self.work_s * plan.load
 
     def tick_s(self, plan: Plan) -> float:
         """How long ticks become."""
-        check_load(plan.load, self.processors)
-        return self.overhead_s / (1 - plan.load / self.processors)
+        check_load(self.utilisation(plan) * self.processors, self.processors)
+        return self.overhead_s / (1 - self.utilisation(plan))
 
     def figures(self, plan: Plan) -> PlanFigures:
         """All figures; raises ``Overloaded`` where ticks grow without end."""
@@ -117,8 +140,8 @@ class InTicks:
         for name, operator in plan.network.operators.items():
             # what a tick takes in goes through all operators in that tick
             from_stream = any(isinstance(source, StreamInput) for source in operator.inputs)
-            delays[name] = done.delay if from_stream else fixed(plan.loads[name] * tick_s / self.processors)
-        return put_together(plan, plan.load / self.processors, delays, tuple(paths))
+            delays[name] = done.delay if from_stream else fixed(plan.loads[name] * tick_s * self.work_s)
+        return put_together(plan, self.utilisation(plan), delays, tuple(paths))
 
 
 def check_processors(processors: int) -> None:

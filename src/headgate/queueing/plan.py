@@ -77,6 +77,10 @@ class Plan:
         """What a tuple takes."""
         return self.profile[operator].seconds_per_tuple
 
+    def kept_by(self, leaf: str) -> float:
+        """The share that an operator over streams takes of what comes."""
+        return self._factor(self.kept, leaf)
+
     def leaf_rate(self, leaf: str) -> float:
         """Tuples that come to an operator straight from streams."""
         inputs = dict.fromkeys(self.network.operators[leaf].inputs)

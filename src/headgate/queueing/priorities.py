@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headgate.model.operator import Input, OperatorInput
+from headgate.model.operator import Input, OperatorInput, StreamInput
 from headgate.queueing.delay import Delay, fixed, order_delay
 from headgate.queueing.faults import WrongFigure
 from headgate.queueing.figures import PathFigures, PlanFigures, put_together
 from headgate.queueing.models import check_load, check_processors, waiting_share
 from headgate.queueing.plan import Plan
-from headgate.queueing.work import Work, together, work_of
+from headgate.queueing.work import Work, thinned, together, work_of
 
 Edge = tuple[str, str]
 """From a stream or operator to an operator."""
@@ -109,7 +109,9 @@ class _Classes:
                 if not isinstance(source, OperatorInput) or levels[source.operator] < levels[name]:
                     place = str_of(source)
                     groups.setdefault(place, []).append((place, name))
-                    rates[place] = max(rates.get(place, 0.0), plan.rate_from(source, name))
+                    from_stream = isinstance(source, StreamInput)
+                    # of what a stream brings, a query may drop some
+                    rates[place] = plan.rates[place] if from_stream else plan.rate_from(source, name)
         cuts = frozenset(edge for edges in groups.values() for edge in edges)
         return _Classes(
             plan,
@@ -117,7 +119,10 @@ class _Classes:
             processors,
             cuts,
             tuple((rates[place], tuple(edges)) for place, edges in groups.items()),
-            work_of(plan, cuts),
+            {
+                name: thinned(work, plan.kept_by(name) if plan.leaf_rate(name) else 1.0)
+                for name, work in work_of(plan, cuts).items()
+            },
         )
 
     def waits(self) -> dict[Edge, Delay]:
@@ -170,7 +175,8 @@ class _Classes:
         for rate, edges in self.groups:
             for edge in edges:
                 if self.levels[edge[1]] > level:
-                    total += rate * self._services(edge[1], power)
+                    kept = self.plan.kept_by(edge[1]) if edge[0] in self.plan.rates else 1.0
+                    total += rate * kept * self._services(edge[1], power)
         return total
 
     def _services(self, operator: str, power: int) -> float:

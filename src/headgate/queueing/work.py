@@ -53,6 +53,11 @@ def together(works: list[Work]) -> Work:
     return total
 
 
+def thinned(work: Work, share: float) -> Work:
+    """The work of a tuple that is dropped before, unless it belongs to the share that is kept."""
+    return work if share == 1 else ((1 - share, 0.0), *((share * p, s) for p, s in work))
+
+
 def _copies(work: Work, selectivity: float) -> Work:
     """A tuple survives with its selectivity; above 1 it multiplies to the whole numbers around it."""
     whole = math.floor(selectivity)
