@@ -7,10 +7,12 @@ from pathlib import Path
 
 import typer
 
+from headgate.cli.decision import decide, decision_json, print_decision
 from headgate.cli.options import DEBUG, FILE, JSON
 from headgate.cli.script import Script, Stages
 from headgate.errors import SetupError
 from headgate.planning.describe import describe, describe_json
+from headgate.planning.joins.exhaustive import all_plans, left_deep_plans
 from headgate.planning.logical import LogicalPlan
 
 EXAMPLE = "Example: headgate explain examples/network.sql --after lower"
@@ -22,17 +24,44 @@ _STAGES = ("bind", "optimize", "lower")
 def explain(
     file: Path = FILE,
     after: str | None = typer.Option(None, metavar="STAGE", help="Show bind, optimize or lower alone."),
+    profile: Path | None = typer.Option(
+        None,
+        metavar="PROFILE",
+        help="Rates, selectivities and costs: choose join orders and what to shed on these figures.",
+        show_default=False,
+    ),
+    capacity: float | None = typer.Option(
+        None, metavar="N", help="Processors that there are; 1 if not given.", show_default=False
+    ),
+    bushy: bool = typer.Option(False, "--bushy", help="Try plans of all shapes, not left-deep ones alone."),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
     """Show the plan of every query after each stage; nothing runs.
 
+    With a profile, show what each join order would take and give instead, and which one is chosen.
     Spark is only started if the columns of a source are not declared.
     """
     del debug
     if after is not None and after not in _STAGES:
         raise SetupError(f"--after takes bind, optimize or lower, not {after}")
-    stages = Stages.of(Script.read(file).catalog())
+    if profile is None and (capacity is not None or bushy):
+        option = "--bushy" if capacity is None else "--capacity"
+        raise SetupError(f"{option} needs figures to judge plans by; add --profile PROFILE")
+    if profile is not None and after is not None:
+        raise SetupError("--after and --profile exclude each other; keep one of them")
+    if capacity is not None and not 0 < capacity < float("inf"):
+        raise SetupError(f"--capacity {capacity:g} runs nothing; write a number of processors above 0")
+    catalog = Script.read(file).catalog()
+    stages = Stages.of(catalog)
+    if profile is not None:
+        plans_of = all_plans if bushy else left_deep_plans
+        decision = decide(catalog, stages, profile, 1.0 if capacity is None else capacity, plans_of)
+        if as_json:
+            print(json.dumps(decision_json(decision), indent=2))
+        else:
+            print_decision(decision)
+        return
     wanted = _STAGES if after is None else (after,)
     if as_json:
         print(json.dumps({stage: _as_json(stages, stage) for stage in wanted}, indent=2))

@@ -38,7 +38,8 @@ def exhaustive(problem: JoinProblem, plans: Plans, capacity: float, most: int = 
     whole = np.ones((len(plans.pairs), len(problem.streams)))
     keep = flows.keep_within(whole, np.full(len(whole), capacity))
     ranked = ranking(plans, figures, flows, keep)[:most]
-    candidates = candidates_of(problem, plans.only(ranked), keep[ranked], capacity)
+    some = plans.only(ranked)
+    candidates = candidates_of(problem, some, refined(problem, some, keep[ranked], capacity), capacity)
     # one that was refined may have overtaken
     return sorted(candidates, key=lambda c: -float(f"{c.objective:.9g}"))
 
@@ -50,11 +51,16 @@ def ranking(plans: Plans, figures: Figures, flows: Flows, keep: Floats) -> Ints:
     return np.asarray(np.lexsort(keys))
 
 
+def refined(problem: JoinProblem, plans: Plans, keep: Floats, capacity: float) -> Floats:
+    """The boxes of plans, improved where a plan has both row and time windows."""
+    flows = flows_of(plans, Figures.of(problem))
+    return np.array([flows.refined(plan, shares, capacity) for plan, shares in enumerate(keep)])
+
+
 def candidates_of(problem: JoinProblem, plans: Plans, keep: Floats, capacity: float) -> list[Candidate]:
     """Plans with their boxes, in the order given."""
     figures = Figures.of(problem)
     flows = flows_of(plans, figures)
-    keep = np.array([flows.refined(plan, shares, capacity) for plan, shares in enumerate(keep)])
     unshed, kept = flows.cost_per_s(np.ones_like(keep)).tolist(), flows.cost_per_s(keep).tolist()
     joined, crosses = flows.joined_per_s(keep).tolist(), plans.crosses(figures).tolist()
     return [

@@ -12,7 +12,7 @@ from itertools import combinations
 import numpy as np
 
 from headgate.planning.joins.candidate import Candidate
-from headgate.planning.joins.exhaustive import candidates_of
+from headgate.planning.joins.exhaustive import candidates_of, refined
 from headgate.planning.joins.figures import Figures, Floats, Ints
 from headgate.planning.joins.flows import flows_of, objective
 from headgate.planning.joins.plans import Plans, left_deep
@@ -34,7 +34,9 @@ class Found:
 def heuristic(problem: JoinProblem, capacity: float) -> Candidate:
     """The plan that the dynamic program finds."""
     found = best_orders(Figures.of(problem), np.array([capacity]))
-    [candidate] = candidates_of(problem, left_deep(found.orders[0]), found.keep[0], capacity)
+    plans = left_deep(found.orders[0])
+    keep = refined(problem, plans, found.keep[0], capacity)
+    [candidate] = candidates_of(problem, plans, keep, capacity)
     return candidate
 
 

@@ -13,7 +13,8 @@ def knapsack(gains: Floats, costs: Floats, capacity: Floats) -> Floats:
     Items are taken by falling gain for their cost; what costs nothing is taken whole.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
-        worth = np.where(costs > 0, gains / costs, np.inf)
+        # rounded, so that of equals the first is taken, whatever the last digit says
+        worth = np.round(np.log(np.where(costs > 0, gains / costs, np.inf)), 11)
     order = np.argsort(-worth, axis=-1, kind="stable")
     in_order = np.take_along_axis(costs, order, axis=-1)
     left = capacity[..., None] - (np.cumsum(in_order, axis=-1) - in_order)

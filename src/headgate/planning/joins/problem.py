@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from math import prod
 
 from headgate.errors import InternalError, SetupError
 from headgate.model.window import RowWindow, TimeWindow
-from headgate.planning.cost import NO_TIME, Flow, WindowSeconds, selected, source
+from headgate.planning.cost import NO_TIME, Flow, WindowSeconds, joined_all, selected, source
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,13 @@ class JoinProblem:
     def streams(self) -> tuple[str, ...]:
         """The streams, each once: where drop boxes can be."""
         return tuple(dict.fromkeys(i.stream for i in self.inputs))
+
+    @property
+    def output_per_s(self) -> float:
+        """Results a second while nothing is shed, the same for every plan."""
+        selectivity = prod(predicate.selectivity for predicate in self.predicates)
+        flows = tuple(i.flow() for i in self.inputs)
+        return joined_all(flows, selectivity).tuples_per_s * self.results_per_match
 
     @property
     def is_linear(self) -> bool:

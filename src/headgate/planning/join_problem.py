@@ -1,0 +1,183 @@
+"""From a logical plan and figures to the problem that the join optimiser solves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, replace
+
+from headgate.errors import InternalError
+from headgate.model.expression import Expression, column_of
+from headgate.model.window import RowWindow, TimeWindow
+from headgate.planning.joins.problem import JoinInput, JoinPredicate, JoinProblem
+from headgate.planning.logical import (
+    Aggregate,
+    Filter,
+    LogicalPlan,
+    Node,
+    Project,
+    RelationJoin,
+    StreamScan,
+    WindowJoin,
+    scans,
+)
+from headgate.planning.predicates import forms_of, shown
+from headgate.planning.statistics import Asked, Known, Missing, Statistics
+
+
+@dataclass(frozen=True)
+class Posed:
+    """A problem, and the predicates whose figures it was made with."""
+
+    problem: JoinProblem
+    asked: tuple[Asked, ...]
+
+
+def problems_of(plan: LogicalPlan, statistics: Statistics, missing: Missing) -> tuple[Posed, ...]:
+    """A problem for every branch of the query; after ``optimize``, when predicates stand where they stay."""
+    posed = []
+    for number, branch in enumerate(plan.branches, start=1):
+        name = plan.query if len(plan.branches) == 1 else f"{plan.query}.{number}"
+        walk = _Branch(name, plan.query, branch, statistics, missing)
+        problem = walk.problem()
+        posed.append(Posed(problem, tuple(walk.asked)))
+    return tuple(posed)
+
+
+@dataclass
+class _Branch:
+    """One branch on its way from its select list down to its streams."""
+
+    name: str
+    query: str
+    top: Project
+    statistics: Statistics
+    missing: Missing
+    asked: list[Asked] = field(default_factory=list)
+
+    def problem(self) -> JoinProblem:
+        above, below = _parted(self.top)
+        sides = below.inputs if isinstance(below, WindowJoin) else (below,)
+        inputs = tuple(self._input(side, is_joined=len(sides) > 1) for side in sides)
+        across = below.predicates if isinstance(below, WindowJoin) else ()
+        asked = self._asked(across, f"{self.name}.join")
+        selectivities = self.statistics.join_selectivities(asked, [i.flow() for i in inputs], self.missing)
+        seconds, factor = self._above(above)
+        between = inputs[0].window_seconds
+        if len(inputs) > 1:
+            between = self.statistics.window_seconds(f"{self.name}.join", None, self.missing)
+        return JoinProblem(
+            query=self.name,
+            inputs=inputs,
+            predicates=tuple(
+                JoinPredicate(one.text, _aliases(predicate, below), selectivity)
+                for one, predicate, selectivity in zip(asked, across, selectivities, strict=True)
+            ),
+            between=between,
+            result_seconds=seconds,
+            results_per_match=factor,
+            weight=self.statistics.weight(self.query),
+        )
+
+    def _input(self, side: Node, is_joined: bool) -> JoinInput:
+        [scan] = [scan for scan in scans(side) if isinstance(scan, StreamScan)]
+        known = self._selections(_filters(side), f"{self.name}.select_{scan.alias}")
+        seconds, selectivity = _chained(known)
+        given = JoinInput(
+            alias=scan.alias,
+            stream=scan.stream,
+            tuples_per_s=self.statistics.tuples_per_s(scan.stream, self.missing),
+            window=RowWindow(1),
+            selectivity=selectivity,
+            select_seconds=seconds,
+        )
+        if not is_joined:
+            return given
+        taken = self.statistics.window_seconds(f"{self.name}.join", scan.stream, self.missing)
+        return replace(given, window=self._window(scan), window_seconds=taken)
+
+    def _window(self, scan: StreamScan) -> RowWindow | TimeWindow:
+        if isinstance(scan.window, RowWindow) and scan.window.keys:
+            return RowWindow(round(scan.window.rows * self.statistics.keys(scan.stream, self.missing)))
+        if isinstance(scan.window, (RowWindow, TimeWindow)):
+            return scan.window
+        raise InternalError(f"{scan} is joined without a window")
+
+    def _above(self, nodes: Sequence[Node]) -> tuple[float, float]:
+        """What the operators above the join take for a joined tuple, and what they make of it."""
+        seconds, factor = 0.0, 1.0
+        for node in reversed(nodes):
+            name = f"{self.name}.{_role(node)}"
+            if isinstance(node, RelationJoin):
+                seconds += factor * self.statistics.pass_seconds(name, "relation")
+                matches = self.statistics.rows(node.relation.relation)
+                for known in self._selections(node.predicates, name):
+                    matches *= known.selectivity
+                factor *= matches
+            elif isinstance(node, Filter):
+                taken, passing = _chained(self._selections(node.predicates, name))
+                seconds, factor = seconds + factor * taken, factor * passing
+            else:
+                seconds += factor * self.statistics.pass_seconds(name, _kind(node))
+        return seconds, factor
+
+    def _selections(self, predicates: Iterable[Expression], operator: str) -> tuple[Known, ...]:
+        return self.statistics.selections(self._asked(predicates, operator), self.missing)
+
+    def _asked(self, predicates: Iterable[Expression], operator: str) -> list[Asked]:
+        own = tuple(scans(self.top))
+        asked = [Asked(shown(p, own), forms_of(p, own), operator) for p in predicates]
+        self.asked.extend(asked)
+        return asked
+
+
+def _parted(top: Node) -> tuple[list[Node], Node]:
+    """The nodes above the join, or above the one stream with its selections; and that."""
+    above: list[Node] = []
+    node = top
+    while not isinstance(node, (WindowJoin, StreamScan)) and not _is_selected_stream(node):
+        # what HAVING says of groups is not known before they are
+        if not (isinstance(node, Filter) and isinstance(node.input, Aggregate)):
+            above.append(node)
+        node = node.inputs[0]
+    return above, node
+
+
+def _is_selected_stream(node: Node) -> bool:
+    while isinstance(node, Filter):
+        node = node.input
+    return isinstance(node, StreamScan)
+
+
+def _filters(node: Node) -> list[Expression]:
+    predicates: list[Expression] = []
+    while isinstance(node, Filter):
+        predicates += node.predicates
+        node = node.input
+    return predicates
+
+
+def _chained(known: Sequence[Known]) -> tuple[float, float]:
+    """Seconds that predicates one after the other take for a tuple, and the share that passes all."""
+    seconds, passing = 0.0, 1.0
+    for predicate in known:
+        seconds += passing * predicate.seconds
+        passing *= predicate.selectivity
+    return seconds, passing
+
+
+def _aliases(predicate: Expression, join: Node) -> frozenset[str]:
+    return frozenset(
+        scan.alias
+        for scan in scans(join)
+        if any(column_of(scan.alias, name) in predicate.columns for name in scan.columns)
+    )
+
+
+def _kind(node: Node) -> str:
+    return "aggregate" if isinstance(node, Aggregate) else "project"
+
+
+def _role(node: Node) -> str:
+    if isinstance(node, RelationJoin):
+        return f"relation_{node.relation.alias}"
+    return "where" if isinstance(node, Filter) else _kind(node)
