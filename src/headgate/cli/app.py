@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import bench, demo, explain, profile, reproduce, route, run, simulate
+from headgate.cli import advise, bench, demo, explain, profile, reproduce, route, run, simulate
 from headgate.cli.failure import report_failure
 from headgate.cli.version import version
 
@@ -68,6 +68,7 @@ def headgate(
 
 app.command("run", epilog=run.EXAMPLE)(run.run)
 app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
+app.command("advise", epilog=advise.EXAMPLE)(advise.advise)
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
 app.command("profile", epilog=profile.EXAMPLE)(profile.profile)
 app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)

@@ -79,9 +79,9 @@ def read_measured(path: Path) -> Measured:
 
 
 def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, seed: int) -> dict[str, Any]:
-    asked = {s: _rate(value, s) for s, value in _by_stream("--rate", options.rates, network).items()}
+    asked = {s: rate_of(value, s) for s, value in by_stream("--rate", options.rates, network).items()}
     rates = {**measured.tuples_per_s, **asked}
-    traces = _by_stream("--trace", options.traces, network)
+    traces = by_stream("--trace", options.traces, network)
     arrivals = {}
     process: TimesProcess
     for stream in network.streams:
@@ -99,7 +99,8 @@ def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, se
     return arrivals
 
 
-def _by_stream(option: str, given: Sequence[str], network: Network) -> Mapping[str, str]:
+def by_stream(option: str, given: Sequence[str], network: Network) -> Mapping[str, str]:
+    """The values of an option that takes STREAM=VALUE."""
     found = {}
     for text in given:
         stream, equals, value = text.partition("=")
@@ -112,7 +113,8 @@ def _by_stream(option: str, given: Sequence[str], network: Network) -> Mapping[s
     return found
 
 
-def _rate(value: str, stream: str) -> float:
+def rate_of(value: str, stream: str) -> float:
+    """A rate as written: tuples a second."""
     try:
         rate = float(value)
     except ValueError:

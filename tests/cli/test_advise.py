@@ -1,0 +1,212 @@
+"""``headgate advise``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.cli.support import invoke
+
+from headgate.queueing import MG1, md1
+
+CQL = """
+CREATE STREAM readings (ts TIMESTAMP, sensor STRING, value INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
+CREATE STREAM alarms (ts TIMESTAMP, sensor STRING) FROM burst OPTIONS (rate '9', timestamp 'ts');
+CREATE QUERY high WITH (latency = '{latency}', memory = '{memory}') AS
+  SELECT sensor, value FROM readings WHERE value > 10;
+"""
+JOIN = """
+CREATE QUERY both WITH (latency = '1 s') AS
+  SELECT r.value FROM readings [RANGE 2 SECONDS] AS r, alarms [RANGE 4 SECONDS] AS a
+  WHERE r.sensor = a.sensor;
+"""
+OPERATORS = {
+    "high.select_readings": {"seconds_per_tuple": 0.002, "selectivity": 0.0, "bytes_per_tuple": 100},
+    "high.project": {"seconds_per_tuple": 0.001, "selectivity": 1.0, "bytes_per_tuple": 50},
+}
+JOINED = {
+    "both.join": {"seconds_per_tuple": 1e-4, "selectivity": 5.0, "bytes_per_tuple": 20},
+    "both.project": {"seconds_per_tuple": 1e-4, "selectivity": 1.0, "bytes_per_tuple": 20},
+}
+
+pytestmark = pytest.mark.usefixtures("no_spark")
+
+
+def written(
+    folder: Path, text: str = CQL, latency: str = "1 s", memory: str = "1 MB", **document: Any
+) -> Path:
+    """A script beside its profile."""
+    path = folder / "script.sql"
+    path.write_text(text.replace("{latency}", latency).replace("{memory}", memory))
+    known = {"operators": OPERATORS | JOINED, "tuples_per_s": {"readings": 200, "alarms": 50}}
+    path.with_suffix(".profile.json").write_text(json.dumps(known | document))
+    return path
+
+
+def document(*arguments: object, code: int = 0) -> Any:
+    result = invoke("advise", *arguments, "--json")
+    assert result.exit_code == code, result.output
+    return json.loads(result.stdout)
+
+
+def test_one_selection_is_an_md1_queue(tmp_path: Path) -> None:
+    found = document(written(tmp_path))
+    queue = md1(200, 0.002)
+    assert found["fits"] is True and found["model"] == {"name": "OnServer", "processors": 1}
+    assert found["utilisation"] == pytest.approx(0.4) and found["rates"] == {"readings": 200}
+    select = found["operators"]["high.select_readings"]
+    assert select["queue_tuples"] == pytest.approx(queue.mean_in_system)
+    assert select["queue_bytes"] == pytest.approx(100 * queue.mean_in_system)
+    high = found["queries"]["high"]
+    assert high["bounds"] == {"latency_s": 1.0, "memory_bytes": 1_048_576}
+    # nothing gets to the projection, but a result would take it too
+    assert high["latency_s"]["p99"] == pytest.approx(queue.time_in_system_percentile(0.99) + 0.001)
+    assert [path["operators"] for path in high["paths"]] == [["high.select_readings", "high.project"]]
+    assert high["broken"] == [] and high["would_fit"] is None
+    assert high["largest_factor"] == pytest.approx(2.49, rel=0.01)
+    assert found["largest_rates"]["readings"] == pytest.approx(200 * found["largest_factor"])
+
+
+def test_what_does_not_fit_is_told_with_what_would(tmp_path: Path) -> None:
+    script = written(tmp_path, latency="10 ms")
+    found = document(script, "--rate", "readings=450", code=1)
+    high = found["queries"]["high"]
+    [broken] = high["broken"]
+    assert broken["bound"] == "latency" and broken["limit"] == 0.01
+    latency_s = md1(450, 0.002).time_in_system_percentile(0.99) + 0.001
+    assert broken["predicted"] == pytest.approx(latency_s)
+    assert broken["times"] == pytest.approx(latency_s / 0.01)
+    assert high["would_fit"]["processors"] == 2 and high["would_fit"]["window_factor"] is None
+    shed = high["would_fit"]["shed_share"]
+    assert shed == pytest.approx(1 - high["largest_factor"], abs=0.001)
+    kept = document(script, "--rate", f"readings={450 * (1 - shed) * 0.999}")
+    assert kept["fits"] is True
+    assert document(script, "--rate", "readings=450", "--processors", 2)["fits"] is True
+    memory = document(written(tmp_path, memory="500 bytes"), "--rate", "readings=450", code=1)
+    assert memory["queries"]["high"]["broken"][0]["bound"] == "memory"
+
+
+def test_an_overloaded_plan_has_no_figures(tmp_path: Path) -> None:
+    found = document(written(tmp_path), "--rate", "readings=600", code=1)
+    assert found["utilisation"] == pytest.approx(1.2)
+    assert found["operators"] is None and found["queries"]["high"]["latency_s"] is None
+    assert found["queries"]["high"]["broken"][0]["bound"] == "capacity"
+    table = invoke("advise", written(tmp_path), "--rate", "readings=600")
+    assert table.exit_code == 1
+    assert "high does not fit: utilisation would be 1.2, and has to stay below 1" in table.stdout
+    assert "it would fit with 2 processors, or shedding" in table.stdout
+
+
+def test_the_table_has_queries_paths_and_operators(tmp_path: Path) -> None:
+    result = invoke("advise", written(tmp_path, CQL + JOIN))
+    assert result.exit_code == 0, result.output
+    for text in (
+        "high",
+        "both.join > both.project",
+        "high.select_readings",
+        "all queries fit up to",
+        "Poisson",
+    ):
+        assert text in result.stdout
+
+
+def test_joins_have_state_and_wait_for_order(tmp_path: Path) -> None:
+    found = document(written(tmp_path, CQL + JOIN))
+    both = found["queries"]["both"]
+    assert both["state_bytes"] == pytest.approx((200 * 2 + 50 * 4) * 20)
+    # a reading waits for the next alarm, 50 a second
+    assert both["latency_s"]["mean"] > 0.02 > found["queries"]["high"]["latency_s"]["mean"]
+
+
+def test_ticks_are_taken_from_the_profile_or_as_asked(tmp_path: Path) -> None:
+    script = written(tmp_path, tick={"overhead_s": 0.2, "intake_s": 1e-4, "work_s": 0.5})
+    found = document(script)
+    assert found["model"]["name"] == "InTicks" and found["model"]["processors"] == 2
+    tick_s = 0.2 / (1 - 200 * 1e-4 - 0.5 * 0.4)
+    assert found["queries"]["high"]["latency_s"]["p50"] == pytest.approx(1.5 * tick_s)
+    assert document(script, "--tick", "0s")["model"]["name"] == "OnServer"
+    asked = document(script, "--tick", "100 ms", "--processors", 4)
+    assert asked["model"] | {"overhead_s": 0.1, "processors": 4} == asked["model"]
+
+
+def test_strategies_and_servers(tmp_path: Path) -> None:
+    script = written(tmp_path, CQL + JOIN)
+    assert document(script, "--strategy", "chain")["model"]["name"] == "ByPriority"
+    assert document(script, "--servers", "each")["model"]["name"] == "OwnServers"
+
+
+def test_recorded_arrivals_stand_beside_the_formula(tmp_path: Path) -> None:
+    generator = np.random.default_rng(1)
+    bursts = np.cumsum(generator.exponential(0.5, 200))
+    times_s = np.sort((bursts[:, None] + generator.uniform(0, 0.05, (200, 100))).ravel())
+    trace = tmp_path / "times.csv"
+    trace.write_text("at_s\n" + "\n".join(f"{t:.6f}" for t in times_s))
+    script = written(tmp_path)
+    found = document(script, "--trace", f"readings={trace}")
+    recorded = found["recorded"]
+    rate = (len(times_s) - 1) / (times_s[-1] - times_s[0])
+    assert found["rates"]["readings"] == pytest.approx(rate)
+    # 100 tuples come together, about
+    assert max(scale["index"] for scale in recorded["dispersion"]["readings"]) > 30
+    formula_s = MG1(rate, [(1.0, 0.002)]).time_in_system_percentile(0.99)
+    # nothing passes the selection, so no result was seen
+    assert recorded["latency_s"]["high"] is None
+    passing = {"operators": {k: v | {"selectivity": 1.0} for k, v in OPERATORS.items()}}
+    seen = document(written(tmp_path, **passing), "--trace", f"readings={trace}", "--rate", "readings=100")
+    assert seen["rates"]["readings"] == 100
+    assert seen["recorded"]["latency_s"]["high"]["p99"] > 3 * formula_s
+    assert seen["recorded"]["latency_s"]["high"]["p99"] > seen["queries"]["high"]["latency_s"]["p99"]
+    table = invoke("advise", script, "--trace", f"readings={trace}")
+    assert "index of dispersion" in table.stdout and "go by the recorded figures" in table.stdout
+    ticks = document(script, "--trace", f"readings={trace}", "--tick", "100ms")
+    assert ticks["recorded"]["latency_s"]["high"]["p50"] > 0.1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--rate", "readings=-5"], "error: --rate readings=-5 is no rate; write tuples a second"),
+        (["--rate", "readings=many"], "error: --rate readings=many is no rate"),
+        (["--rate", "nothing=5"], "error: --rate: no query reads a stream nothing; known: readings"),
+        (["--rate", "readings"], "error: --rate readings names no stream"),
+        (["--profile", "nowhere.json"], "error: no such file: nowhere.json"),
+        (["--strategy", "round-robin"], "error: --strategy round-robin has no fixed order"),
+        (["--strategy", "x"], "error: unknown strategy x"),
+        (["--servers", "none"], "error: --servers takes pool or each, not none"),
+        (["--percentile", "99"], "error: percentile = 99.0 is wrong; write a share below 1"),
+        (["--tick", "soon"], "error: --tick: "),
+        (["--trace", "readings=nowhere.csv"], "error: there is no file nowhere.csv"),
+        (["--processors", "0"], "error: "),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    failed = invoke("advise", written(tmp_path), *arguments)
+    assert failed.exit_code == 2
+    assert failed.stderr.startswith(message) and failed.stderr.count("\n") == 1
+
+
+def test_a_missing_profile_says_how_to_make_one(tmp_path: Path) -> None:
+    script = written(tmp_path)
+    script.with_suffix(".profile.json").unlink()
+    failed = invoke("advise", script)
+    assert failed.exit_code == 2 and failed.stderr.count("\n") == 1
+    assert f"headgate profile {script}" in failed.stderr
+    other = written(tmp_path, operators={})
+    failed = invoke("advise", other)
+    assert failed.exit_code == 2 and "has no profile of operator high." in failed.stderr
+    assert f"headgate profile {script}" in failed.stderr
+    norate = written(tmp_path, tuples_per_s={})
+    assert "no rate of stream readings is known; add --rate readings=1000" in invoke("advise", norate).stderr
+
+
+def test_negative_figures_of_a_profile_are_refused(tmp_path: Path) -> None:
+    wrong = OPERATORS | {"high.project": {"seconds_per_tuple": -1}}
+    failed = invoke("advise", written(tmp_path, operators=wrong))
+    assert failed.exit_code == 2 and "seconds_per_tuple = -1 is wrong" in failed.stderr
+
+
+def test_the_example_of_the_help_is_there() -> None:
+    assert "Example: headgate advise" in invoke("advise", "--help").stdout
