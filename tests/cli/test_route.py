@@ -140,3 +140,78 @@ def test_bad_arguments_are_one_line_and_code_2(arguments: list[object], message:
     result = invoke("route", *arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr and result.stderr.count("\n") == 1
+
+
+def simulated(*arguments: object) -> Any:
+    result = invoke("simulate", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    return json.loads(result.stdout)
+
+
+SHORT = S3 + "[simulation]\nseconds = 20\n"
+
+
+def test_a_network_is_simulated_under_a_policy(tmp_path: Path) -> None:
+    path = written(tmp_path, SHORT)
+    found = simulated(path, "--policy", "q", "--rate", 100)
+    assert (found["policy"], found["rate"], found["seconds"]) == ("q", 100, 20)
+    assert 0 < found["art"] < 1 and found["delivered"] == pytest.approx(80, abs=30)
+    # the default policy, at the rate of the file; the seed decides
+    assert simulated(path)["policy"] == "wscq"
+    assert simulated(path, "--seed", 1) != simulated(path, "--seed", 2)
+
+
+def test_all_policies_are_a_list(tmp_path: Path) -> None:
+    found = simulated(written(tmp_path, SHORT), "--policy", "all")
+    assert [result["policy"] for result in found] == ["t", "q", "sc", "wsc", "scq", "wscq", "optimal"]
+    table = invoke("simulate", written(tmp_path, SHORT), "--policy", "all").stdout
+    rows = [line.split() for line in table.splitlines() if line.strip()[:1].isdigit()]
+    times = [float(row[2]) for row in rows]
+    assert len(rows) == 7 and times == sorted(times)
+
+
+def test_nodes_links_and_sharing_come_from_the_file(tmp_path: Path) -> None:
+    text = """
+    [sources.s]
+    rate = 20
+    node = "n1"
+    [nodes]
+    n1 = { resource = 1 }
+    n2 = { resource = 1 }
+    [operators]
+    a = { node = "n2", per_tuple = 0.001, selectivity = 0.5 }
+    [plans.p]
+    source = "s"
+    any_order = ["a"]
+    [simulation]
+    seconds = 100
+    warm_up = 10
+    links = { bytes_per_second = 1e6, page_timer = 2 }
+    sharing = { split_at = 50 }
+    """
+    found = simulated(written(tmp_path, text), "--policy", "scq")
+    assert found["pages"] > 30 and 0.7 < found["art"] < 1.3
+
+
+@pytest.mark.parametrize(
+    ("text", "arguments", "message"),
+    [
+        (SHORT, ["--policy", "best"], "unknown policy best; known: optimal, q, "),
+        (SHORT, ["--rate", "op0=3"], "--rate op0=3 is no number; write --rate 220"),
+        (SHORT, ["--rate", "0"], "--rate 0 is out of range"),
+        (SHORT + "speed = 3\n", [], "simulation.speed is no known key"),
+        (SHORT + "warm_up = 30\n", [], "simulation.warm_up = 30 leaves nothing of 20 seconds"),
+        (SHORT + "links = 3\n", [], "simulation.links is no table"),
+        (SHORT + "links = { bytes_per_second = [3, 2] }\n", [], "links.bytes_per_second = [3, 2] is wrong"),
+        (SHORT + "sharing = { split_at = 0 }\n", [], "sharing.split_at = 0 is wrong"),
+        (SHORT.replace("rate = 200", ""), [], "sources.op0.rate is missing; write it, or add --rate 200"),
+        (SHORT.replace("resource = 10\n", "resource = 0\n"), ["--policy", "q"], "op1.resource = 0 is out of"),
+        ("[streams.s]\narrivals = [1]\n", ["--policy", "q"], "streams is no known key"),
+    ],
+)
+def test_what_cannot_be_simulated_is_one_line(
+    tmp_path: Path, text: str, arguments: list[str], message: str
+) -> None:
+    result = invoke("simulate", written(tmp_path, text), *arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert message in result.stderr and result.stderr.count("\n") == 1

@@ -10,12 +10,14 @@ import typer
 
 from headgate.cli.measured import MeasuredOptions, measured_scenario
 from headgate.cli.options import DEBUG, JSON, seconds
+from headgate.cli.simulate_eddy import simulate_policies
 from headgate.cli.summary import screen
 from headgate.errors import SetupError
 from headgate.report.simulated import as_json, plot_backlogs, ranked, results_table
 from headgate.scheduling import strategy_named, strategy_names
 from headgate.simulator import Result
 from headgate.simulator import simulate as simulated
+from headgate.simulator.network_file import is_network
 from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
 
 EXAMPLE = "Example: headgate simulate examples/two_operators.toml --strategy all --plot backlog.png"
@@ -28,13 +30,19 @@ def simulate(
     strategy: str = typer.Option(
         "chain", metavar="NAME", help="Which work goes first; all for every strategy there is."
     ),
+    policy: str | None = typer.Option(
+        None, metavar="NAME", help="For routing networks: where tuples go next; all for every policy."
+    ),
     seed: int = typer.Option(0, metavar="N", help="Decides random arrivals and fates.", min=0),
     plot: Path | None = typer.Option(None, metavar="FILE.png", help="Draw the backlog over time."),
     profile: Path | None = typer.Option(
         None, metavar="PATH", help="For CQL: the checkpoint of an earlier run, or a file of profiles."
     ),
     rate: list[str] = typer.Option(
-        [], metavar="STREAM=N", help="For CQL: Poisson arrivals, N tuples a second.", show_default=False
+        [],
+        metavar="STREAM=N",
+        help="For CQL: Poisson arrivals, N tuples a second. For routing networks: N of all sources together.",
+        show_default=False,
     ),
     trace: list[str] = typer.Option(
         [], metavar="STREAM=FILE", help="For CQL: recorded arrivals, Parquet or CSV.", show_default=False
@@ -50,9 +58,13 @@ def simulate(
 ) -> None:
     """Run a workload in virtual time; nothing is executed, Spark is not needed.
 
-    With --strategy all the JSON document is a list, and the table is ranked by peak backlog.
+    A workload has streams and strategies; a routing network has plans and policies. With --strategy all (or
+    --policy all) the JSON document is a list, and the table is ranked by peak backlog.
     """
     del debug
+    if policy is not None or is_network(file):
+        simulate_policies(file, policy or "wscq", rate, seed, as_json_document)
+        return
     names = strategy_names() if strategy == "all" else (strategy,)
     # raises if there is none of that name, before the work begins
     for name in names:

@@ -10,7 +10,6 @@ from __future__ import annotations
 from functools import cached_property
 
 import numpy as np
-from scipy.optimize import minimize
 
 from headgate.errors import SetupError
 from headgate.routing.columns import Column, Floats, Problem, order_flows
@@ -118,6 +117,9 @@ def _entering(restricted: _Restricted, rate: float, amounts: Floats) -> list[Col
 
 def _master(restricted: _Restricted, start: Floats) -> Floats:
     """The best flows on the given paths: a few variables, smooth, under linear constraints."""
+    # takes a third of a second to import
+    from scipy.optimize import minimize
+
     used, belongs = restricted.used, restricted.belongs
     scale = restricted.value(start)
     found = minimize(

@@ -7,7 +7,6 @@ time, the cheapest order of commuting operators is a sort, so six orders or 12! 
 from __future__ import annotations
 
 import numpy as np
-from scipy.optimize import linprog
 
 from headgate.errors import InternalError
 from headgate.routing.columns import Column, Floats, Problem, order_flows
@@ -42,7 +41,10 @@ def largest_flow(problem: Problem) -> tuple[list[Column], Floats]:
 
 
 def _master(problem: Problem, columns: list[Column]) -> tuple[float, Floats, Floats, Floats]:
-    """The best rate on the given paths, its flows, prices of servers, and what a tuple of each plan is worth."""
+    """The best rate on the given paths, its flows, prices of servers, and the worth of a plan's tuples."""
+    # takes a third of a second to import
+    from scipy.optimize import linprog
+
     # in units of the first path's capacity: rates may be of any size
     unit = 1.0 / max(float(np.max(columns[0].utilisation)), 1e-300)
     plans, servers = len(problem.plans), len(problem.servers)

@@ -28,6 +28,8 @@ class NetworkFile:
     network: RoutingNetwork
     weights: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     simulation: Table = field(default_factory=lambda: Table({}, ""))
+    source_nodes: Mapping[str, str] = field(default_factory=dict)
+    """Where sources are, if they are on a node: then their tuples go over links as well."""
 
 
 def read_network(path: Path) -> NetworkFile:
@@ -57,7 +59,7 @@ def network_of(content: Mapping[str, Any], file: str) -> NetworkFile:
         if name in sources:
             raise whole.error(f"operators.{name}", "has the name of a source; choose another")
     for table in sources.values():
-        table.only("rate")
+        table.only("rate", "node")
     nodes = whole.tables("nodes", _NODE) if "nodes" in whole else {}
     for table in nodes.values():
         table.only("resource")
@@ -77,7 +79,7 @@ def network_of(content: Mapping[str, Any], file: str) -> NetworkFile:
     except SetupError as error:
         # what a table has raised names the file already
         raise error if str(error).startswith(file) else SetupError(f"{file}: {error}") from None
-    return NetworkFile(network, weights, _simulation(whole, file))
+    return NetworkFile(network, weights, _simulation(whole, file), _source_nodes(sources, nodes))
 
 
 def _operator(name: str, table: Table, sources: Mapping[str, Table]) -> PlacedOperator:
@@ -138,6 +140,17 @@ def _lists(table: Table, key: str, example: str) -> tuple[tuple[str, ...], ...]:
 def _weights(whole: Table) -> dict[str, dict[str, float]]:
     rows = whole.tables("weights", "[weights.FROM] with TO = 0.5")
     return {name: {to: table.number(to) for to in table.keys} for name, table in rows.items()}
+
+
+def _source_nodes(sources: Mapping[str, Table], nodes: Mapping[str, Table]) -> dict[str, str]:
+    found = {}
+    for name, table in sources.items():
+        if "node" in table:
+            node = table.raw("node", "")
+            if node not in nodes:
+                raise table.error("node", f"= {shown(node)} is no node; known: {known_names(list(nodes))}")
+            found[name] = str(node)
+    return found
 
 
 def _simulation(whole: Table, file: str) -> Table:
