@@ -1,0 +1,31 @@
+"""``headgate reproduce optimizer``: all checks hold, and the study is quick."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+from tests.cli.support import invoke
+
+from headgate.experiments import optimizer
+
+
+def test_every_check_holds_and_every_figure_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(optimizer, "QUERIES", 300)
+    done = invoke("reproduce", "optimizer", "--out", tmp_path, "--json")
+    document = json.loads(done.stdout)
+    assert [check for check in document["checks"] if not check["ok"]] == []
+    names = [check["name"] for check in document["checks"]]
+    for part in ("example 1", "figure 6", "figure 7", "figure 8", "figure 9", "figure 10"):
+        assert any(name.startswith(part) for name in names), part
+    assert all(Path(figure).stat().st_size > 1000 for figure in document["figures"])
+    assert done.exit_code == 0
+
+
+def test_a_thousand_queries_take_seconds() -> None:
+    begin = time.perf_counter()
+    levels = optimizer.levels_of(1000, seed=1)
+    assert len(levels) == 12 and all(len(level.gains) == 1000 for level in levels)
+    assert time.perf_counter() - begin < 60
