@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from headgate.errors import SetupError
 from headgate.planning.joins.candidate import Candidate
 from headgate.planning.joins.figures import Figures, Floats, Ints
 from headgate.planning.joins.flows import Flows, flows_of, objective
-from headgate.planning.joins.plans import Plans, bushy_plans, left_deep, left_deep_orders, shape_of
+from headgate.planning.joins.plans import Plans, bushy_plans, left_deep, left_deep_orders, plan_of, shape_of
 from headgate.planning.joins.problem import JoinProblem
 
 # boxes under time windows take thousands of times as long as a knapsack
@@ -76,6 +78,25 @@ def candidates_of(problem: JoinProblem, plans: Plans, keep: Floats, capacity: fl
         )
         for plan in range(len(keep))
     ]
+
+
+def cost_per_s(problem: JoinProblem, plan: Candidate, keep: Mapping[str, float] | None = None) -> float:
+    """Processors that a plan keeps busy on the figures of this problem, unshed or behind boxes."""
+    return float(_flows(problem, plan).cost_per_s(_shares(problem, keep))[0])
+
+
+def output_per_s(problem: JoinProblem, plan: Candidate, keep: Mapping[str, float] | None = None) -> float:
+    """Results a second of a plan on the figures of this problem."""
+    joined = float(_flows(problem, plan).joined_per_s(_shares(problem, keep))[0])
+    return joined * problem.results_per_match
+
+
+def _flows(problem: JoinProblem, plan: Candidate) -> Flows:
+    return flows_of(plan_of(plan.shape), Figures.of(problem))
+
+
+def _shares(problem: JoinProblem, keep: Mapping[str, float] | None) -> Floats:
+    return np.array([[1.0 if keep is None else keep[stream] for stream in problem.streams]])
 
 
 def _steps(values: Floats) -> Ints:

@@ -116,6 +116,12 @@ def shape_of(pairs: Ints) -> Shape:
     return shapes[left | right]
 
 
+def plan_of(shape: Shape) -> Plans:
+    """The one plan of that shape."""
+    pairs = _joins(shape)[1] or [(1, 0)]
+    return Plans(np.array([pairs]), np.zeros(1, dtype=np.int64))
+
+
 def flattened(shape: Shape) -> tuple[int, ...]:
     """The inputs of a plan from left to right."""
     return (shape,) if isinstance(shape, int) else (*flattened(shape[0]), *flattened(shape[1]))

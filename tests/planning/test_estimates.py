@@ -1,0 +1,77 @@
+"""Shed aggregates: intervals that cover what they should, and the same in SQL."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pytest
+
+from headgate.planning.estimates import Estimate, ShedSums, shed_avg, shed_count, shed_sum
+
+TRIALS = 2000
+
+
+def kept_sums(values: np.ndarray, chances: np.ndarray, kept: np.ndarray) -> list[ShedSums]:
+    """A window a row, over the tuples that were kept in it."""
+    weight = kept / chances
+    spread = kept * (1 - chances) / chances**2
+    columns = (weight, spread, weight * values, spread * values**2, spread * values)
+    return [ShedSums(*row) for row in np.stack([c.sum(axis=1) for c in columns], axis=1)]
+
+
+@pytest.mark.parametrize("shares", [(0.5,), (0.1,), (1.0, 0.3, 0.05), (0.8, 0.2)])
+@pytest.mark.parametrize("distribution", ["uniform", "lognormal", "signed"])
+def test_intervals_cover_the_truth_in_93_to_97_of_100_trials(
+    shares: tuple[float, ...], distribution: str
+) -> None:
+    rng = np.random.default_rng([len(shares), int(shares[0] * 100), len(distribution)])
+    draws = {
+        "uniform": rng.uniform(0, 100, 3000),
+        "lognormal": rng.lognormal(3, 0.7, 3000),
+        "signed": rng.normal(5, 40, 3000),
+    }
+    values = draws[distribution]
+    # boxes changed while the window was filled: every tuple has the share of its own time
+    chances = np.resize(np.repeat(shares, 100), len(values))
+    kept = rng.random((TRIALS, len(values))) < chances
+    sums = kept_sums(values, chances, kept)
+    truth = {"counted": len(values), "summed": values.sum(), "averaged": values.mean()}
+    for name, true_value in truth.items():
+        estimates = [getattr(one, name)() for one in sums]
+        covered = np.mean([e.low <= true_value <= e.high for e in estimates])
+        assert 0.93 <= covered <= 0.97, (name, covered)
+        mean = np.mean([e.value for e in estimates])
+        error = np.std([e.value for e in estimates]) / TRIALS**0.5
+        assert abs(mean - true_value) < 4 * error
+
+
+def test_what_was_not_shed_is_exact() -> None:
+    sums = ShedSums.of((value, 1.0) for value in (1.0, 2.0, 6.0))
+    assert (sums.counted(), sums.summed(), sums.averaged()) == (
+        Estimate(3.0, 0.0),
+        Estimate(9.0, 0.0),
+        Estimate(3.0, 0.0),
+    )
+
+
+def test_no_tuple_has_no_average() -> None:
+    assert ShedSums().averaged() is None and ShedSums().counted() == Estimate(0.0, 0.0)
+
+
+def test_sums_of_parts_add_up() -> None:
+    parts = [ShedSums.of([(3.0, 0.5), (4.0, 0.25)]), ShedSums.of([(5.0, 1.0)])]
+    assert parts[0] + parts[1] == ShedSums.of([(3.0, 0.5), (4.0, 0.25), (5.0, 1.0)])
+
+
+def test_sql_computes_the_same() -> None:
+    rows = [(3.0, 0.5), (4.0, 0.25), (None, 0.5), (-2.0, 0.5), (8.0, 1.0)]
+    known = ShedSums.of((v, x) for v, x in rows if v is not None)
+    everything = ShedSums.of((0.0, x) for _, x in rows)
+    written = (shed_count("x"), shed_count("x", "v"), shed_sum("x", "v"), shed_avg("x", "v"))
+    columns = ", ".join(f"{a.value}, {a.half_width}" for a in written)
+    table = ", ".join(f"({'NULL' if v is None else v}::DOUBLE, {x}::DOUBLE)" for v, x in rows)
+    [got] = duckdb.sql(f"SELECT {columns} FROM (VALUES {table}) AS kept(v, x)").fetchall()
+    expected = [everything.counted(), known.counted(), known.summed(), known.averaged()]
+    assert list(got) == pytest.approx([n for e in expected if e for n in (e.value, e.half_width)])
+    [none] = duckdb.sql(f"SELECT {columns} FROM (VALUES {table}) AS kept(v, x) WHERE x > 2").fetchall()
+    assert none[:4] == (0, 0, 0, 0) and none[4:] == (None,) * 4
