@@ -70,6 +70,10 @@ _NEVER_US = 1 << 45
 _TUPLES_PER_TASK = 2000
 
 
+# in whatever worker this is imported
+end_quietly()
+
+
 def register(spark: SparkSession) -> None:
     """Make ``format("burst")`` known to a session; sessions of one application may share it."""
     # Spark registers with the active session, whichever one is asked
@@ -207,7 +211,6 @@ class BurstStreamReader(DataSourceStreamReader):
         self._generator = _Generator(settings, schema)
         self._clock_us = clock_us
         self._seen: BurstOffset | None = None
-        end_quietly()
 
     def initialOffset(self) -> dict[str, int]:
         """The beginning of the traffic: now, the first time that it is asked for."""
