@@ -56,6 +56,11 @@ class Study:
         ok = abs(expected - got) <= share * abs(got)
         self.checks.append(Check(name, _rounded(expected), _rounded(got), ok))
 
+    def within(self, name: str, expected: float, got: float, by: float) -> None:
+        """A figure differs from what is expected by no more than it may by chance."""
+        shown = f"{_rounded(got)} +- {_rounded(by)}"
+        self.checks.append(Check(name, _rounded(expected), shown, abs(expected - got) <= by))
+
     def rising(self, name: str, got: Mapping[str, float], slack: float = 0.0) -> None:
         """No figure falls below the one before, by more than a share ``slack`` of it."""
         values = list(got.values())

@@ -187,4 +187,19 @@ def _sibling_seconds(plan: Plan) -> dict[str, float]:
             # of several inputs, each brings some of the tuples
             before_s[name] = before_s.get(name, 0.0) + passed_s / len(network.operators[name].inputs)
             passed_s += total_s[name]
+    for name in network.operators:
+        # of several results of one tuple, each goes all its way before the next
+        for reader in network.readers(name):
+            others_s = _copies_before(plan.profile[name].selectivity) * total_s[reader]
+            before_s[reader] += others_s / len(network.operators[reader].inputs)
     return before_s
+
+
+def _copies_before(selectivity: float) -> float:
+    """How many results of the same tuple go before one of them, on average."""
+    if selectivity <= 1:
+        return 0.0
+    whole = int(selectivity)
+    share = selectivity - whole
+    pairs = (1 - share) * whole * (whole - 1) + share * (whole + 1) * whole
+    return pairs / 2 / selectivity
