@@ -13,10 +13,10 @@ from headgate.queueing.lattice import (
     Tail,
     Units,
     circle_less_one,
+    even_length,
     exceeding,
     exp_less_one,
     is_saturated,
-    power_of_two,
     tail_of,
     units_of,
 )
@@ -48,7 +48,7 @@ class WaitCurve:
             rate * on_units.moments[0],
             _mean_units(rate, units),
             a_unit,
-            power_of_two(16 * longest),
+            even_length(10 * longest),
         )
         # a service ends a slope: the table has to reach beyond the first of them
         if len(exceeded) <= longest:
@@ -158,7 +158,7 @@ class CountCurve:
         utilisation = rate * service.moments[0]
         if is_saturated(utilisation):
             return CountCurve([utilisation], tail)
-        points = power_of_two(32 * max(1.0, rate * service.longest_s))
+        points = even_length(32 * max(1.0, rate * service.longest_s))
         return CountCurve(exceeding(arriving, utilisation, mean, tail, points).tolist(), tail)
 
     def above(self, n: int) -> float:

@@ -78,9 +78,10 @@ class Drift:
             while seen[0][0] < at_s - self._window_s:
                 seen.popleft()
 
-    def learn(self, plan: Plan) -> None:
+    def learn(self, plan: Plan, model: LatencyModel | None = None) -> None:
         """Other figures of the same streams, from now on."""
         self._plan = plan
+        self._model = model or self._model
 
     def trends(self) -> dict[str, Trend]:
         """The rate of every stream; as planned where nothing was observed yet."""

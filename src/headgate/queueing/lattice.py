@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.fft import next_fast_len
 
 from headgate.queueing.service import Discrete
 
@@ -22,14 +23,16 @@ Complexes = NDArray[np.complex128]
 
 # between units lies a polynomial of degree 5: its error is below 1e-11 if no more than this arrives in one
 _ARRIVALS_A_UNIT = 1 / 16
-# times that no coarser unit divides are moved to one about as fine as this, keeping their mean
-_FINE = 512
+# times of three digits have a common unit that is not finer than this
+_FINEST_EXACT = 1024
+# others are moved to a unit about as fine as this, keeping their mean
+_FINE = 384
 _MOST_UNITS = 1 << 16
 _MOST_POINTS = 1 << 20
 _EXACT = 1e-9
 _SATURATED = 1e-7
 # above what rounding leaves, below what anybody asks for
-_NEGLIGIBLE = 1e-11
+_NEGLIGIBLE = 1e-10
 
 
 @dataclass(frozen=True)
@@ -95,7 +98,7 @@ def units_of(rate: float, service: Discrete) -> Units:
     longest_s = service.longest_s
     wanted = min(_MOST_UNITS, max(1, math.ceil(rate * longest_s / _ARRIVALS_A_UNIT)))
     ratios = seconds / longest_s
-    candidates = np.arange(1, _FINE + 1)
+    candidates = np.arange(1, _FINEST_EXACT + 1)
     places = np.multiply.outer(ratios, candidates)
     exact = np.flatnonzero(np.abs(places - np.rint(places)).max(axis=0) < _EXACT)
     if len(exact):
@@ -107,7 +110,7 @@ def units_of(rate: float, service: Discrete) -> Units:
 
 def _split(least: int, ratios: Floats, probabilities: Floats, longest_s: float) -> Units:
     """Share every time between the two units around it so that its mean stays."""
-    candidates = np.arange(least, least + 2 * _FINE)
+    candidates = np.arange(least, least + _FINE)
     # a time next to a unit must not count as almost a whole unit above another
     shares = (np.multiply.outer(ratios, candidates) + _EXACT) % 1.0
     # what the shares add to the second moment
@@ -144,9 +147,9 @@ def exceeding(
         rest = np.fft.irfft(chances, points)
         last = np.flatnonzero(np.abs(rest) > _NEGLIGIBLE)
         # if it has not died out well before the end, what lies beyond is mixed into it
-        if not len(last) or last[-1] < 0.6 * points or points >= _MOST_POINTS:
+        if not len(last) or last[-1] < 0.9 * points or points >= _MOST_POINTS:
             break
-        points *= 4
+        points *= 2
     k = np.arange(min(points, int(last[-1]) + 2 if len(last) else 1))
     return np.asarray(np.clip(rest[: len(k)] + tail.chance * np.exp(-tail.decay * k), 0.0, 1.0))
 
@@ -169,6 +172,6 @@ def exp_less_one(power: Complexes) -> Complexes:
     return less
 
 
-def power_of_two(least: float) -> int:
-    """The least power of 2 that is not below."""
-    return 1 << max(6, math.ceil(math.log2(least)))
+def even_length(least: float) -> int:
+    """An even number of points, not below, of which a Fourier transform is quick."""
+    return 2 * int(next_fast_len(max(32, math.ceil(least / 2)), real=True))
