@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "workload"}
 BELOW_SESSION = ENGINE | {"cql", "planning", "queueing", "simulator", "spark"}
-BELOW_FRONT = BELOW_SESSION | {"profiling", "session", "status"}
+BELOW_FRONT = BELOW_SESSION | {"admission", "profiling", "session", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -32,7 +32,8 @@ ALLOWED: dict[str, set[str]] = {
     "spark": ENGINE,
     "status": {"errors", "model"},
     "profiling": {"errors", "model", "status"},
-    "session": BELOW_SESSION | {"profiling", "status"},
+    "admission": {"errors", "model", "profiling", "queueing", "status"},
+    "session": BELOW_SESSION | {"admission", "profiling", "status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report

@@ -19,6 +19,7 @@ from headgate.status import RunStatus, TickRecord
 # enough of a run to be worth its start
 _LEAST_S = 2.0
 _WARM_UP_SHARE = 0.75
+_HOLD = 0.01
 # one more than the figures that have to be told apart
 _LEAST_TICKS = 4
 
@@ -52,8 +53,11 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
     if len(rows) < _LEAST_TICKS:
         return None
     matrix = np.array(rows)
-    scale = np.maximum(np.abs(matrix).max(axis=0), 1e-12)
-    figures, _ = nnls(matrix / scale, np.array(seconds))
+    scale = np.maximum(np.sqrt((matrix**2).sum(axis=0)), 1e-12)
+    # under a steady load work grows with tuples: what cannot be told apart is work, not intake
+    hold = np.array([[0.0, _HOLD, 0.0]])
+    explaining = np.vstack([matrix / scale, hold])
+    figures, _ = nnls(explaining, np.append(np.array(seconds), 0.0))
     return TickCosts(*(float(figure) for figure in figures / scale))
 
 

@@ -10,8 +10,10 @@ from types import MappingProxyType
 from typing import Any
 
 from headgate import cql
+from headgate.admission import Refused, Watch, judge
 from headgate.cql.duration import parse_duration_us
 from headgate.cql.size import parse_bytes
+from headgate.cql.statement import CreateQuery
 from headgate.errors import SetupError, known_names
 from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
@@ -54,11 +56,30 @@ class Session:
             known_sinks=SINK_FORMATS,
         )
         self._callbacks: dict[str, Callable[[Any, int], None]] = {}
+        self.measured: Measured | None = None
+        """What is known of the operators; with it, queries are admitted by their bounds."""
 
-    def execute(self, text: str, origin: str = "<cql>") -> Session:
-        """Declare the streams, relations and queries of a CQL text."""
+    def execute(self, text: str, origin: str = "<cql>", force: bool = False) -> Session:
+        """Declare the streams, relations and queries of a CQL text.
+
+        Raises ``Refused`` if a profile says that a query would not keep its latency or memory bound, or
+        would make another one break its own; none of the text's queries is declared then. ``force`` lets
+        them in all the same.
+        """
+        new = []
         for statement in cql.parse(text, origin):
             self.catalog.declare(statement)
+            if isinstance(statement, CreateQuery):
+                new.append(statement.name.text)
+        if self.measured is not None and new and not force:
+            from headgate.spark.cluster import processors
+
+            try:
+                judge(self.network(), new, self.measured, processors(self._spark))
+            except Refused:
+                for name in new:
+                    self.catalog.drop_query(name)
+                raise
         return self
 
     def stream(
@@ -158,7 +179,8 @@ class Session:
             earlier.run_for(profiler.seconds_left)
             profiler.take_in(earlier.profiles(), earlier.status())
             shutil.rmtree(earlier.checkpoint, ignore_errors=True)
-        return profiler.measured(tuples_per_s(self._sources, network.streams.values()))
+        self.measured = profiler.measured(tuples_per_s(self._sources, network.streams.values()))
+        return self.measured
 
     def _launch(
         self,
@@ -187,6 +209,7 @@ class Session:
         folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)
         try:
+            watch = Watch(network, lambda: run.profiles(), recorder.recent, recorder.warn)
             run = SparkRun(
                 spark=self._spark,
                 network=network,
@@ -197,7 +220,8 @@ class Session:
                 known=profiles,
                 until_done=until_done,
                 callbacks=self._callbacks,
-                observers=[recorder, *observers],
+                # files are read as fast as they can be: their rate says nothing
+                observers=[recorder, *observers, *([] if until_done else [watch])],
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)
@@ -266,6 +290,10 @@ class Run:
     def status(self) -> RunStatus:
         """Counts, backlog and latency so far."""
         return self._recorder.status()
+
+    def warnings(self) -> tuple[str, ...]:
+        """Which queries are about to break their bounds, as was noticed so far."""
+        return self._recorder.warnings
 
     def results(self, query: str) -> Any:
         """Results so far as a Spark DataFrame."""

@@ -12,6 +12,7 @@ from headgate.model.network import Network
 
 _BIN = math.log(1.01)
 _MOST_TICKS = 10_000
+_MOST_WARNINGS = 100
 
 
 @dataclass(frozen=True)
@@ -60,6 +61,7 @@ class RunStatus:
     ticks: int
     seconds: float
     history: list[TickRecord] = field(repr=False, default_factory=list)
+    warnings: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The document that ``run --json`` prints."""
@@ -75,6 +77,7 @@ class RunStatus:
             "backlog": {"peak_tuples": self.peak_backlog_tuples, "peak_bytes": self.peak_backlog_bytes},
             "ticks": self.ticks,
             "seconds": round(self.seconds, 3),
+            **({"warnings": list(self.warnings)} if self.warnings else {}),
         }
 
 
@@ -88,6 +91,7 @@ class Recorder:
         self._latencies = {name: LatencyTally() for name in network.queries}
         self._streams = dict.fromkeys(network.streams, StreamCounts())
         self._history: list[TickRecord] = []
+        self._warnings: list[str] = []
         self._ticks = 0
         self._peak_tuples = 0
         self._peak_bytes = 0
@@ -141,6 +145,22 @@ class Recorder:
             )
         )
 
+    def warn(self, warning: object) -> None:
+        """Note that a query is about to break its bounds."""
+        with self._lock:
+            self._warnings = [*self._warnings[1 - _MOST_WARNINGS :], str(warning)]
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """The latest warnings, oldest first."""
+        with self._lock:
+            return tuple(self._warnings)
+
+    def recent(self) -> list[TickRecord]:
+        """The ticks so far, as far as they are remembered."""
+        with self._lock:
+            return list(self._history)
+
     def status(self) -> RunStatus:
         """Everything so far."""
         with self._lock:
@@ -158,6 +178,7 @@ class Recorder:
                 ticks=self._ticks,
                 seconds=history[-1].at_s if history else 0.0,
                 history=history,
+                warnings=tuple(self._warnings),
             )
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.cli.interrupt import Interrupt, interruptible
+from headgate.cli.measured import read_measured
 from headgate.cli.options import RunOptions
 from headgate.cli.progress import Progress
 from headgate.cli.script import Script
@@ -54,7 +55,10 @@ def carried_out(script: Script, options: RunOptions, quiet_stdout: bool = False)
             redirect_stdout(sys.stderr) if quiet_stdout else nullcontext(),
             Progress("starting Spark") as progress,
         ):
-            session = Session(master=options.master).execute(script.text, script.origin)
+            session = Session(master=options.master)
+            if options.profile is not None:
+                session.measured = read_measured(options.profile)
+            session.execute(script.text, script.origin)
             network = session.network()
             run = _start(session, options, progress)
             progress.stage = "waiting for the first tick"
@@ -81,8 +85,13 @@ def _start(session: Session, options: RunOptions, progress: Progress) -> Run:
 
 def _watch(run: Run, for_s: float | None, progress: Progress, interrupt: Interrupt) -> None:
     end_s = float("inf") if for_s is None else time.monotonic() + for_s
+    said: tuple[str, ...] = ()
     while not run.wait(max(0.0, min(_LOOK_EVERY_S, end_s - time.monotonic()))):
         progress.show()
+        warnings = run.warnings()
+        if warnings != said:
+            progress.say(f"warning: {warnings[-1]}")
+            said = warnings
         if interrupt.wanted or time.monotonic() >= end_s:
             run.stop()
             return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -38,6 +39,8 @@ class RunOptions:
     tick_budget_s: float | None = None
     checkpoint: str | None = None
     master: str = "local[*]"
+    profile: Path | None = None
+    """What queries are judged by before they run."""
 
     def __post_init__(self) -> None:
         if self.until_done and self.for_s is not None:

@@ -80,6 +80,10 @@ class Progress:
             self._plain_at_s = self._clock_s()
             self._console.print(self.line(), soft_wrap=True)
 
+    def say(self, text: str) -> None:
+        """A line that stays, above what is live."""
+        self._console.print(text, soft_wrap=True)
+
     def line(self) -> str:
         """How it goes, in one line."""
         now_s = self._clock_s()

@@ -10,6 +10,7 @@ from headgate.cli.carryout import carried_out
 from headgate.cli.options import DEBUG, FILE, JSON, RunOptions, seconds, size_bytes
 from headgate.cli.script import Script
 from headgate.cli.summary import print_json, print_memory_results, print_summary
+from headgate.model.measured import beside
 
 EXAMPLE = "Example: headgate run examples/network.sql --for 30s --tick-budget 0.5s --checkpoint state/"
 
@@ -31,12 +32,16 @@ def run(
         None, metavar="DIR", help="Keep state here; the same queries go on from it."
     ),
     master: str = typer.Option("local[*]", metavar="URL", help="Spark master."),
+    force: bool = typer.Option(
+        False, "--force", help="Run even if the profile says that a query breaks its bounds."
+    ),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
     """Run all queries of a file until Ctrl-C, for a time, or until the streams end.
 
-    Results of queries without INTO are shown at the end.
+    Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
+    profile), queries that would break their latency or memory bounds are refused.
     """
     del debug
     options = RunOptions(
@@ -47,6 +52,7 @@ def run(
         tick_budget_s=seconds("--tick-budget", tick_budget),
         checkpoint=checkpoint,
         master=master,
+        profile=None if force or not beside(file).is_file() else beside(file),
     )
     script = Script.read(file)
     script.check()

@@ -67,6 +67,11 @@ class Catalog:
             self._claim(name.text, "query", name.span)
             self._queries[name.text] = statement
 
+    def drop_query(self, name: str) -> None:
+        """Forget a query."""
+        del self._queries[name], self._kinds[name.lower()]
+        self._spans.pop(name, None)
+
     def add_stream(self, stream: StreamDefinition, span: Span | None = None) -> None:
         """Register a stream; ``span`` is where its name was written, if it was."""
         check_timestamp(stream, span)

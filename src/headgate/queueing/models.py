@@ -16,6 +16,10 @@ from headgate.queueing.plan import Plan
 from headgate.queueing.work import mixture, thinned, together, work_of
 
 
+# wall-clock seconds of a processor second that count as none
+_NO_TIME = 1e-9
+
+
 class LatencyModel(Protocol):
     """Turns a plan into figures."""
 
@@ -103,8 +107,9 @@ class InTicks:
     @staticmethod
     def measured(costs: TickCosts) -> InTicks:
         """As ticks were measured: on as many processors as explain how long their work took."""
-        if costs.work_s == 0:
-            return InTicks(costs.overhead_s, intake_s=costs.intake_s)
+        if costs.work_s < _NO_TIME:
+            # what tuples take was told by their number alone
+            return InTicks(costs.overhead_s, 1, costs.intake_s, 1 / _NO_TIME)
         processors = max(1, round(1 / costs.work_s))
         return InTicks(costs.overhead_s, processors, costs.intake_s, 1 / (costs.work_s * processors))
 
