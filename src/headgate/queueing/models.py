@@ -15,7 +15,6 @@ from headgate.queueing.mg1 import MG1
 from headgate.queueing.plan import Plan
 from headgate.queueing.work import mixture, thinned, together, work_of
 
-
 # wall-clock seconds of a processor second that count as none
 _NO_TIME = 1e-9
 
