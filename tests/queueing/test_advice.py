@@ -105,6 +105,14 @@ def test_shorter_windows_help_a_join() -> None:
     assert plan.with_windows("q", 0.5).state_tuples("j") == plan.state_tuples("j") / 2
 
 
+def test_a_join_that_waits_for_a_slow_stream_is_told_apart() -> None:
+    plan = joined(latency_s=0.2, rate=1.0)
+    advice = advise(plan, OnServer())
+    remedies = advice.queries["q"].remedies
+    assert not advice.fits and remedies is not None and remedies.waits_for_order
+    assert "waits for the next tuple of a slow stream" in str(remedies)
+
+
 def test_the_largest_rate_of_one_queue_is_that_of_the_inverse_problem() -> None:
     plan = plan_named("path", 0.5, latency_s=5.0)
     one = Plan(plan.network, {**plan.profiles, "r.1": Profile(0.5, 0.0)}, {"r": 1.0})

@@ -55,6 +55,8 @@ class Remedies:
     processors: int | None
     window_factor: float | None
     shed_share: float | None
+    waits_for_order: bool = False
+    """Whether a join of the query waits for the other streams to come as far."""
 
     def __str__(self) -> str:
         parts = []
@@ -64,11 +66,11 @@ class Remedies:
             parts.append(f"windows {self.window_factor:.2g} times as long")
         if self.shed_share is not None:
             parts.append(f"shedding {self.shed_share:.1%} of its input")
-        return (
-            "it would fit with " + ", or ".join(parts)
-            if parts
-            else "nothing of more processors, shorter windows or shedding would make it fit"
-        )
+        if parts:
+            return "it would fit with " + ", or ".join(parts)
+        if self.waits_for_order:
+            return "its join waits for the next tuple of a slow stream, which no capacity shortens"
+        return "no processors, windows or shedding would make it fit"
 
 
 @dataclass(frozen=True)
@@ -191,7 +193,8 @@ def _remedies(plan: Plan, model: LatencyModel, query: str, fits: Fits) -> Remedi
         lambda share: fits(plan.shedding(query, 1 - share), model), limit=1.0, precision=_PRECISION
     )
     shed = 1 - kept if kept > _PRECISION else None
-    return Remedies(_least_processors(plan, model, fits), window, shed)
+    ordered = any(plan.order_waits(path) for path in plan.paths_of(query))
+    return Remedies(_least_processors(plan, model, fits), window, shed, ordered)
 
 
 def _least_processors(plan: Plan, model: LatencyModel, fits: Fits) -> int | None:
