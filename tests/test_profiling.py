@@ -42,8 +42,9 @@ def test_results_do_not_go_where_the_script_sends_them() -> None:
     assert {q.sink for q in sampled(with_stream()).queries.values()} == {SinkDefinition("memory")}
 
 
-def status(rows: int, seconds: float, stream: str) -> RunStatus:
-    return RunStatus({}, {stream: StreamCounts(rows)}, 0, 0, 0, 1, seconds)
+def status(rows: int, seconds: float, stream: str, ticks: int = 5) -> RunStatus:
+    history = [tick(float(at), rows // ticks, 0.1) for at in range(ticks)]
+    return RunStatus({}, {stream: StreamCounts(rows)}, 0, 0, 0, ticks, seconds, history)
 
 
 def test_the_first_round_does_not_count() -> None:
@@ -55,8 +56,19 @@ def test_the_first_round_does_not_count() -> None:
     assert profiler.wants_more()
     profiler.take_in({"a": Profile(2e-6)}, status(500, 2.0, stream))
     assert not profiler.wants_more()
-    assert profiler.measured({}) == Measured({"a": Profile(2e-6)}, {stream: 250.0})
+    assert profiler.measured({}).profiles == {"a": Profile(2e-6)}
+    assert profiler.measured({}).tuples_per_s == {stream: 250.0}
     assert profiler.measured({stream: 7.0}).tuples_per_s == {stream: 7.0}
+
+
+def test_rounds_that_tell_too_little_are_repeated_but_not_for_ever() -> None:
+    network = chains(2)
+    [stream] = network.streams
+    profiler = Profiler(network, 0.0)
+    while profiler.wants_more():
+        profiler.take_in({}, status(10, 0.1, stream, ticks=1))
+    assert profiler.rounds == 5
+    assert profiler.measured({}).tick is None
 
 
 def test_a_profile_survives_being_written() -> None:

@@ -19,6 +19,8 @@ from headgate.status import RunStatus, TickRecord
 # enough of a run to be worth its start
 _LEAST_S = 2.0
 _WARM_UP_SHARE = 0.75
+# a machine that is too slow to tell in so many rounds will not in more
+_MOST_ROUNDS = 5
 _HOLD = 0.01
 # one more than the figures that have to be told apart
 _LEAST_TICKS = 4
@@ -76,11 +78,13 @@ class Profiler:
     @property
     def seconds_left(self) -> float:
         """Until the time is over."""
-        return max(_LEAST_S, self._end_s - time.monotonic())
+        return max(_LEAST_S, self._seconds / 2, self._end_s - time.monotonic())
 
     def wants_more(self) -> bool:
-        """Whether there is time for another round; there always is for one to warm up and one to measure."""
-        return self.rounds < 2 or self._end_s - time.monotonic() >= _LEAST_S
+        """Whether there is time for another round, or need: one warms up, and those after it must tell enough."""
+        if self.rounds < 2 or self._end_s - time.monotonic() >= _LEAST_S:
+            return True
+        return self.rounds < _MOST_ROUNDS and tick_costs(self._histories) is None
 
     @property
     def stage(self) -> str:

@@ -11,7 +11,7 @@ from headgate.cli.studies import check_study, progress, show_study
 
 EXAMPLE = "Example: headgate bench burst --out bench-out"
 
-_STUDIES = ("burst",)
+_STUDIES = ("burst", "predict")
 
 
 def bench(
@@ -24,19 +24,24 @@ def bench(
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
-    """Run one burst under several strategies on Spark, and compare with what the simulator says.
+    """Measure on Spark what is claimed or predicted.
 
-    The exit code is 1 if a check fails.
+    burst: one burst under several strategies, beside what the simulator says. predict: what a profile
+    predicts of four queries, beside runs at several loads. The exit code is 1 if a check fails.
     """
     del debug
     check_study(study, _STUDIES)
     # Spark is slow to import; help and errors come without it
     from headgate.experiments.burst import burst_study
+    from headgate.experiments.predict import predict_study
     from headgate.spark.cluster import own_session
 
     spark = own_session(master)
     try:
-        done = burst_study(spark, out / study, seed, progress)
+        if study == "burst":
+            done = burst_study(spark, out / study, seed, progress)
+        else:
+            done = predict_study(spark, out / study, progress)
     finally:
         spark.stop()
     show_study(done, as_json)

@@ -26,9 +26,11 @@ _MOST_TICKS = 100_000
 
 @dataclass(frozen=True)
 class TickedRun:
-    """What came out: backlog after each tick, and how long results took from intake to commit."""
+    """What came out: tuples waiting when each tick began, backlog after it, and how long results took from
+    intake to commit."""
 
     at_s: NDArray[np.float64]
+    waiting: NDArray[np.float64]
     backlog_bytes: NDArray[np.float64]
     latencies_s: NDArray[np.float64]
     results: NDArray[np.float64]
@@ -37,6 +39,12 @@ class TickedRun:
     def peak_bytes(self) -> float:
         """The largest backlog after a tick."""
         return float(self.backlog_bytes.max(initial=0.0))
+
+    @property
+    def mean_waiting(self) -> float:
+        """Tuples that waited when a tick began, over the time of all ticks."""
+        lengths_s = np.diff(self.at_s, prepend=0.0)
+        return float(np.average(self.waiting, weights=lengths_s)) if len(self.at_s) else 0.0
 
     @property
     def mean_latency_s(self) -> float:
@@ -99,12 +107,14 @@ class TickSimulation:
         total = sum(len(times) for times in self._arrivals_s.values())
         now_s = 0.0
         at: list[float] = []
+        waiting: list[float] = []
         backlog: list[float] = []
         outputs: list[tuple[float, float]] = []
         while sum(taken_in.values()) < total or any(c.oldest_s is not None for c in cohorts.values()):
             if len(at) >= _MOST_TICKS:
                 raise StalledError(f"strategy {strategy.name} leaves a backlog that never ends")
             rows = self._arrive(now_s, taken_in, cohorts)
+            waiting.append(sum(c.amount() for c in cohorts.values()))
             forecast = self._choose(strategy, now_s, cohorts)
             now_s += self._costs.seconds(rows, forecast.spent_s)
             outputs += [(now_s - at_s, n) for at_s, n in self._move(forecast, cohorts)]
@@ -112,6 +122,7 @@ class TickSimulation:
             backlog.append(sum(c.amount() * self._profiles[n].bytes_per_tuple for n, c in cohorts.items()))
         return TickedRun(
             np.array(at),
+            np.array(waiting),
             np.array(backlog),
             np.array([s for s, _ in outputs]),
             np.array([n for _, n in outputs]),

@@ -34,7 +34,6 @@ class Sources:
         self._files = files
         self.frames: dict[str, DataFrame] = {}
         self._named = True
-        burst.register(spark)
 
     def use_names(self, named: bool) -> None:
         """Whether sources are told apart by name; those inside of a DataFrame handed in have none."""
@@ -128,6 +127,9 @@ class Sources:
 
     def _open_stream(self, definition: StreamDefinition) -> DataFrame:
         options = dict(definition.options)
+        if definition.format == "burst":
+            # Spark starts a Python worker to hear of it: for those only who use it
+            burst.register(self._spark)
         reader = self._spark.readStream.format(definition.format).options(**options)
         if definition.schema is not None and definition.format != "rate":
             reader = reader.schema(stream_ddl(definition))

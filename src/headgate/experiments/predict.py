@@ -1,0 +1,204 @@
+"""Predictions from a profile against runs on Spark: cost, backlog, throughput, and the largest rate."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.experiments.check import Progress, Study
+from headgate.experiments.predict_queries import QUERIES, PredictedQuery
+from headgate.model.measured import Measured
+from headgate.model.network import Network
+from headgate.queueing.models import InTicks
+from headgate.queueing.plan import Plan
+from headgate.report.lines import plot_lines
+from headgate.scheduling.fifo import Fifo
+from headgate.session import Session
+from headgate.simulator.ticks import TickSimulation
+from headgate.spark.cluster import processors
+from headgate.status import TickRecord
+from headgate.workload.settings import BurstSettings
+
+_PROFILE_S = 16.0
+_RUN_S = 14.0
+_CONFIRM_S = 40.0
+_LOADS = (0.3, 0.6, 0.9)
+_OVERLOAD = 1.5
+# runs are on other traffic than the profile
+_PROFILE_SEED, _RUN_SEED = 3, 5
+# the first ticks of a run take what came while it started
+_SETTLING_TICKS = 2
+# at 0.9 of the largest rate ticks must stay near what is predicted, at 1.15 of it they must grow
+_STABLE, _GROWING = 1.5, 1.5
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A prediction and what was measured."""
+
+    name: str
+    predicted: float
+    measured: float
+
+    @property
+    def q_error(self) -> float:
+        """How many times the larger is the smaller."""
+        low, high = sorted((self.predicted, self.measured))
+        return high / low if low > 0 else float("inf")
+
+    @property
+    def error(self) -> float:
+        """By which share of what was measured the prediction is off."""
+        return abs(self.predicted / self.measured - 1) if self.measured > 0 else float("inf")
+
+
+class PredictBench:
+    """One query at a time on one Spark application."""
+
+    def __init__(self, spark: Any, progress: Progress) -> None:
+        self._spark = spark
+        self._progress = progress
+
+    def profile(self, query: PredictedQuery) -> tuple[Plan, Measured]:
+        """What the query's operators take, and the plan at the rates of the profile."""
+        self._progress(f"{query.name}: profile")
+        session = Session(self._spark)
+        session.execute(query.script(query.profile_rate, 3600, _PROFILE_SEED))
+        measured = session.profile(_PROFILE_S)
+        network = session.network()
+        rates = {name: _expected_rate(network, name) for name in network.streams}
+        return Plan(network, measured.profiles, rates), measured
+
+    def run(self, query: PredictedQuery, rate: float, seconds: float) -> tuple[Network, list[TickRecord]]:
+        """The ticks of a run over traffic that ends."""
+        self._progress(f"{query.name}: {rate:,.0f} tuples a second for {seconds:.0f} s")
+        session = Session(self._spark)
+        session.execute(query.script(rate, seconds, _RUN_SEED))
+        network = session.network()
+        run = session.start(until_done=True)
+        run.wait()
+        return network, run.status().history
+
+    def processors(self) -> int:
+        """Processors that Spark may use."""
+        return processors(self._spark)
+
+
+def _settings(network: Network, stream: str) -> BurstSettings:
+    return BurstSettings.parse(dict(network.streams[stream].options))
+
+
+def _expected_rate(network: Network, stream: str) -> float:
+    return _settings(network, stream).process.rate.expected(0, 1_000_000)
+
+
+def _arrivals_s(network: Network) -> dict[str, NDArray[np.float64]]:
+    found = {}
+    for name in network.streams:
+        settings = _settings(network, name)
+        assert settings.duration_us is not None
+        found[name] = settings.process.arrivals(0, settings.duration_us).time_us / 1e6
+    return found
+
+
+def cost_per_tuple_s(ticks: Sequence[TickRecord]) -> float:
+    """Processor seconds that a tuple took."""
+    counted = ticks[_SETTLING_TICKS:]
+    return sum(tick.busy_s for tick in counted) / max(1, sum(tick.rows_in for tick in counted))
+
+
+def mean_waiting(ticks: Sequence[TickRecord]) -> float:
+    """Tuples that waited when a tick began, over the time of all ticks."""
+    waited = [
+        (tick.rows_in + before.backlog_tuples, tick.at_s - before.at_s) for before, tick in pairwise(ticks)
+    ]
+    tuples, seconds = np.array(waited[_SETTLING_TICKS:]).T
+    return float(np.average(tuples, weights=seconds))
+
+
+def throughput(ticks: Sequence[TickRecord]) -> float:
+    """Tuples a second, once the run has settled."""
+    counted = ticks[_SETTLING_TICKS:]
+    return sum(tick.rows_in for tick in counted) / (ticks[-1].at_s - ticks[_SETTLING_TICKS - 1].at_s)
+
+
+def predict_study(spark: Any, out: Path, progress: Progress) -> Study:
+    """Profile, predict, run, compare."""
+    study = Study("predict", out, progress)
+    bench = PredictBench(spark, progress)
+    figures: list[Figure] = []
+    for query in QUERIES:
+        figures += _compared(study, bench, query)
+    for figure in figures:
+        study.at_most(
+            f"{figure.name}: {figure.predicted:.4g} predicted, {figure.measured:.4g} measured, q-error",
+            1.5,
+            figure.q_error,
+        )
+    study.at_most("median error of all predictions", 0.2, float(np.median([f.error for f in figures])))
+    study.at_most("worst error of all predictions", 0.5, max(f.error for f in figures))
+    return study
+
+
+def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[Figure]:
+    plan, measured = bench.profile(query)
+    assert measured.tick is not None
+    model = InTicks.measured(measured.tick)
+    total = sum(plan.rates.values())
+    cost_s = plan.load / total
+    # packets a second at which ticks would grow without end
+    largest = plan.rates["packets"] / model.utilisation(plan)
+    study.progress(
+        f"{query.name}: {cost_s * 1e6:.1f} us a tuple, ticks of {model.overhead_s:.2f} s beside, "
+        f"up to {largest:,.0f} packets a second"
+    )
+    figures = []
+    for load in _LOADS:
+        network, ticks = bench.run(query, load * largest, _RUN_S)
+        simulation = TickSimulation(
+            network, measured.profiles, _arrivals_s(network), measured.tick, float("inf"), bench.processors()
+        )
+        waiting = simulation.run(Fifo()).mean_waiting
+        figures.append(
+            Figure(f"{query.name}, load {load:g}: us a tuple", cost_s * 1e6, cost_per_tuple_s(ticks) * 1e6)
+        )
+        figures.append(Figure(f"{query.name}, load {load:g}: tuples waiting", waiting, mean_waiting(ticks)))
+    _, ticks = bench.run(query, _OVERLOAD * largest, _RUN_S)
+    scale = total / plan.rates["packets"]
+    figures.append(Figure(f"{query.name}: tuples a second at saturation", largest * scale, throughput(ticks)))
+    if query is QUERIES[0]:
+        _confirm(study, bench, query, plan, model, largest)
+    return figures
+
+
+def _confirm(
+    study: Study, bench: PredictBench, query: PredictedQuery, plan: Plan, model: InTicks, largest: float
+) -> None:
+    """The largest rate that fits, from both sides."""
+    factor = largest / plan.rates["packets"]
+    lines = {}
+    for share in (0.9, 1.15):
+        _, ticks = bench.run(query, share * largest, _CONFIRM_S)
+        lengths_s = np.array([after.at_s - before.at_s for before, after in pairwise(ticks)])
+        lines[f"{share:g} of the largest rate"] = ([t.at_s for t in ticks[1:]], lengths_s.tolist())
+        name = f"{query.name} at {share:g} of the largest rate"
+        if share < 1:
+            steady_s = model.tick_s(plan.scaled(share * factor))
+            study.at_most(
+                f"{name}: longest tick, of the predicted {steady_s:.2f} s",
+                _STABLE,
+                lengths_s.max() / steady_s,
+            )
+        else:
+            third = len(lengths_s) // 3
+            growth = lengths_s[-third:].mean() / lengths_s[third : 2 * third].mean()
+            study.at_least(f"{name}: ticks of the last third, of those of the second", _GROWING, growth)
+    title = "Length of ticks below and above the largest rate that fits"
+    path = study.out / "largest-rate.png"
+    study.figure(plot_lines(path, title, "time since the start (s)", "seconds", lines, steps=False))
