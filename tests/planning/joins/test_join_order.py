@@ -124,11 +124,16 @@ def test_too_many_streams_to_try_all_plans_are_refused_in_one_line() -> None:
         left_deep_plans(chain_of(9, RowWindow(5)))
 
 
-@pytest.mark.parametrize("capacity", [1e6, 1.0])
-def test_twelve_streams_take_less_than_a_second(capacity: float) -> None:
-    begin = time.perf_counter()
-    heuristic(chain_of(12, RowWindow(100)), capacity)
-    assert time.perf_counter() - begin < 1
+@pytest.mark.parametrize("capacity", [1e6, 8.0, 1.0])
+@pytest.mark.parametrize("window", [RowWindow(100), TimeWindow(100_000)], ids=str)
+def test_twelve_streams_take_less_than_a_second(capacity: float, window: RowWindow | TimeWindow) -> None:
+    # processor time, the best of three: others may keep the machine busy
+    taken = []
+    for _ in range(3):
+        begin = time.process_time()
+        heuristic(chain_of(12, window), capacity)
+        taken.append(time.process_time() - begin)
+    assert min(taken) < 1
 
 
 def test_a_stream_joined_with_itself_has_one_box() -> None:

@@ -95,3 +95,13 @@ def test_the_heuristic_is_exact_under_time_windows_too_when_a_plan_fits() -> Non
     problem = example_1(0.001, TimeWindow(1_000_000))
     best = exhaustive(problem, left_deep_plans(problem), 1e9)[0]
     assert str(heuristic(problem, best.cost_per_s * 1.01)) == str(best)
+
+
+def test_the_heuristic_is_near_the_best_when_nothing_fits() -> None:
+    ratios = []
+    for seed in range(20):
+        problem = random_problem(seed, 0.0)
+        capacity = 0.3 * heuristic(problem, 1e12).cost_per_s
+        best = exhaustive(problem, left_deep_plans(problem), capacity)[0]
+        ratios.append(heuristic(problem, capacity).output_per_s / best.output_per_s)
+    assert max(ratios) <= 1 + 1e-6 and np.mean(ratios) > 0.98

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from typing import Protocol
 
-import numpy as np
-
 from headgate.planning.joins.figures import Figures, Floats
 from headgate.planning.joins.linear import LinearFlows
 from headgate.planning.joins.plans import Plans, terms_of
+from headgate.planning.joins.shed import Shed
 from headgate.planning.joins.timed import TimedFlows
 
 
@@ -31,6 +30,9 @@ class Flows(Protocol):
         A plan that fits keeps ``most`` of everything.
         """
 
+    def roughly_within(self, most: Floats, capacity: Floats) -> Shed:
+        """The same, as well as can be had in no time for thousands of plans."""
+
     def refined(self, plan: int, keep: Floats, capacity: float) -> Floats:
         """The shares of one plan, improved where ``keep_within`` gives what need not be the best."""
 
@@ -43,6 +45,4 @@ def flows_of(plans: Plans, figures: Figures) -> Flows:
 
 def objective(flows: Flows, keep: Floats) -> Floats:
     """Output for its cost, R(p)."""
-    cost, output = flows.cost_per_s(keep), flows.joined_per_s(keep)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(cost > 0, output / cost, np.where(output > 0, np.inf, 0.0))
+    return Shed(keep, flows.cost_per_s(keep), flows.joined_per_s(keep)).objective

@@ -12,9 +12,9 @@ from itertools import combinations
 import numpy as np
 
 from headgate.planning.joins.candidate import Candidate
-from headgate.planning.joins.exhaustive import candidates_of, refined
+from headgate.planning.joins.exhaustive import candidates_of, exhaustive
 from headgate.planning.joins.figures import Figures, Floats, Ints
-from headgate.planning.joins.flows import flows_of, objective
+from headgate.planning.joins.flows import flows_of
 from headgate.planning.joins.plans import Plans, left_deep
 from headgate.planning.joins.problem import JoinProblem
 
@@ -33,11 +33,13 @@ class Found:
 
 def heuristic(problem: JoinProblem, capacity: float) -> Candidate:
     """The plan that the dynamic program finds."""
-    found = best_orders(Figures.of(problem), np.array([capacity]))
-    plans = left_deep(found.orders[0])
-    keep = refined(problem, plans, found.keep[0], capacity)
-    [candidate] = candidates_of(problem, plans, keep, capacity)
-    return candidate
+    figures = Figures.of(problem)
+    found = best_orders(figures, np.array([capacity]))
+    if problem.is_linear:
+        return candidates_of(problem, left_deep(found.orders[0]), found.keep[0], capacity)[0]
+    # on the way boxes were rough: what counts is the order, and the cheapest may be the better one
+    cheapest = best_orders(figures, np.array([np.inf]))
+    return exhaustive(problem, left_deep(np.concatenate([found.orders[0], cheapest.orders[0]])), capacity)[0]
 
 
 def best_orders(figures: Figures, capacity: Floats) -> Found:
@@ -73,10 +75,9 @@ def _best(
     figures: Figures, plans: Plans, keep: Floats, capacity: Floats, alternatives: int
 ) -> tuple[Floats, Ints]:
     """Boxes of all plans, and which of each row of alternatives is best."""
-    flows = flows_of(plans, figures)
-    keep = flows.keep_within(keep, capacity)
-    worth = objective(flows, keep).reshape(-1, alternatives)
+    shed = flows_of(plans, figures).roughly_within(keep, capacity)
+    worth = shed.objective.reshape(-1, alternatives)
     most = worth.max(axis=1, keepdims=True)
     tied = (worth == most) | (worth >= most * (1 - _TIE))
     crosses = np.where(tied, plans.crosses(figures).reshape(-1, alternatives), figures.inputs)
-    return keep, np.asarray(crosses.argmin(axis=1))
+    return shed.keep, np.asarray(crosses.argmin(axis=1))

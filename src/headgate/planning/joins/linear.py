@@ -9,6 +9,7 @@ import numpy as np
 from headgate.planning.joins.figures import Figures, Floats
 from headgate.planning.joins.knapsack import knapsack
 from headgate.planning.joins.plans import Terms
+from headgate.planning.joins.shed import Shed
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,11 @@ class LinearFlows:
         keep: Floats = most.copy()
         keep[over] *= shares
         return keep
+
+    def roughly_within(self, most: Floats, capacity: Floats) -> Shed:
+        """A knapsack takes no time."""
+        keep = self.keep_within(most, capacity)
+        return Shed(keep, self.cost_per_s(keep), self.joined_per_s(keep))
 
     def refined(self, plan: int, keep: Floats, capacity: float) -> Floats:
         """A knapsack needs no refining."""

@@ -9,9 +9,11 @@ from scipy.optimize import minimize
 
 from headgate.planning.joins.figures import Bools, Figures, Floats, Ints, members
 from headgate.planning.joins.plans import Terms
+from headgate.planning.joins.shed import Shed
 from headgate.planning.joins.timed_boxes import timed_keep
 
 _LEAST = 1e-12
+_HALVINGS = 50
 _TINY = 1e-300
 
 
@@ -63,6 +65,21 @@ class TimedFlows:
         if over.any():
             keep[over] = timed_keep(self.only(over), most[over], capacity[over])
         return keep
+
+    def roughly_within(self, most: Floats, capacity: Floats) -> Shed:
+        """All streams of a plan are shed alike."""
+        shares = most[:, self.boxes]
+        cost = _scaled(self.caused, self.timed, shares[:, None, :])
+        joined = _scaled(self.joined, self.timed_whole, shares)
+        degrees = len(self.boxes) + 1
+        # when everything is kept by a share more, each part falls by as many factors as it has streams
+        powers = _by_degree(cost.reshape(len(cost), -1), _degrees(self.timed).reshape(len(cost), -1), degrees)
+        powers[:, 1] += (self.selecting * shares).sum(axis=1)
+        share = _root(powers, capacity)
+        of_output = _by_degree(joined, _degrees(self.timed_whole), degrees)
+        used = (self.joined > 0) @ self._box_of > 0
+        keep = np.where(used, most * share[:, None], most)
+        return Shed(keep, _polynomial(powers, share), _polynomial(of_output, share))
 
     @property
     def by_rows(self) -> Bools:
@@ -122,6 +139,35 @@ class TimedFlows:
     @property
     def _box_of(self) -> Floats:
         return np.eye(int(self.boxes.max()) + 1)[self.boxes]
+
+
+def _degrees(timed: Bools) -> Ints:
+    """How many shares each part of a rate is a product of."""
+    return np.asarray(timed.sum(axis=-1, keepdims=True) + ~timed)
+
+
+def _by_degree(parts: Floats, degrees: Ints, count: int) -> Floats:
+    plans = np.arange(len(parts))[:, None] * count
+    sums = np.bincount((plans + degrees).ravel(), parts.ravel(), minlength=len(parts) * count)
+    return np.asarray(sums.reshape(len(parts), count), dtype=np.float64)
+
+
+def _polynomial(powers: Floats, share: Floats) -> Floats:
+    value = np.zeros(len(powers))
+    for power in powers.T[::-1]:
+        value = value * share + power
+    return value
+
+
+def _root(powers: Floats, capacity: Floats) -> Floats:
+    """The share by which a cost comes to the capacity; 1 where it is below."""
+    low, high = np.zeros(len(powers)), np.ones(len(powers))
+    low = np.where(_polynomial(powers, high) <= capacity, 1.0, low)
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        fits = _polynomial(powers, middle) <= capacity
+        low, high = np.where(fits, middle, low), np.where(fits, high, middle)
+    return low
 
 
 def _scaled(caused: Floats, timed: Bools, shares: Floats) -> Floats:

@@ -25,14 +25,14 @@ _OPEN = 1e-6
 _RIDGE = 1e-12
 
 
-class Shed(Protocol):
+class Curved(Protocol):
     """What is asked of plans; all by plan and box."""
 
     @property
     def by_rows(self) -> Bools:
         """Boxes without a time window behind them: rates are linear in what these keep."""
 
-    def only(self, plans: Bools | Ints) -> Shed:
+    def only(self, plans: Bools | Ints) -> Curved:
         """Some of the plans."""
 
     def cost_per_s(self, keep: Floats) -> Floats:
@@ -48,7 +48,7 @@ class Shed(Protocol):
         """By how much the cost grows with the logarithm of each share, and by how much that does."""
 
 
-def timed_keep(plans: Shed, most: Floats, capacity: Floats) -> Floats:
+def timed_keep(plans: Curved, most: Floats, capacity: Floats) -> Floats:
     """The share of each box, for plans that do not fit."""
     keep = most * 0.5
     while (outside := ~(plans.cost_per_s(keep) < capacity / 2)).any():
@@ -67,7 +67,7 @@ def timed_keep(plans: Shed, most: Floats, capacity: Floats) -> Floats:
 
 
 def _round(
-    plans: Shed, keep: Floats, most: Floats, capacity: Floats, sharpness: float
+    plans: Curved, keep: Floats, most: Floats, capacity: Floats, sharpness: float
 ) -> tuple[Floats, Bools]:
     """One step towards the optimum for this sharpness, and which plans were not there yet."""
     change, gain = _newton(plans, keep, most, capacity, sharpness)
@@ -86,7 +86,7 @@ def _round(
 
 
 def _newton(
-    plans: Shed, keep: Floats, most: Floats, capacity: Floats, sharpness: float
+    plans: Curved, keep: Floats, most: Floats, capacity: Floats, sharpness: float
 ) -> tuple[Floats, Floats]:
     """The way down by the logarithms of shares, or by shares before row windows, and how far down it goes."""
     by_rows = plans.by_rows
@@ -116,7 +116,7 @@ def _moved(keep: Floats, change: Floats, by_rows: Bools) -> Floats:
     return np.where(by_rows, keep + change, keep * np.exp(np.where(by_rows, 0.0, change)))
 
 
-def _height(plans: Shed, keep: Floats, most: Floats, capacity: Floats, sharpness: float) -> Floats:
+def _height(plans: Curved, keep: Floats, most: Floats, capacity: Floats, sharpness: float) -> Floats:
     """Less output is higher, and there is no end to it at the capacity and at bounds."""
     inside = ((keep > 0) & (keep < most)).all(axis=1) & (plans.cost_per_s(keep) < capacity)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -126,7 +126,7 @@ def _height(plans: Shed, keep: Floats, most: Floats, capacity: Floats, sharpness
         return np.where(inside, wall - sharpness * np.log(plans.joined_per_s(keep)), np.inf)
 
 
-def _settled(plans: Shed, keep: Floats, most: Floats, capacity: Floats) -> Floats:
+def _settled(plans: Curved, keep: Floats, most: Floats, capacity: Floats) -> Floats:
     """Boxes that are all but open are opened, the others scaled so that the capacity is just used."""
     slopes, _ = plans.cost_slopes(keep)
     is_open = (keep > most * (1 - _OPEN)) | (slopes <= 0)
