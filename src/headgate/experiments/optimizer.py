@@ -9,7 +9,7 @@ from pathlib import Path
 from scipy.optimize import brentq
 
 from headgate.experiments.check import Progress, Study
-from headgate.experiments.optimizer_queries import LEVELS, Level, levels_of
+from headgate.experiments.optimizer_queries import LEVELS, Level, connected_orders, levels_of
 from headgate.model.window import RowWindow
 from headgate.planning.cost import WindowSeconds
 from headgate.planning.joins.candidate import Candidate
@@ -33,6 +33,8 @@ def reproduce(trace: Path | None, out: Path, progress: Progress) -> Study:
     study.progress(f"{QUERIES} random queries at {len(LEVELS)} resource levels")
     levels = levels_of(QUERIES, _SEED)
     _reoptimisation(study, levels)
+    connected = {level.share: level for level in levels_of(QUERIES, _SEED, connected_orders())}
+    study.equal("figure 7: share that gains at 60 % without cross products", 0.0, connected[0.6].gaining)
     _heuristic(study, levels)
     return study
 
@@ -80,6 +82,9 @@ def _figure_6(study: Study) -> None:
     study.equal("figure 6: throughput of (B, C), A at 14 ms", 305, round(at_14[_BC].output_per_s))
     got = {plan: float(f"{c.output_per_s:.12g}") for plan, c in at_100.items()}
     study.equal("figure 6: throughput of all plans at 100 ms", dict.fromkeys(got, 100.0), got)
+    at_60 = _plans_at(60.0)
+    pair = (float(f"{at_60[plan].output_per_s:.12g}") for plan in (_AC, _AB))
+    study.equal("figure 6: (A, C), B and (A, B), C give the same at 60 ms", *pair)
     switch = _crossing(_BC, _AC, 3.6, 6.0)
     study.at_least("figure 6: (A, C), B overtakes (B, C), A at a join cost of (ms)", 4.0, switch)
     study.at_most("figure 6: and before (ms)", 4.5, switch)

@@ -16,6 +16,7 @@ from headgate.planning.joins.plans import Plans, left_deep, left_deep_orders
 from headgate.planning.joins.problem import JoinInput, JoinPredicate, JoinProblem
 
 Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
 
 SELECTIVITIES = {"AB": 0.2, "AC": 0.5, "BD": 0.1, "DE": 0.001}
 WINDOWS = {"A": 100, "B": 300, "C": 500, "D": 400, "E": 1000}
@@ -67,11 +68,17 @@ def five_streams() -> JoinProblem:
     )
 
 
-def levels_of(queries: int, seed: int) -> list[Level]:
-    """The queries at all resource levels, optimised exhaustively and by the heuristic."""
+def connected_orders() -> Ints:
+    """The orders without a cross product."""
+    orders = left_deep_orders(len(WINDOWS))
+    return np.asarray(orders[left_deep(orders).crosses(Figures.of(five_streams())) == 0])
+
+
+def levels_of(queries: int, seed: int, orders: Ints | None = None) -> list[Level]:
+    """The queries at all resource levels, optimised over all orders (or these), and by the heuristic."""
     rates = np.random.default_rng(seed).uniform(*RATES, size=(queries, len(WINDOWS)))
     figures = Figures.of_rates(five_streams(), rates)
-    orders = left_deep_orders(len(WINDOWS))
+    orders = left_deep_orders(len(WINDOWS)) if orders is None else orders
     plans = left_deep(np.tile(orders, (queries, 1)), np.repeat(np.arange(queries), len(orders)))
     unshed = flows_of(plans, figures).cost_per_s(np.ones((len(plans.pairs), len(WINDOWS))))
     by_query = unshed.reshape(queries, -1)
