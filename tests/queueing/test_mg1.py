@@ -63,7 +63,8 @@ def test_two_service_times_wait_as_the_double_sum_says(name: str, load: float) -
     m, longest = queue(points, load), max(s for _, s in points)
     # times without a common unit are moved to one that nearly fits
     within = 1e-9 if name in ("one twice the other", "decimals") else 5e-7
-    for t in (0.0, 0.1, 0.55, 0.9, 1.3, 2.2, 3.7, 6.1):
+    # the terms of the sum grow with the square of the time
+    for t in (0.0, 0.1, 0.55, 0.9, 1.3, 2.2, 3.7):
         exact = wait_cdf_of_two(m.rate, points, t * longest)
         assert m.wait_cdf(t * longest) == pytest.approx(exact, abs=within)
 
@@ -164,6 +165,7 @@ def test_an_overloaded_queue_gives_its_utilisation_and_no_figure(rate: float) ->
         (1, [(1.5, 0.1), (-0.5, 0.2)], "probability 1.5 of a service time is wrong"),
         (1, [(1.0, -0.1)], "service time -0.1 is wrong; write seconds of 0 or more"),
         (1, [(1.0, math.inf)], "service time inf is wrong"),
+        (1, [(1.0, 1e-200)], "service time 1e-200 is too short to be one; write 0"),
         (1, [], "probabilities of service times sum to 0"),
         (1, [0.1], "service [0.1] is wrong; write [(probability, seconds), ...]"),
         (1, 0.1, "service 0.1 is wrong; write [(probability, seconds), ...]"),
@@ -209,3 +211,12 @@ def test_close_to_saturation_waits_are_exponential(name: str, idle: float) -> No
     assert m.wait_percentile(0.99) == pytest.approx(expected, rel=10 * idle + 1e-6)
     assert m.percentile_in_system(0.99) == pytest.approx(expected * rate, rel=10 * idle + 1e-6, abs=5)
     assert m.wait_cdf(expected) == pytest.approx(0.99, abs=idle + 1e-6)
+
+
+def test_rare_services_during_which_crowds_come_have_figures_too() -> None:
+    m = MG1(45_000.0, [(1 - 1e-6, 1e-6), (1e-6, 10.0)])
+    assert m.pmf(0) == pytest.approx(1 - m.utilisation)
+    n = m.percentile_in_system(0.99)
+    assert m.cdf_in_system(n) == pytest.approx(0.99, abs=1e-4)
+    assert n == pytest.approx(m.rate * m.time_in_system_percentile(0.99), rel=1e-5)
+    assert m.wait_percentile(0.9) < m.wait_percentile(0.99) < m.wait_percentile(0.999)

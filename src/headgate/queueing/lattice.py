@@ -31,8 +31,9 @@ _MOST_UNITS = 1 << 16
 _MOST_POINTS = 1 << 20
 _EXACT = 1e-9
 _SATURATED = 1e-7
-# above what rounding leaves, below what anybody asks for
+# below what anybody asks for, and what rounding leaves of figures as large as means close to saturation
 _NEGLIGIBLE = 1e-10
+_ROUNDING = 1e-16
 
 
 @dataclass(frozen=True)
@@ -145,7 +146,7 @@ def exceeding(
         fading = math.exp(-tail.decay)
         chances -= tail.chance / (fading * below_one - math.expm1(-tail.decay))
         rest = np.fft.irfft(chances, points)
-        last = np.flatnonzero(np.abs(rest) > _NEGLIGIBLE)
+        last = np.flatnonzero(np.abs(rest) > _NEGLIGIBLE + _ROUNDING * mean)
         # if it has not died out well before the end, what lies beyond is mixed into it
         if not len(last) or last[-1] < 0.9 * points or points >= _MOST_POINTS:
             break

@@ -11,6 +11,9 @@ from headgate.queueing.curves import CountCurve, WaitCurve
 from headgate.queueing.faults import Overloaded, check_amount, check_share
 from headgate.queueing.service import Discrete, Exponential, Service, constant, service_of
 
+# what a tuple leaves behind is what has come meanwhile; of so many, chance moves but a few in a thousand
+_CROWD = 30_000
+
 
 @dataclass(frozen=True, init=False)
 class MG1:
@@ -104,6 +107,8 @@ class MG1:
         if self._is_markov:
             # rounding must not push an exact power over to the next number
             return max(0, math.ceil(math.log(1 - p) / math.log(self.utilisation) - 1 - 1e-12))
+        if self._is_crowded:
+            return math.floor(self.rate * self.time_in_system_percentile(p))
         return self._counts.percentile(p)
 
     def wait_cdf(self, t: float) -> float:
@@ -149,6 +154,11 @@ class MG1:
         return isinstance(self.service, Exponential) or self.utilisation == 0
 
     @property
+    def _is_crowded(self) -> bool:
+        """Whether so many come during the longest service that their number is as good as their time."""
+        return isinstance(self.service, Discrete) and self.rate * self.service.longest_s > _CROWD
+
+    @property
     def _spare(self) -> float:
         """Services a second that could still come, if services are exponential."""
         return 1 / self.service.moments[0] - self.rate
@@ -156,7 +166,11 @@ class MG1:
     def _above(self, n: int) -> float:
         if n < 0:
             return 1.0
-        return self.utilisation ** (n + 1) if self._is_markov else self._counts.above(n)
+        if self._is_markov:
+            return self.utilisation ** (n + 1)
+        if self._is_crowded:
+            return 1 - self.time_in_system_cdf((n + 0.5) / self.rate) if n else self.utilisation
+        return self._counts.above(n)
 
     @cached_property
     def _waits(self) -> WaitCurve:

@@ -12,6 +12,8 @@ from headgate.queueing.faults import WrongFigure, check_amount
 Points = tuple[tuple[float, float], ...]
 # so far may the sum of probabilities be from 1
 _ROUNDING = 1e-9
+# third powers of shorter times are no numbers any more
+_SHORTEST_S = 1e-90
 
 
 @dataclass(frozen=True)
@@ -51,7 +53,9 @@ class Discrete:
         total = mean = second = third = 0.0
         for probability, seconds in self.points:
             # also False where one is not a number
-            if not (0 <= probability <= 1 + _ROUNDING and 0 <= seconds < math.inf):
+            if not (
+                0 <= probability <= 1 + _ROUNDING and (seconds == 0 or _SHORTEST_S <= seconds < math.inf)
+            ):
                 raise _wrong_point(probability, seconds)
             total += probability
             moment = probability * seconds
@@ -103,4 +107,6 @@ def _wrong_point(probability: float, seconds: float) -> WrongFigure:
             return WrongFigure(f"probability {probability!r} of a service time is wrong; write 0 to 1")
     except TypeError:
         return WrongFigure(f"probability {probability!r} of a service time is no number; write 0 to 1")
+    if 0 < seconds < _SHORTEST_S:
+        return WrongFigure(f"service time {seconds!r} is too short to be one; write 0")
     return WrongFigure(f"service time {seconds!r} is wrong; write seconds of 0 or more")
