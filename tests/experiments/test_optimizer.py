@@ -13,7 +13,7 @@ from headgate.experiments import optimizer
 
 
 def test_every_check_holds_and_every_figure_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(optimizer, "QUERIES", 300)
+    monkeypatch.setattr(optimizer, "QUERIES", 200)
     done = invoke("reproduce", "optimizer", "--out", tmp_path, "--json")
     document = json.loads(done.stdout)
     assert [check for check in document["checks"] if not check["ok"]] == []

@@ -62,8 +62,9 @@ def choose(
         candidates = exhaustive(choice.problem, choice.plans, left, most)
         one = chosen[number] if chosen else candidates[0]
         considered = len(choice.plans.pairs)
-        why = _why(one, candidates, considered, capacity, bool(chosen))
-        if is_too_many(choice.problem, plans_of):
+        is_partial = is_too_many(choice.problem, plans_of)
+        why = _why(one, candidates, 1 if is_partial else considered, capacity, bool(chosen))
+        if is_partial:
             streams = len(choice.problem.inputs)
             why += f"; {streams} streams are too many to try all plans, so a heuristic found it"
         decisions[choice.problem.query] = QueryDecision(one, tuple(candidates), considered, why)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 
 import numpy as np
 from scipy.optimize import linprog, minimize
@@ -20,6 +21,8 @@ from headgate.planning.joins.plans import Plans
 from headgate.planning.joins.problem import JoinProblem
 
 _LEAST = 1e-12
+_OPEN = 1e-6
+_MOST_COMBINATIONS = 20_000
 
 
 @dataclass(frozen=True)
@@ -55,10 +58,22 @@ def linear_program(gains: Floats, costs: Floats, capacity: float) -> Floats:
 def _best_plans(
     choices: Sequence[Choice], streams: Sequence[str], start: Sequence[int], capacity: float
 ) -> list[int]:
-    """One query's plan changed at a time, as long as the output of all grows; from two starts."""
+    """The plans that give the most together: all combinations are tried, or one query's plan at a time."""
+    if prod(len(choice.plans.pairs) for choice in choices) <= _MOST_COMBINATIONS:
+        return _best_combination(choices, streams, capacity)
     starts = (start, _best_alone(choices, capacity))
     found = [_climbed(choices, streams, list(begin), capacity) for begin in starts]
     return max(found, key=lambda pair: pair[1])[0]
+
+
+def _best_combination(choices: Sequence[Choice], streams: Sequence[str], capacity: float) -> list[int]:
+    slopes = [_all_slopes(choice, streams) for choice in choices]
+    chosen = np.indices([len(gains) for gains, _ in slopes]).reshape(len(choices), -1)
+    gains = sum((own[plans] for (own, _), plans in zip(slopes, chosen, strict=True)), np.zeros(()))
+    costs = sum((own[plans] for (_, own), plans in zip(slopes, chosen, strict=True)), np.zeros(()))
+    keep = knapsack(gains, costs, np.full(len(gains), capacity))
+    best = int((gains * keep).sum(axis=1).argmax())
+    return [int(plan) for plan in chosen[:, best]]
 
 
 def _best_alone(choices: Sequence[Choice], capacity: float) -> list[int]:
@@ -131,7 +146,7 @@ def _curved(
         ).x
         if cost(found) <= capacity * (1 + 1e-6) and output(found) > output(best):
             best = found
-    return best
+    return np.where(best > 1 - _OPEN, 1.0, best)
 
 
 def _output(choices: Sequence[Choice], streams: Sequence[str], plans: Sequence[int], keep: Floats) -> float:
