@@ -8,7 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.queueing.oracles import simulated
 
+from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
+from headgate.model.operator import StreamInput, Synthetic
+from headgate.model.profile import Profile
 from headgate.queueing import MG1
+from headgate.queueing.figures import PlanFigures
+from headgate.queueing.models import OnServer
+from headgate.queueing.plan import Plan
+from headgate.queueing.priorities import ByPriority
 
 loads = st.floats(0.01, 0.99)
 times = st.floats(1e-6, 10.0)
@@ -54,7 +61,7 @@ def test_queue_lengths_are_rates_times_waits(points: list[tuple[float, float]], 
 
 @settings(max_examples=25, deadline=None)
 @given(services(), st.floats(0.05, 0.9), st.integers(0, 2**32))
-def test_the_mean_wait_does_not_depend_on_an_order_that_ignores_service_times(
+def test_every_order_that_never_idles_is_done_at_the_same_time(
     points: list[tuple[float, float]], load: float, seed: int
 ) -> None:
     m = queue(points, load)
@@ -68,6 +75,39 @@ def test_the_mean_wait_does_not_depend_on_an_order_that_ignores_service_times(
         assert np.sort(first) == pytest.approx(np.sort(last), rel=1e-9)
     # the last done is done at the same time under every order that does not idle
     assert first.max() == pytest.approx(last.max(), rel=1e-9)
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0.1, 5), st.floats(0.01, 2), st.integers(0, 3)), min_size=1, max_size=5),
+    st.floats(0.05, 0.95),
+)
+def test_waits_weighted_by_load_are_conserved_under_every_priority(
+    classes: list[tuple[float, float, int]], load: float
+) -> None:
+    names = [f"c{number}" for number in range(len(classes))]
+    network = Network(
+        tuple(StreamDefinition(name, "synthetic", None) for name in names),
+        (),
+        tuple(Synthetic(f"{name}.1", (StreamInput(name, name, ()),)) for name in names),
+        tuple(QueryDefinition(name, (f"{name}.1",), SinkDefinition("none")) for name in names),
+    )
+    slower = load / sum(rate * seconds for rate, seconds, _ in classes)
+    rates = {name: rate for name, (rate, _, _) in zip(names, classes, strict=True)}
+    profiles = {
+        f"{name}.1": Profile(seconds * slower) for name, (_, seconds, _) in zip(names, classes, strict=True)
+    }
+    plan = Plan(network, profiles, rates)
+    levels = {f"{name}.1": level for name, (_, _, level) in zip(names, classes, strict=True)}
+    conserved = {weighted_waits(model.figures(plan), plan) for model in (OnServer(), ByPriority(levels))}
+    assert max(conserved) == pytest.approx(min(conserved), rel=1e-6)
+
+
+def weighted_waits(figures: PlanFigures, plan: Plan) -> float:
+    return sum(
+        plan.loads[path.operators[0]] * (path.latency.mean_s - plan.seconds(path.operators[0]))
+        for path in figures.paths
+    )
 
 
 def _served(arrivals_s: np.ndarray, services_s: np.ndarray, newest: bool) -> np.ndarray:

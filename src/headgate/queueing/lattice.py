@@ -31,7 +31,7 @@ _MOST_UNITS = 1 << 16
 _MOST_POINTS = 1 << 20
 _EXACT = 1e-9
 _SATURATED = 1e-7
-# below what anybody asks for, and what rounding leaves of figures as large as means close to saturation
+# below what anybody asks for, and what rounding leaves of a figure of 1
 _NEGLIGIBLE = 1e-10
 _ROUNDING = 1e-16
 
@@ -135,6 +135,8 @@ def exceeding(
     during a service on ``circle_less_one(points)``, less 1, which near z = 1 is known better than itself.
     ``tail`` says P(L > k) for large k, with k in place of the time.
     """
+    # close to saturation the chance of the tail and the mean are known to fewer digits
+    negligible = _NEGLIGIBLE + _ROUNDING * (100 / (1 - utilisation) + mean)
     while True:
         arriving, below_one = arriving_less_one(points), -circle_less_one(points)
         # both parts are infinite at z = 1, their difference is the mean
@@ -146,7 +148,7 @@ def exceeding(
         fading = math.exp(-tail.decay)
         chances -= tail.chance / (fading * below_one - math.expm1(-tail.decay))
         rest = np.fft.irfft(chances, points)
-        last = np.flatnonzero(np.abs(rest) > _NEGLIGIBLE + _ROUNDING * mean)
+        last = np.flatnonzero(np.abs(rest) > negligible)
         # if it has not died out well before the end, what lies beyond is mixed into it
         if not len(last) or last[-1] < 0.9 * points or points >= _MOST_POINTS:
             break
