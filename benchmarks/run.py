@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("window_join.py", "selections.py", "simulator.py", "queueing.py", "optimizer.py")
+BENCHMARKS = ("window_join.py", "selections.py", "simulator.py", "queueing.py", "optimizer.py", "eddies.py")
 
 
 def main() -> None:

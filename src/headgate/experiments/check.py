@@ -33,6 +33,7 @@ class Study:
     progress: Progress
     checks: list[Check] = field(default_factory=list)
     figures: list[Path] = field(default_factory=list)
+    tables: dict[str, Mapping[str, object]] = field(default_factory=dict)
 
     @property
     def ok(self) -> bool:
@@ -68,6 +69,10 @@ class Study:
         within = f" within {slack:.0%}" if slack else ""
         self.checks.append(Check(name, f"rising{within}", {k: _rounded(v) for k, v in got.items()}, rises))
 
+    def table(self, name: str, rows: Mapping[str, object]) -> None:
+        """Note figures of which nothing is claimed."""
+        self.tables[name] = rows
+
     def figure(self, path: Path) -> None:
         """Note a figure that was drawn."""
         self.figures.append(path)
@@ -78,6 +83,7 @@ class Study:
             "study": self.name,
             "checks": [check.to_json() for check in self.checks],
             "figures": [str(path) for path in self.figures],
+            **({"tables": self.tables} if self.tables else {}),
         }
 
 

@@ -16,9 +16,10 @@ _LIGHT = 0.5
 def _busiest_copy(world: World, node: int) -> int:
     """The copy with the longest queue of a node."""
     best, most = -1, 0
-    for number in range(world.state[0].copies):
+    for place in range(world.nodes[node].boxes):
+        number = world.boxes_of[node, place]
         copy = world.copies[number]
-        if copy.active and copy.node == node and copy.length > most:
+        if copy.active and copy.length > most:
             best, most = number, copy.length
     return best
 
@@ -50,13 +51,13 @@ def _receiver(world: World, giver: int, operator: int) -> int:
 def _work_share(world: World, copy: int) -> float:
     """The part of a copy in all the work that waits at its node."""
     node, own, whole = world.copies[copy].node, 0.0, 0.0
-    for number in range(world.state[0].copies):
+    for place in range(world.nodes[node].boxes):
+        number = world.boxes_of[node, place]
         other = world.copies[number]
-        if other.active and other.node == node:
-            work = other.length * world.operators[other.operator].per_tuple
-            whole += work
-            if number == copy:
-                own = work
+        work = other.length * world.operators[other.operator].per_tuple
+        whole += work
+        if number == copy:
+            own = work
     return own / whole if whole > 0 else 1.0
 
 
@@ -149,7 +150,8 @@ def what_to_split(world: World, node: int, now: float) -> tuple[int, int, bool]:
     if receiver < 0:
         return -1, -1, False
     world.nodes[node].quiet_until = now + _QUIET_S
-    slides = world.nodes[node].boxes > 1 and _work_share(world, copy) <= 0.5
+    is_single = world.operators[world.copies[copy].operator].copies == 1
+    slides = is_single and world.nodes[node].boxes > 1 and _work_share(world, copy) <= 0.5
     return copy, receiver, slides
 
 
