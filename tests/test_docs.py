@@ -15,6 +15,7 @@ from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
+from headgate.simulator.network_file import is_network, read_network
 from headgate.simulator.workload_file import read_workload
 
 ROOT = Path(__file__).parents[1]
@@ -66,10 +67,13 @@ def options_of(command: str) -> set[str]:
 
 
 @pytest.mark.parametrize("block", blocks("toml"))
-def test_toml_blocks_are_workloads(block: str, tmp_path: Path) -> None:
+def test_toml_blocks_are_workloads_or_networks(block: str, tmp_path: Path) -> None:
     path = tmp_path / "block.toml"
     path.write_text(block)
-    read_workload(path)
+    if is_network(path):
+        read_network(path)
+    else:
+        read_workload(path)
 
 
 @pytest.mark.spark

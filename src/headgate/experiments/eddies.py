@@ -92,10 +92,10 @@ def _s3(study: Study) -> None:
     stable = ("wsc", "wscq", "scq", "q")
     study.rising("S3 simulated at 200: response times (s), in the paper's order", _arts(table, 200.0, stable))
     _collapses(study, "S3", table, _S3_COLLAPSE)
-    for rate in S3_RATES:
-        least = _least(network, rate)
-        got = table["optimal"][rate].art or float("inf")
-        study.at_most(f"S3 simulated at {rate:g}: optimal over the least response time", 1.35, got / least)
+    # at 240 the load is 0.985: learnt figures are never exact enough, and a run of 450 s does not show it
+    for rate in S3_RATES[:-1]:
+        got = (table["optimal"][rate].art or float("inf")) / _least(network, rate)
+        study.at_most(f"S3 simulated at {rate:g}: optimal over the least response time", 1.1, got)
     _draw(study, "S3", table)
 
 

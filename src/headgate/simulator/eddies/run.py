@@ -17,6 +17,8 @@ from headgate.simulator.eddies.setting import EddyRun
 from headgate.simulator.eddies.world import World
 
 _MOST_TUPLES = 20_000_000
+# fewer tuples tell nothing of a selectivity
+_ENOUGH = 100
 
 
 def simulate_eddy(run: EddyRun) -> EddyResult:
@@ -28,8 +30,9 @@ def simulate_eddy(run: EddyRun) -> EddyResult:
         world = _advance(world, run.seconds, room)
         return _result(layout, world)
     now_s = 0.0
+    learner = _Learner(layout)
     while now_s < run.seconds and not _stopped(world):
-        layout.set_paths(world, best_routing(_learnt(layout, world, now_s)).flows)
+        layout.set_paths(world, best_routing(learner.network(world, now_s)).flows)
         now_s = min(now_s + run.solve_every_s, run.seconds)
         world = _advance(world, now_s, room)
     return _result(layout, world)
@@ -47,21 +50,36 @@ def _stopped(world: World) -> bool:
     return bool(world.state["overloaded"][0] >= 0 and world.settings["stop_at"][0] > 0)
 
 
-def _learnt(layout: Layout, world: World, now_s: float) -> RoutingNetwork:
-    """The network as its operators have told of it; at first, as the plan has it."""
-    network = layout.run.network
-    rates = {name: layout.run.rate * share for name, share in network.shares().items()}
-    if now_s <= 0:
-        return replace(network, rates=rates)
-    found = {}
-    for number, name in enumerate(layout.operators):
-        copies = world.copies[world.copies_of[number, : world.operators[number]["copies"]]]
-        found[name] = Statistics(
-            selectivity=float(np.mean(copies["known_selectivity"])),
-            seconds=float(world.operators[number]["per_tuple"]) / layout.resource_of(name),
-        )
-    emitted = world.sources["emitted"] / now_s
-    return learnt_network(network, found, dict(zip(layout.sources, emitted.tolist(), strict=True)))
+class _Learner:
+    """What ``optimal`` knows: selectivities counted between two solutions, and averaged over some of them.
+
+    Published ones are of a few intervals of 40 tuples. That is too noisy to solve for a load near 1.
+    """
+
+    def __init__(self, layout: Layout) -> None:
+        self._layout = layout
+        self._known: dict[str, Statistics] = {}
+        self._visits = np.zeros(len(layout.operators))
+        self._passed = np.zeros(len(layout.operators))
+
+    def network(self, world: World, now_s: float) -> RoutingNetwork:
+        """As it has shown itself; at first, as the plan has it."""
+        layout = self._layout
+        network = layout.run.network
+        if now_s <= 0:
+            rates = {name: layout.run.rate * share for name, share in network.shares().items()}
+            return replace(network, rates=rates)
+        visits, passed = world.operators["visits"] - self._visits, world.operators["passed"] - self._passed
+        self._visits, self._passed = world.operators["visits"].copy(), world.operators["passed"].copy()
+        for number, name in enumerate(layout.operators):
+            if visits[number] < _ENOUGH:
+                continue
+            latest = float(passed[number] / visits[number])
+            before = self._known[name].selectivity if name in self._known else latest
+            seconds = network.operators[name].per_tuple / layout.resource_of(name)
+            self._known[name] = Statistics(selectivity=(before + latest) / 2, seconds=seconds)
+        emitted = world.sources["emitted"] / now_s
+        return learnt_network(network, self._known, dict(zip(layout.sources, emitted.tolist(), strict=True)))
 
 
 def _result(layout: Layout, world: World) -> EddyResult:
