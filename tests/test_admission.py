@@ -13,6 +13,7 @@ from headgate.model.measured import Measured
 from headgate.model.network import Network
 from headgate.model.profile import Profile
 from headgate.model.tick import TickCosts
+from headgate.profiling import tick_costs
 from headgate.queueing.drift import Warning
 from headgate.status import TickRecord
 
@@ -75,7 +76,7 @@ def warnings_of(network: Network, rates: list[float]) -> list[Warning]:
     said: list[Warning] = []
     history: list[TickRecord] = []
     profiles = measured(network, 0.0).profiles
-    watch = Watch(network, lambda: profiles, lambda: history, said.append)
+    watch = Watch(network, lambda: profiles, lambda: tick_costs([history]), said.append)
     [stream] = network.streams
     for second, rate in enumerate(rates):
         busy_s = 0.001 * rate

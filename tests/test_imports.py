@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "spark": ENGINE,
     "status": {"errors", "model"},
     "profiling": {"errors", "model", "status"},
-    "admission": {"errors", "model", "profiling", "queueing", "status"},
+    "admission": {"errors", "model", "queueing"},
     "session": BELOW_SESSION | {"admission", "profiling", "status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,

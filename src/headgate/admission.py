@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection
 
 from headgate.errors import OverloadError
 from headgate.model.event import Event, TickCommitted
 from headgate.model.measured import Measured
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.profile import Profiles
-from headgate.profiling import tick_costs
+from headgate.model.tick import TickCosts
 from headgate.queueing.admission import admission
 from headgate.queueing.drift import Drift, Warning
 from headgate.queueing.models import InTicks, LatencyModel, OnServer
 from headgate.queueing.plan import Plan
-from headgate.status import TickRecord
 
 # how often a running query is judged anew, and how soon a warning may be repeated
 _LOOK_EVERY_S = 5.0
 _REPEAT_AFTER_S = 60.0
-# ticks that tell what a tick takes
-_RECENT_TICKS = 60
 
 
 class Refused(OverloadError):
@@ -61,12 +58,12 @@ class Watch:
         self,
         network: Network,
         profiles: Callable[[], Profiles],
-        history: Callable[[], Sequence[TickRecord]],
+        costs: Callable[[], TickCosts | None],
         warn: Callable[[Warning], None],
     ) -> None:
         self._network = network
         self._profiles = profiles
-        self._history = history
+        self._costs = costs
         self._warn = warn
         self._bounded = {query.name for query in network.queries.values() if has_bounds(query)}
         self._drift: Drift | None = None
@@ -93,7 +90,7 @@ class Watch:
 
     def _learn(self, rates: dict[str, float]) -> None:
         plan = Plan(self._network, self._profiles(), rates)
-        costs = tick_costs([self._history()[-_RECENT_TICKS:]])
+        costs = self._costs()
         if costs is None:
             return
         model = InTicks.measured(costs)

@@ -22,6 +22,7 @@ _WARM_UP_SHARE = 0.75
 # a machine that is too slow to tell in so many rounds will not in more
 _MOST_ROUNDS = 5
 _HOLD = 0.01
+_RECENT_TICKS = 100
 # one more than the figures that have to be told apart
 _LEAST_TICKS = 4
 
@@ -44,11 +45,14 @@ def _one_by_one(stream: StreamDefinition) -> StreamDefinition:
     return replace(stream, options=(*stream.options, ("maxFilesPerTrigger", "1")))
 
 
-def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
-    """What explains the length of all ticks best; None if there are too few that worked."""
+def tick_costs(histories: Iterable[Sequence[TickRecord]], fixed_busy_s: float = 0.0) -> TickCosts | None:
+    """What explains the length of the latest ticks best; None if there are too few that worked.
+
+    ``fixed_busy_s`` are processor seconds of a tick before its first tuple, as was found out elsewhere.
+    """
     rows, seconds = [], []
     for history in histories:
-        for before, tick in pairwise(history):
+        for before, tick in pairwise(history[-_RECENT_TICKS:]):
             if tick.busy_s > 0:
                 rows.append([1.0, float(tick.rows_in), tick.busy_s])
                 seconds.append(tick.at_s - before.at_s)
@@ -60,7 +64,9 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
     hold = np.array([[0.0, _HOLD, 0.0]])
     explaining = np.vstack([matrix / scale, hold])
     figures, _ = nnls(explaining, np.append(np.array(seconds), 0.0))
-    return TickCosts(*(float(figure) for figure in figures / scale))
+    overhead_s, intake_s, work_s = (float(figure) for figure in figures / scale)
+    # the fit has the fixed work inside of what it explains by work
+    return TickCosts(overhead_s, intake_s, work_s, fixed_busy_s)
 
 
 class Profiler:
@@ -72,7 +78,7 @@ class Profiler:
         self.rounds = 0
         self._profiles: Profiles = {}
         self._rows = dict.fromkeys(network.streams, 0)
-        self._ran_s = 0.0
+        self._ran_s = self._fixed_busy_s = 0.0
         self._histories: list[list[TickRecord]] = []
 
     @property
@@ -81,7 +87,7 @@ class Profiler:
         return max(_LEAST_S, self._seconds / 2, self._end_s - time.monotonic())
 
     def wants_more(self) -> bool:
-        """Whether there is time for another round, or need: one warms up, and those after it must tell enough."""
+        """Whether there is time for another round, or need: one warms up, others must tell enough."""
         if self.rounds < 2 or self._end_s - time.monotonic() >= _LEAST_S:
             return True
         return self.rounds < _MOST_ROUNDS and tick_costs(self._histories) is None
@@ -92,8 +98,9 @@ class Profiler:
         doing = "measuring" if self.rounds else "warming up"
         return f"{doing}, {self.seconds_left:.0f} s left"
 
-    def take_in(self, profiles: Profiles, status: RunStatus) -> None:
+    def take_in(self, profiles: Profiles, status: RunStatus, fixed_busy_s: float = 0.0) -> None:
         """A round is over."""
+        self._fixed_busy_s = fixed_busy_s
         self.rounds += 1
         self._profiles = profiles
         if self.rounds == 1:
@@ -107,4 +114,5 @@ class Profiler:
     def measured(self, tuples_per_s: Mapping[str, float]) -> Measured:
         """What came out; ``tuples_per_s`` are the rates known better than by counting."""
         counted = {name: rows / self._ran_s for name, rows in self._rows.items() if self._ran_s > 0}
-        return Measured(self._profiles, {**counted, **tuples_per_s}, tick_costs(self._histories))
+        costs = tick_costs(self._histories, self._fixed_busy_s)
+        return Measured(self._profiles, {**counted, **tuples_per_s}, costs)

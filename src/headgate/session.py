@@ -18,12 +18,13 @@ from headgate.errors import SetupError, known_names
 from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
+from headgate.model.tick import TickCosts
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
-from headgate.profiling import Profiler, sampled
+from headgate.profiling import Profiler, sampled, tick_costs
 from headgate.runtime.observers import Observer
 from headgate.runtime.sampling import Sampling
 from headgate.scheduling import Strategy, strategy_named
@@ -177,7 +178,7 @@ class Session:
             progress(profiler.stage)
             earlier = self._launch(network, not endless, Sampling(profiler.rounds), earlier=earlier)
             earlier.run_for(profiler.seconds_left)
-            profiler.take_in(earlier.profiles(), earlier.status())
+            profiler.take_in(earlier.profiles(), earlier.status(), earlier._run.engine.fixed_busy_s)
             shutil.rmtree(earlier.checkpoint, ignore_errors=True)
         self.measured = profiler.measured(tuples_per_s(self._sources, network.streams.values()))
         return self.measured
@@ -209,7 +210,7 @@ class Session:
         folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)
         try:
-            watch = Watch(network, lambda: run.profiles(), recorder.recent, recorder.warn)
+            watch = Watch(network, lambda: run.profiles(), lambda: handle.tick_costs(), recorder.warn)
             run = SparkRun(
                 spark=self._spark,
                 network=network,
@@ -225,12 +226,13 @@ class Session:
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)
+            handle = Run(run, recorder, temporary)
             run.start()
         except BaseException:
             if temporary:
                 shutil.rmtree(folder, ignore_errors=True)
             raise
-        return Run(run, recorder, temporary)
+        return handle
 
 
 class Run:
@@ -290,6 +292,10 @@ class Run:
     def status(self) -> RunStatus:
         """Counts, backlog and latency so far."""
         return self._recorder.status()
+
+    def tick_costs(self) -> TickCosts | None:
+        """What ticks have taken; None while there were too few to tell."""
+        return tick_costs([self._recorder.recent()], self._run.engine.fixed_busy_s)
 
     def warnings(self) -> tuple[str, ...]:
         """Which queries are about to break their bounds, as was noticed so far."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -88,9 +88,10 @@ def _profile(name: str, given: Any, origin: str) -> Profile:
 
 def _tick(given: Any, origin: str) -> TickCosts:
     keys = [field.name for field in fields(TickCosts)]
-    if not isinstance(given, dict) or set(given) != set(keys):
+    needed = {field.name for field in fields(TickCosts) if field.default is MISSING}
+    if not isinstance(given, dict) or not needed <= set(given) <= set(keys):
         raise SetupError(f"{origin}: tick is wrong; write an object with {', '.join(keys)}")
-    return TickCosts(**{key: _number(given[key], f"{origin}: tick.{key}") for key in keys})
+    return TickCosts(**{key: _number(value, f"{origin}: tick.{key}") for key, value in given.items()})
 
 
 def _number(value: Any, place: str) -> float:

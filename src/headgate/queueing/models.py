@@ -108,9 +108,9 @@ class InTicks:
         """As ticks were measured: on as many processors as explain how long their work took."""
         if costs.work_s < _NO_TIME:
             # what tuples take was told by their number alone
-            return InTicks(costs.overhead_s, 1, costs.intake_s, 1 / _NO_TIME)
+            return InTicks(costs.empty_s, 1, costs.intake_s, 1 / _NO_TIME)
         processors = max(1, round(1 / costs.work_s))
-        return InTicks(costs.overhead_s, processors, costs.intake_s, 1 / (costs.work_s * processors))
+        return InTicks(costs.empty_s, processors, costs.intake_s, 1 / (costs.work_s * processors))
 
     def with_processors(self, processors: int) -> InTicks:
         """The same with another number of processors."""

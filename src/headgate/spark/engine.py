@@ -76,6 +76,11 @@ class SparkEngine:
         """What has been learnt of each operator."""
         return self._learner.profiles
 
+    @property
+    def fixed_busy_s(self) -> float:
+        """Processor seconds of a tick's jobs before their first tuple."""
+        return self._learner.fixed_busy_s
+
     def go_on_from(self, earlier: SparkEngine) -> None:
         """Remember what an earlier run of the same network has learnt."""
         self._learner.go_on_from(earlier._learner)

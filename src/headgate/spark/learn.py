@@ -91,12 +91,18 @@ class Learner:
         }
         self._works: dict[tuple[str, ...], deque[Work]] = {}
         self._passed: dict[str, _Ratio] = {}
+        self._fixed_s: dict[tuple[str, ...], float] = {}
         self._ticks = 0
 
     def go_on_from(self, earlier: Learner) -> None:
         """Remember what a run of the same network has learnt, and that Java is warm."""
         self._profiles, self._ticks = dict(earlier._profiles), earlier._ticks
-        self._works, self._passed = earlier._works, earlier._passed
+        self._works, self._passed, self._fixed_s = earlier._works, earlier._passed, earlier._fixed_s
+
+    @property
+    def fixed_busy_s(self) -> float:
+        """Processor seconds of a tick's jobs before their first tuple."""
+        return sum(self._fixed_s.values())
 
     @property
     def profiles(self) -> Profiles:
@@ -147,6 +153,7 @@ class Learner:
         hold = _HOLD * np.sqrt((done**2).sum(axis=0) + 1e-12)
         explaining = np.vstack([done, np.diag(hold)])
         figures, _ = nnls(explaining, np.concatenate([seconds, hold * last]))
+        self._fixed_s[names] = float(figures[-1])
         errors = _standard_errors(done, seconds, figures, explaining)
         for name, seconds_per_tuple, error in zip(names, figures, errors, strict=False):
             old = self._profiles[name]
