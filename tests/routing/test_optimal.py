@@ -14,7 +14,8 @@ from tests.routing.networks import ds3, j3, random_networks, s3
 from headgate.errors import SetupError
 from headgate.routing import evaluate, largest_rate, least_response_time
 from headgate.routing.network import SHARED, PlacedOperator, RoutingNetwork
-from headgate.routing.plans import AnyOrder
+from headgate.routing.plans import AnyOrder, Paths
+from headgate.routing.solution import Solution
 
 
 def test_the_largest_rates_of_the_paper_are_reached_or_exceeded() -> None:
@@ -114,7 +115,7 @@ def test_no_mix_of_orders_is_quicker(network: RoutingNetwork) -> None:
             ]
             parts = generator.dirichlet(np.full(len(orders), 0.3))
             flows[name] = dict(zip(orders, parts.tolist(), strict=True))
-        other = type(largest_rate(network)).dividing_by_load(network, flows).art(rate)
+        other = Solution.dividing_by_load(network, flows).art(rate)
         assert other is None or other >= least * (1 - 1e-5)
 
 
@@ -177,6 +178,21 @@ def test_given_weights_are_walked_branch_by_branch() -> None:
     assert evaluate(s3(), printed).art(300) is None
     with pytest.raises(SetupError, match=r"weights.op1 sum to 0 over op2, op3"):
         evaluate(s3(), {**printed, "op1": {"op1": 1.0}})
+
+
+def test_paths_over_different_operators_are_searched_from_many_places() -> None:
+    # a case in which the routing of the largest rate leads to an optimum of twice the response time
+    figures = {"a": (0.4, 1.2), "b": (0.1, 0.3), "c": (0.3, 0.5), "d": (0.2, 1.1)}
+    operators = {name: PlacedOperator(name, r, rho) for name, (r, rho) in figures.items()}
+    paths = (("c", "b", "d"), ("b",), ("d", "a", "b"))
+    network = RoutingNetwork({"s": 1.0}, operators, {"p": Paths("p", "s", paths)}, total_resource=20.0)
+    rate = 0.7 * largest_rate(network).mdr
+    least = least_response_time(network, rate).art(rate)
+    for parts in np.random.default_rng(2).dirichlet([0.4] * 3, 300).tolist():
+        flows = {"p": dict(zip(paths, parts, strict=True))}
+        if max(Solution.dividing_by_load(network, flows).utilisation(rate).values()) < 1:
+            other = Solution.dividing_by_delay(network, flows, rate).art(rate)
+            assert other is None or other >= least * (1 - 1e-4)
 
 
 def test_a_rate_beyond_reach_is_refused_with_the_largest() -> None:

@@ -18,6 +18,7 @@ from headgate.routing.network import RoutingNetwork
 from headgate.routing.solution import Solution
 
 _ROUNDS = 200
+_MIXES = 20
 _GAP = 1e-5
 # solvers of smooth problems need some room before the pole
 _CLOSEST = 1 - 1e-9
@@ -33,8 +34,27 @@ def least_response_time(network: RoutingNetwork, rate: float) -> Solution:
         raise SetupError(f"no routing keeps up with {rate:g} tuples a second; the largest rate is {most:.6g}")
     if not any(column.delivered > 0 for column in columns):
         raise SetupError("no tuple reaches the sink, so none has a response time; raise selectivities of 0")
-    columns, amounts = _descend(problem, rate, columns, amounts)
+    found = [_descend(problem, rate, columns, start) for start in _starts(problem, rate, columns, amounts)]
+    columns, amounts = min(found, key=lambda pair: _Restricted(problem, rate, pair[0]).value(pair[1]))
     return Solution.dividing_by_delay(network, order_flows(columns, amounts), rate)
+
+
+def _starts(problem: Problem, rate: float, columns: list[Column], amounts: Floats) -> list[Floats]:
+    """Where to begin: one place if the problem is convex, else many, each with an optimum nearby."""
+    if problem.has_fixed_visits:
+        return [amounts]
+    restricted = _Restricted(problem, rate, columns)
+    # always the same numbers: a routing is a function of its network
+    generator = np.random.default_rng(0)
+    mixed = generator.exponential(size=(_MIXES, len(columns))) ** 3
+    single = np.eye(len(columns)) + restricted.belongs.T @ restricted.belongs * 1e-3
+    other_plans = 1 - restricted.belongs.T @ restricted.belongs
+    found = [amounts]
+    for start in (*(single + other_plans * amounts), *mixed):
+        feasible = _feasible(start, restricted.belongs)
+        if np.max(restricted.utilisation(feasible)) < _CLOSEST:
+            found.append(feasible)
+    return found
 
 
 class _Restricted:
