@@ -195,6 +195,14 @@ def test_paths_over_different_operators_are_searched_from_many_places() -> None:
             assert other is None or other >= least * (1 - 1e-4)
 
 
+def test_a_silent_source_does_not_matter() -> None:
+    operators = {"a": PlacedOperator("a", 0.1, 0.0, 3.0), "b": PlacedOperator("b", 0.1, 1.0, 3.0)}
+    plans = {"p": AnyOrder("p", "A", ("a", "b")), "q": AnyOrder("q", "B", ("b",))}
+    network = RoutingNetwork({"A": 0.0, "B": 5.0}, operators, plans)
+    assert largest_rate(network).mdr == pytest.approx(30, rel=1e-3)
+    assert least_response_time(network, 15.0).art(15.0) == pytest.approx(1 / 15)
+
+
 def test_a_rate_beyond_reach_is_refused_with_the_largest() -> None:
     with pytest.raises(SetupError, match=r"no routing keeps up with 250 .*; the largest rate is 243\.75"):
         least_response_time(s3(), 250)

@@ -45,8 +45,8 @@ def _master(problem: Problem, columns: list[Column]) -> tuple[float, Floats, Flo
     # takes a third of a second to import
     from scipy.optimize import linprog
 
-    # in units of the first path's capacity: rates may be of any size
-    unit = 1.0 / max(float(np.max(columns[0].utilisation)), 1e-300)
+    # in units of the least capacity: rates may be of any size
+    unit = 1.0 / max(float(np.max(column.utilisation)) for column in columns)
     plans, servers = len(problem.plans), len(problem.servers)
     used = np.column_stack([column.utilisation for column in columns]) * unit
     belongs = np.zeros((plans, len(columns) + 1))
