@@ -30,6 +30,14 @@ _S3_COLLAPSE = {"t": 210.0, "q": None, "sc": 220.0, "wsc": 230.0, "scq": None, "
 _DS3_COLLAPSE = {"t": 500.0, "q": 300.0, "sc": 400.0, "wsc": 400.0, "scq": None, "wscq": None}
 _PAPER = tuple(_S3_COLLAPSE)
 
+# of the policies that differ in more than a little there, least first
+_PAPER_ORDERS = {
+    ("single plans", "fixed"): {"art": ("wscq", "scq", "q", "t"), "mdr": ("t", "q", "wscq")},
+    ("single plans", "splitting"): {"art": ("scq", "wscq", "t", "q"), "mdr": ("q", "t", "wscq")},
+    ("20 plans at once", "fixed"): {"art": ("wscq", "scq", "q", "t"), "mdr": ("t", "q", "wscq")},
+    ("20 plans at once", "splitting"): {"art": ("wscq", "scq", "t", "q"), "mdr": ("q", "t", "wscq")},
+}
+
 Table = dict[str, dict[float, EddyResult]]
 
 
@@ -198,15 +206,12 @@ def _random_plans(study: Study, kind: str, cases: Sequence[Case], fan: Fan) -> N
     for policy in ("scq", "wscq"):
         lift = moving["mdr"][policy] / fixed["mdr"][policy]
         study.at_least(f"{kind}: largest rate of {policy} with splitting over that without", 2.0, lift)
-    for policy in ("t", "sc"):
-        lift = moving["mdr"][policy] / fixed["mdr"][policy]
-        best = moving["mdr"]["wscq"] / fixed["mdr"]["wscq"]
-        study.at_most(
-            f"{kind}: what splitting gives {policy}, which stays with one copy at a time", best, lift
-        )
+    # sc sends everything to one copy at a time
+    lifts = {policy: moving["mdr"][policy] / fixed["mdr"][policy] for policy in ("sc", "wscq")}
+    study.rising(f"{kind}: what splitting gives sc and wscq", lifts)
     for name, table in (("fixed", fixed), ("splitting", moving)):
-        study.rising(f"{kind}, {name}: response time (s)", {p: table["art"][p] for p in ("wscq", "scq", "q")})
-        rates = {policy: table["mdr"][policy] for policy in ("t", "q", "wscq")}
-        study.rising(f"{kind}, {name}: largest rate", rates)
+        for figure, order in _PAPER_ORDERS[kind, name].items():
+            values = {policy: table[figure][policy] for policy in order}
+            study.rising(f"{kind}, {name}: {figure}, in the paper's order", values)
         for figure in ("art", "mdr"):
             study.table(f"{kind}, {name}: {figure}", table[figure])
