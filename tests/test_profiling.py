@@ -52,9 +52,9 @@ def test_the_first_round_does_not_count() -> None:
     [stream] = network.streams
     profiler = Profiler(network, 0.0)
     assert profiler.wants_more()
-    profiler.take_in({}, status(1_000_000, 1.0, stream))
+    profiler.take_in(Measured({}), status(1_000_000, 1.0, stream))
     assert profiler.wants_more()
-    profiler.take_in({"a": Profile(2e-6)}, status(500, 2.0, stream))
+    profiler.take_in(Measured({"a": Profile(2e-6)}), status(500, 2.0, stream))
     assert not profiler.wants_more()
     assert profiler.measured({}).profiles == {"a": Profile(2e-6)}
     assert profiler.measured({}).tuples_per_s == {stream: 250.0}
@@ -66,7 +66,7 @@ def test_rounds_that_tell_too_little_are_repeated_but_not_for_ever() -> None:
     [stream] = network.streams
     profiler = Profiler(network, 0.0)
     while profiler.wants_more():
-        profiler.take_in({}, status(10, 0.1, stream, ticks=1))
+        profiler.take_in(Measured({}), status(10, 0.1, stream, ticks=1))
     assert profiler.rounds == 5
     assert profiler.measured({}).tick is None
 

@@ -98,11 +98,11 @@ class Profiler:
         doing = "measuring" if self.rounds else "warming up"
         return f"{doing}, {self.seconds_left:.0f} s left"
 
-    def take_in(self, profiles: Profiles, status: RunStatus, fixed_busy_s: float = 0.0) -> None:
+    def take_in(self, found: Measured, status: RunStatus) -> None:
         """A round is over."""
-        self._fixed_busy_s = fixed_busy_s
         self.rounds += 1
-        self._profiles = profiles
+        self._profiles = found.profiles
+        self._fixed_busy_s = found.tick.fixed_busy_s if found.tick is not None else 0.0
         if self.rounds == 1:
             self._end_s = time.monotonic() + self._seconds
             return

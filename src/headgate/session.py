@@ -178,7 +178,7 @@ class Session:
             progress(profiler.stage)
             earlier = self._launch(network, not endless, Sampling(profiler.rounds), earlier=earlier)
             earlier.run_for(profiler.seconds_left)
-            profiler.take_in(earlier.profiles(), earlier.status(), earlier._run.engine.fixed_busy_s)
+            profiler.take_in(earlier.measured(), earlier.status())
             shutil.rmtree(earlier.checkpoint, ignore_errors=True)
         self.measured = profiler.measured(tuples_per_s(self._sources, network.streams.values()))
         return self.measured
@@ -295,7 +295,15 @@ class Run:
 
     def tick_costs(self) -> TickCosts | None:
         """What ticks have taken; None while there were too few to tell."""
-        return tick_costs([self._recorder.recent()], self._run.engine.fixed_busy_s)
+        _, fixed_busy_s = self._run.engine.measured()
+        return tick_costs([self._recorder.recent()], fixed_busy_s)
+
+    def measured(self) -> Measured:
+        """What explains the run as a whole: operators, rates of streams, and ticks."""
+        status = self.status()
+        profiles, _ = self._run.engine.measured()
+        rates = {name: c.rows_in / status.seconds for name, c in status.streams.items() if status.seconds}
+        return Measured(profiles, rates, self.tick_costs())
 
     def warnings(self) -> tuple[str, ...]:
         """Which queries are about to break their bounds, as was noticed so far."""

@@ -7,8 +7,9 @@ import random
 import pytest
 from tests.runtime.networks import chains
 
-from headgate.model.profile import Profile
-from headgate.spark.learn import Learner, Passed, Work
+from headgate.model.profile import Profile, Profiles
+from headgate.spark.costs import Work
+from headgate.spark.learn import Learner, Passed
 
 NETWORK = chains(2)
 SELECT, PROJECT = NETWORK.operators
@@ -71,3 +72,28 @@ def test_what_is_known_from_before_is_where_learning_begins() -> None:
     learner = Learner(NETWORK, {SELECT: 40.0}, known)
     assert learner.profiles[SELECT] == known[SELECT]
     assert not learner.learn([], {}, {})
+
+
+def test_proportions_stay_where_ticks_do_not_tell() -> None:
+    learner = Learner(NETWORK, {}, {SELECT: Profile(1e-5), PROJECT: Profile(1e-4)})
+    rng = random.Random(5)
+    for tick in range(60):
+        taken = rng.uniform(5e3, 5e4)
+        # the machine gets twice as fast meanwhile
+        seconds = taken * 4e-5 * (1 - tick / 120) * rng.uniform(0.9, 1.1)
+        learner.learn([Work({SELECT: taken, PROJECT: 0.2 * taken}, 0.0, seconds)], {}, {})
+    found = learner.profiles
+    ratio = found[PROJECT].seconds_per_tuple / found[SELECT].seconds_per_tuple
+    assert 7 < ratio < 14
+
+
+def test_a_run_as_a_whole_is_explained_by_all_of_its_ticks() -> None:
+    slow = [Work({SELECT: 1e4, PROJECT: 2e3}, 0.0, 2.0)] * 22
+    fast = [Work({SELECT: 1e4, PROJECT: 2e3}, 0.0, 1.0)] * 20
+    learner = learnt(slow + fast)
+    profiles, _ = learner.over_all()
+
+    def seconds(known: Profiles) -> float:
+        return 1e4 * known[SELECT].seconds_per_tuple + 2e3 * known[PROJECT].seconds_per_tuple
+
+    assert seconds(learner.profiles) < 1.2 < 1.3 < seconds(profiles)

@@ -15,7 +15,7 @@ from headgate.cli.measured import read_measured
 from headgate.cli.options import RunOptions
 from headgate.cli.progress import Progress
 from headgate.cli.script import Script
-from headgate.model.measured import FILE_NAME, Measured
+from headgate.model.measured import FILE_NAME
 from headgate.model.network import Network
 from headgate.session import Run, Session
 from headgate.status import RunStatus
@@ -101,9 +101,7 @@ def _keep_profiles(done: Done) -> None:
     """Leave what was measured in a checkpoint that stays, for ``simulate``."""
     folder, status = Path(done.run.checkpoint), done.status
     if not done.run.is_temporary and folder.is_dir() and status.seconds > 0:
-        rates = {name: counts.rows_in / status.seconds for name, counts in status.streams.items()}
-        measured = Measured(done.run.profiles(), rates)
-        (folder / FILE_NAME).write_text(measured.to_json(), encoding="utf-8")
+        (folder / FILE_NAME).write_text(done.run.measured().to_json(), encoding="utf-8")
 
 
 def _tidy_up(run: Run) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -12,11 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.experiments.check import Progress, Study
+from headgate.model.measured import Measured
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.tick import TickCosts
 from headgate.profiling import tick_costs
 from headgate.report.lines import drawing
+from headgate.runtime.sampling import Sampling
 from headgate.scheduling import Strategy
 from headgate.scheduling.chain import Chain
 from headgate.scheduling.chain_flush import ChainFlush
@@ -48,7 +50,7 @@ class BurstRun:
 
     strategy: str
     status: RunStatus
-    profiles: Profiles
+    measured: Measured
     fingerprint: tuple[tuple[int, int], ...]
 
     @property
@@ -92,14 +94,15 @@ class BurstBench:
         """Warm up, and find a rate that is too high for this machine by a known factor."""
         self._progress("warming up, and measuring what a tuple costs")
         # twice: the first run tells about Java's compiler
-        for _ in range(2):
-            warm = self._run(Chain(), _WARM_UP_RATE, _WARM_UP_RATE)
-            self._known = warm.profiles
+        for seed in range(2):
+            # operators take turns at resting, which tells their costs apart
+            warm = self._run(Sampling(seed), _WARM_UP_RATE, _WARM_UP_RATE)
+            self._known = warm.measured.profiles
         self._set_rate()
-        for _ in range(_REHEARSALS):
+        for seed in range(_REHEARSALS):
             self._progress(f"rehearsing a burst of {self.rate:,.0f} tuples a second")
-            # chain cuts between the operators, which tells their costs apart
-            self._known = self._run(Chain(), _QUIET_SHARE * self.rate, self.rate).profiles
+            rehearsed = self._run(Sampling(seed), _QUIET_SHARE * self.rate, self.rate)
+            self._known = rehearsed.measured.profiles
             before = self.rate
             self._set_rate()
             if abs(self.rate / before - 1) < _STEADY:
@@ -130,7 +133,7 @@ class BurstBench:
         )
         run.wait()
         prints = tuple(_fingerprint(run.results(name)) for name in self.network.queries)
-        return BurstRun(strategy.name, run.status(), run.profiles(), prints)
+        return BurstRun(strategy.name, run.status(), run.measured(), prints)
 
     def arrivals_s(self) -> dict[str, NDArray[np.float64]]:
         """The burst that ran last, as it was recorded."""
@@ -151,8 +154,11 @@ class BurstBench:
     ) -> TickedRun:
         """The same run in virtual time, on the profiles that it has measured."""
         assert self.network is not None
+        found = run.measured
+        if found.tick is not None:
+            costs = replace(costs, fixed_busy_s=found.tick.fixed_busy_s)
         simulation = TickSimulation(
-            self.network, run.profiles, arrivals_s, costs, _TICK_BUDGET_S, processors(self._spark)
+            self.network, found.profiles, arrivals_s, costs, _TICK_BUDGET_S, processors(self._spark)
         )
         return simulation.run(strategy)
 

@@ -76,10 +76,9 @@ class SparkEngine:
         """What has been learnt of each operator."""
         return self._learner.profiles
 
-    @property
-    def fixed_busy_s(self) -> float:
-        """Processor seconds of a tick's jobs before their first tuple."""
-        return self._learner.fixed_busy_s
+    def measured(self) -> tuple[Profiles, float]:
+        """What explains the whole run: profiles, and processor seconds of a tick before its first tuple."""
+        return self._learner.over_all()
 
     def go_on_from(self, earlier: SparkEngine) -> None:
         """Remember what an earlier run of the same network has learnt."""

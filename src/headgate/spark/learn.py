@@ -7,36 +7,20 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import nnls
 
 from headgate.model.network import Network
 from headgate.model.profile import Profile, Profiles
-
-Floats = NDArray[np.float64]
+from headgate.spark.costs import Work, explained
 
 # the first ticks of a JVM tell about its compiler
 _COLD_TICKS = 2
-_TICKS_REMEMBERED = 32
+_TICKS_REMEMBERED = 64
 _CHEAP_ROWS = 200_000
 # an older tick counts less, by this factor a tick
 _MEMORY = 0.9
-_LEAST_SECONDS = 1e-8
 # the time of jobs over fewer tuples tells about Spark, not about the tuples; but a threshold that an operator
 # believed to be expensive never reaches would keep it expensive for ever
 TELLING_ROWS = 200
-# how strongly an operator's figure is held to its last one, where ticks cannot tell operators apart
-_HOLD = 0.1
-
-
-@dataclass(frozen=True)
-class Work:
-    """What a tick did for a query: tuples that each operator took, tuples that had to be stored, and the
-    processor time of it all."""
-
-    tuples: Mapping[str, float]
-    stored: float
-    seconds: float
 
 
 @dataclass(frozen=True)
@@ -91,18 +75,27 @@ class Learner:
         }
         self._works: dict[tuple[str, ...], deque[Work]] = {}
         self._passed: dict[str, _Ratio] = {}
-        self._fixed_s: dict[tuple[str, ...], float] = {}
         self._ticks = 0
 
     def go_on_from(self, earlier: Learner) -> None:
         """Remember what a run of the same network has learnt, and that Java is warm."""
         self._profiles, self._ticks = dict(earlier._profiles), earlier._ticks
-        self._works, self._passed, self._fixed_s = earlier._works, earlier._passed, earlier._fixed_s
+        self._works, self._passed = earlier._works, earlier._passed
 
-    @property
-    def fixed_busy_s(self) -> float:
-        """Processor seconds of a tick's jobs before their first tuple."""
-        return sum(self._fixed_s.values())
+    def over_all(self) -> tuple[Profiles, float]:
+        """What explains all ticks that are remembered, the old as well as the new: profiles, and processor
+        seconds of a tick's jobs before their first tuple."""
+        profiles, fixed_s = dict(self._profiles), 0.0
+        for names, works in self._works.items():
+            found = explained(works, {name: profiles[name].seconds_per_tuple for name in names}, memory=1.0)
+            fixed_s += found.fixed_s
+            for name in names:
+                profiles[name] = replace(
+                    profiles[name],
+                    seconds_per_tuple=found.seconds[name],
+                    seconds_per_tuple_error=found.errors[name],
+                )
+        return profiles, fixed_s
 
     @property
     def profiles(self) -> Profiles:
@@ -145,34 +138,12 @@ class Learner:
         names = tuple(sorted(work.tuples))
         works = self._works.setdefault(names, deque(maxlen=_TICKS_REMEMBERED))
         works.append(work)
-        weights = _MEMORY ** np.arange(len(works) - 1, -1, -1)
-        # beside the operators: what is stored, and what the jobs of a tick cost before their first tuple
-        done = np.array([[*(w.tuples[n] for n in names), w.stored, 1.0] for w in works]) * weights[:, None]
-        seconds = np.array([w.seconds for w in works]) * weights
-        last = np.array([*(self._profiles[n].seconds_per_tuple for n in names), 0.0, 0.0])
-        hold = _HOLD * np.sqrt((done**2).sum(axis=0) + 1e-12)
-        explaining = np.vstack([done, np.diag(hold)])
-        figures, _ = nnls(explaining, np.concatenate([seconds, hold * last]))
-        self._fixed_s[names] = float(figures[-1])
-        errors = _standard_errors(done, seconds, figures, explaining)
-        for name, seconds_per_tuple, error in zip(names, figures, errors, strict=False):
-            old = self._profiles[name]
+        found = explained(works, {name: self._profiles[name].seconds_per_tuple for name in names}, _MEMORY)
+        for name in names:
             if work.tuples[name] > 0:
                 self._profiles[name] = replace(
-                    old,
-                    seconds_per_tuple=max(_LEAST_SECONDS, float(seconds_per_tuple)),
-                    seconds_per_tuple_error=float(error),
-                    samples=old.samples + 1,
+                    self._profiles[name],
+                    seconds_per_tuple=found.seconds[name],
+                    seconds_per_tuple_error=found.errors[name],
+                    samples=self._profiles[name].samples + 1,
                 )
-
-
-def _standard_errors(done: Floats, seconds: Floats, figures: Floats, explaining: Floats) -> Floats:
-    """How far the figures may be off, judged by what they leave unexplained."""
-    free = figures > 0
-    errors = np.zeros(len(figures))
-    left = seconds - done @ figures
-    variance = left @ left / max(1, len(seconds) - int(free.sum()))
-    used = explaining[:, free]
-    # rounding may leave a diagonal a little below zero
-    errors[free] = np.sqrt(variance * np.maximum(0.0, np.diag(np.linalg.pinv(used.T @ used))))
-    return errors

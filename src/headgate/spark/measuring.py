@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 
 from headgate.model.network import Network
 from headgate.model.operator import OperatorInput
+from headgate.spark.costs import Work
 from headgate.spark.flow import StoreTask, TickPlan, counted_rows
-from headgate.spark.learn import TELLING_ROWS, Passed, Work
+from headgate.spark.learn import TELLING_ROWS, Passed
 from headgate.spark.manifest import BlockRef
 from headgate.spark.moves import is_ordered
 from headgate.spark.tasktime import TaskTime

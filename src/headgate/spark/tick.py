@@ -21,10 +21,11 @@ from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.columns import ARRIVED, BEGINNING_US
 from headgate.spark.compiled import Compiled
+from headgate.spark.costs import Work
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.flow import StoreTask, TickPlan
 from headgate.spark.intake import Inflow, Intake
-from headgate.spark.learn import Passed, Work
+from headgate.spark.learn import Passed
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
 from headgate.spark.measuring import Measuring, widths_of
 from headgate.spark.moves import Mover, is_ordered

@@ -1,0 +1,73 @@
+"""Costs: what a tuple takes in each operator, out of the time that whole ticks took."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import nnls
+
+Floats = NDArray[np.float64]
+
+_LEAST_SECONDS = 1e-8
+# how strongly an operator's figure is held to its last one, where ticks cannot tell operators apart
+_HOLD = 0.1
+
+
+@dataclass(frozen=True)
+class Work:
+    """What a tick did for a query: tuples that each operator took, tuples that had to be stored, and the
+    processor time of it all."""
+
+    tuples: Mapping[str, float]
+    stored: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Seconds a tuple and their standard errors by operator, and seconds of a tick before its first tuple."""
+
+    seconds: Mapping[str, float]
+    errors: Mapping[str, float]
+    fixed_s: float
+
+
+def explained(works: Sequence[Work], known: Mapping[str, float], memory: float) -> Costs:
+    """The costs that explain ticks best, none below zero; a tick counts ``memory`` times the one after it.
+
+    ``known`` are the operators' costs so far.
+    """
+    names = tuple(known)
+    weights = memory ** np.arange(len(works) - 1, -1, -1)
+    # beside the operators: what is stored, and what the jobs of a tick cost before their first tuple
+    done = np.array([[*(w.tuples[n] for n in names), w.stored, 1.0] for w in works]) * weights[:, None]
+    seconds = np.array([w.seconds for w in works]) * weights
+    last = np.array(list(known.values()))
+    told = done[:, : len(names)] @ last
+    # what ticks cannot tell apart keeps its proportions: all operators got faster or slower alike
+    last = last * max(_LEAST_SECONDS, float(told @ seconds) / max(float(told @ told), 1e-30))
+    hold = _HOLD * np.linalg.norm(seconds) / np.maximum(last, _LEAST_SECONDS)
+    hold = np.append(hold, _HOLD * np.sqrt((done[:, len(names) :] ** 2).sum(axis=0) + 1e-12))
+    explaining = np.vstack([done, np.diag(hold)])
+    figures, _ = nnls(explaining, np.concatenate([seconds, hold * np.append(last, [0.0, 0.0])]))
+    errors = _standard_errors(done, seconds, figures, explaining)
+    return Costs(
+        {name: max(_LEAST_SECONDS, float(figure)) for name, figure in zip(names, figures, strict=False)},
+        {name: float(error) for name, error in zip(names, errors, strict=False)},
+        float(figures[-1]),
+    )
+
+
+def _standard_errors(done: Floats, seconds: Floats, figures: Floats, explaining: Floats) -> Floats:
+    """How far the figures may be off, judged by what they leave unexplained."""
+    free = figures > 0
+    errors = np.zeros(len(figures))
+    left = seconds - done @ figures
+    variance = left @ left / max(1, len(seconds) - int(free.sum()))
+    used = explaining[:, free]
+    # rounding may leave a diagonal a little below zero
+    errors[free] = np.sqrt(variance * np.maximum(0.0, np.diag(np.linalg.pinv(used.T @ used))))
+    return errors
