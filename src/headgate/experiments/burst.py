@@ -31,6 +31,7 @@ from headgate.spark.cluster import processors
 from headgate.status import RunStatus
 from headgate.workload.settings import BurstSettings
 
+_QUERY = "heavy"
 _TICK_BUDGET_S = 0.8
 # a tick decides for about as long as it lasts: what would be late after the next one is flushed in this one
 _MARGIN_S = 2 * _TICK_BUDGET_S
@@ -39,7 +40,7 @@ _WARM_UP_RATE = 4_000
 _OVERLOAD = 1.6
 _RATES = (2_000.0, 60_000.0)
 # what a tuple costs still falls in the first runs of a JVM
-_REHEARSALS = 4
+_REHEARSALS = range(3, 6)
 _STEADY = 0.07
 _QUIET_SHARE = 0.05
 
@@ -99,24 +100,22 @@ class BurstBench:
             warm = self._run(Sampling(seed), _WARM_UP_RATE, _WARM_UP_RATE)
             self._known = warm.measured.profiles
         self._set_rate()
-        for seed in range(_REHEARSALS):
+        for seed in range(_REHEARSALS.stop):
             self._progress(f"rehearsing a burst of {self.rate:,.0f} tuples a second")
             rehearsed = self._run(Sampling(seed), _QUIET_SHARE * self.rate, self.rate)
             self._known = rehearsed.measured.profiles
             before = self.rate
             self._set_rate()
-            if abs(self.rate / before - 1) < _STEADY:
+            if seed + 1 >= _REHEARSALS.start and abs(self.rate / before - 1) < _STEADY:
                 break
         self._progress(f"the burst has {self.rate:,.0f} tuples a second")
 
     def _set_rate(self) -> None:
         assert self.network is not None
-        per_tuple_s = 0.0
-        for query in self.network.queries.values():
-            surviving = 1.0
-            for name in self.network.paths_to(query.outputs[0])[0]:
-                per_tuple_s += surviving * self._known[name].seconds_per_tuple
-                surviving *= self._known[name].selectivity
+        per_tuple_s, surviving = 0.0, 1.0
+        for name in self.network.paths_to(self.network.queries[_QUERY].outputs[0])[0]:
+            per_tuple_s += surviving * self._known[name].seconds_per_tuple
+            surviving *= self._known[name].selectivity
         self.rate = float(np.clip(_OVERLOAD * processors(self._spark) / per_tuple_s, *_RATES))
 
     def run(self, strategy: Strategy) -> BurstRun:

@@ -7,8 +7,3 @@ CREATE QUERY heavy AS
   SELECT src, aggregate(sequence(1, 800), concat(src, bytes), (digest, i) -> sha2(digest, 256)) AS digest
   FROM packets
   WHERE aggregate(sequence(1, 60), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) < '2';
-
-CREATE QUERY light AS
-  SELECT src, dst, bytes
-  FROM packets
-  WHERE port = 22;

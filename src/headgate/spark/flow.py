@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from headgate.spark.arrive import Suffix
-from headgate.spark.columns import END_US
 from headgate.spark.manifest import BlockRef
 from headgate.spark.plans.side import between
 from headgate.spark.spread import Spread
+
+Part = Callable[[int, int], DataFrame | None]
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,19 @@ class Flow:
     complete_ts: int
     released: bool
     spreads: tuple[Spread, ...] = ()
-    suffix: Suffix | None = None
+    part: Part | None = None
+    """Makes the tuples between two timestamps, out of as little as possible."""
 
-    def from_ts(self, ts: int) -> DataFrame | None:
-        """The tuples from a timestamp on, read from as little as possible."""
-        if self.tuples is None:
+    def within(self, from_ts: int, to_ts: int) -> DataFrame | None:
+        """The tuples with ``from_ts <= timestamp < to_ts``; None if there can be none.
+
+        The bounds are asked before what an operator does to a tuple, which may be expensive.
+        """
+        if self.tuples is None or from_ts > self.max_ts or to_ts <= self.min_ts:
             return None
-        return between(self.suffix(ts) if self.suffix is not None else self.tuples, ts, END_US)
+        if self.part is not None and (from_ts > self.min_ts or to_ts <= self.max_ts):
+            return self.part(from_ts, to_ts)
+        return between(self.tuples, from_ts, to_ts)
 
 
 @dataclass
@@ -69,10 +75,14 @@ class TickPlan:
 
 
 def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:
-    """Counts that have come in: a plan that no job ran has none."""
+    """Counts that have come in: a plan that no job ran has none, and neither has one that Spark cut short."""
     found = {}
     for name, observation in counted.items():
         java: Any = observation._jo
-        if java is not None and java.future().isCompleted():
+        if java is not None and java.future().isCompleted() and _has_counted(java):
             found[name] = int(observation.get["rows"])
     return found
+
+
+def _has_counted(observation: Any) -> bool:
+    return observation.future().value().get().get().schema() is not None

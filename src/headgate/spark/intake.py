@@ -242,7 +242,10 @@ class Intake:
             silent_since_us=silent_since,
             totals=_sum(state.totals, counts),
         )
-        lowest = min([arrival.min_ts] if arrival else [], default=END_US)
+        lowest = arrival.min_ts if arrival else END_US
+        if landing is not None and state.waiting_rows:
+            # those that waited for the frontier lie above where it was
+            lowest = min(lowest, state.frontier_ts)
         return Inflow(
             state=after,
             frame=frame if rows or landing is not None else None,

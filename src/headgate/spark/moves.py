@@ -8,6 +8,7 @@ stored only where a frontier stops it.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import count
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -43,6 +44,7 @@ class Mover:
         self._compiled = compiled
         self._network = compiled.network
         self._store = store
+        self._cuts = count()
 
     def _side(self, name: str, number: int, blocks: tuple[BlockRef, ...], flow: Flow) -> Side:
         """An input of an operator: what is stored for it, and what flows."""
@@ -53,7 +55,7 @@ class Mover:
             fresh_rows=flow.rows,
             fresh_min_ts=flow.min_ts,
             fresh_max_ts=flow.max_ts,
-            fresh_from=flow.from_ts,
+            fresh_within=flow.within,
             fresh_spreads=flow.spreads,
         )
 
@@ -65,12 +67,12 @@ class Mover:
         tuples = inflow.frame
         if tuples is not None:
             tuples = simple.intake(tuples, source, self._compiled.windows[name][number])
-        frontier, suffix = inflow.state.frontier_ts, None
+        frontier, part = inflow.state.frontier_ts, None
         if inflow.suffix is not None:
             read, window = inflow.suffix, self._compiled.windows[name][number]
 
-            def suffix(ts: int) -> DataFrame:
-                return simple.intake(read(ts), source, window)
+            def part(from_ts: int, to_ts: int) -> DataFrame:
+                return between(simple.intake(read(from_ts), source, window), from_ts, to_ts)
 
         return Flow(
             tuples,
@@ -80,7 +82,7 @@ class Mover:
             frontier,
             inflow.released,
             inflow.spreads,
-            suffix,
+            part,
         )
 
     def add(
@@ -124,41 +126,38 @@ class Mover:
         return max(old, min(bound, cut_at(spreads, share, bound)))
 
     def _add_simple(self, operator: Operator, side: Side, old: int, new: int, plan: TickPlan) -> None:
-        stored = side.stored(self._store)
-        taken = union(
-            [
-                between(stored, old, new) if stored is not None else None,
-                between(side.fresh, BEGINNING_US, new) if side.fresh is not None else None,
-            ]
-        )
+        taken = self._waiting(side, old, new, BEGINNING_US, END_US)
         kept = [block for block in side.blocks if block.max_ts >= new]
         plan.kept[operator.name] = [kept]
-        if side.fresh is not None and new <= side.fresh_max_ts:
-            left = side.fresh_from(new)
-            assert left is not None
+        if (left := side.fresh_within(new, END_US)) is not None:
             rows = side.fresh_rows * (1 - side.fresh_share(new))
             plan.stores.append(StoreTask(operator.name, 0, left, rows))
         rows = side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new)
         out = None
         if taken is not None:
-            if new < END_US and rows >= _ROWS_TO_SPREAD:
-                # what comes first stands together: without this it would be the work of one task
-                taken = taken.repartition(self._store.parallelism)
-            out = self._applied(operator, taken)
+            out = self._applied(operator, self._spread_out(taken, rows, new))
         low = min([side.fresh_min_ts, *[max(old, b.min_ts) for b in side.blocks]])
         high = max([side.fresh_max_ts, *[b.max_ts for b in side.blocks]])
-        suffix = None
-        if out is not None and not side.blocks and new >= END_US:
 
-            def suffix(ts: int) -> DataFrame:
-                tuples = side.fresh_from(ts)
-                assert tuples is not None
-                return self._applied(operator, tuples)
+        def part(from_ts: int, to_ts: int) -> DataFrame | None:
+            tuples = self._waiting(side, old, new, from_ts, to_ts)
+            return None if tuples is None else self._applied(operator, self._spread_out(tuples, rows, new))
 
         taken_from = side.spreads(old, BEGINNING_US, new)
-        plan.flows[operator.name] = Flow(
-            out, rows, low, min(high, new - 1), END_US, False, taken_from, suffix
-        )
+        plan.flows[operator.name] = Flow(out, rows, low, min(high, new - 1), END_US, False, taken_from, part)
+
+    def _waiting(self, side: Side, old: int, new: int, from_ts: int, to_ts: int) -> DataFrame | None:
+        """What an operator takes, of that what lies between two timestamps; stragglers are fresh ones."""
+        upto = min(new, to_ts)
+        return union([side.stored(self._store, max(old, from_ts), upto), side.fresh_within(from_ts, upto)])
+
+    def _spread_out(self, tuples: DataFrame, rows: float, new: int) -> DataFrame:
+        """What a cut takes stands together: without this it would be the work of one task."""
+        if new >= END_US or rows < _ROWS_TO_SPREAD:
+            return tuples
+        # Spark would ask predicates before it spreads, were it not for something to count in between
+        spread = tuples.repartition(self._store.parallelism)
+        return spread.observe(f"taken {next(self._cuts)}", F.count(F.lit(1)).alias("rows"))
 
     def _applied(self, operator: Operator, tuples: DataFrame) -> DataFrame:
         if isinstance(operator, Select):
@@ -296,10 +295,8 @@ class Mover:
         reach = _reach_us(window)
         from_ts = new if isinstance(window, UnboundedWindow) or reach is None else new - reach
         plan.kept[name].append([block for block in side.blocks if block.max_ts >= from_ts])
-        if side.fresh is not None and side.fresh_max_ts >= from_ts:
+        if (left := side.fresh_within(from_ts, END_US)) is not None:
             rows = side.fresh_rows * (1 - side.fresh_share(from_ts))
-            left = side.fresh_from(from_ts)
-            assert left is not None
             plan.stores.append(StoreTask(name, number, left, rows))
 
 

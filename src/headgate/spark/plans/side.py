@@ -43,23 +43,18 @@ class Side:
     fresh_rows: float
     fresh_min_ts: int
     fresh_max_ts: int
-    fresh_from: Callable[[int], DataFrame | None]
+    fresh_within: Callable[[int, int], DataFrame | None]
     fresh_spreads: tuple[Spread, ...]
     """How the fresh tuples lie over time: by share, not by number."""
 
-    def stored(self, store: BlockStore) -> DataFrame | None:
-        """The stored tuples."""
-        return store.read(self.blocks, self.schema) if self.blocks else None
+    def stored(self, store: BlockStore, from_ts: int = BEGINNING_US, to_ts: int = END_US) -> DataFrame | None:
+        """The stored tuples between two timestamps, from the blocks that can hold any."""
+        blocks = [block for block in self.blocks if block.max_ts >= from_ts and block.min_ts < to_ts]
+        return between(store.read(blocks, self.schema), from_ts, to_ts) if blocks else None
 
     def tuples(self, store: BlockStore, from_ts: int = BEGINNING_US, to_ts: int = END_US) -> DataFrame | None:
         """Stored and fresh tuples between two timestamps."""
-        stored, fresh = self.stored(store), self.fresh
-        return union(
-            [
-                between(stored, from_ts, to_ts) if stored is not None else None,
-                between(fresh, from_ts, to_ts) if fresh is not None else None,
-            ]
-        )
+        return union([self.stored(store, from_ts, to_ts), self.fresh_within(from_ts, to_ts)])
 
     def waiting_rows(self, from_ts: int, to_ts: int = END_US) -> float:
         """About how many stored tuples lie between two timestamps."""
