@@ -45,11 +45,8 @@ def _one_by_one(stream: StreamDefinition) -> StreamDefinition:
     return replace(stream, options=(*stream.options, ("maxFilesPerTrigger", "1")))
 
 
-def tick_costs(histories: Iterable[Sequence[TickRecord]], fixed_busy_s: float = 0.0) -> TickCosts | None:
-    """What explains the length of the latest ticks best; None if there are too few that worked.
-
-    ``fixed_busy_s`` are processor seconds of a tick before its first tuple, as was found out elsewhere.
-    """
+def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
+    """What explains the length of the latest ticks best; None if there are too few that worked."""
     rows, seconds = [], []
     for history in histories:
         for before, tick in pairwise(history[-_RECENT_TICKS:]):
@@ -65,8 +62,7 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]], fixed_busy_s: float = 
     explaining = np.vstack([matrix / scale, hold])
     figures, _ = nnls(explaining, np.append(np.array(seconds), 0.0))
     overhead_s, intake_s, work_s = (float(figure) for figure in figures / scale)
-    # the fit has the fixed work inside of what it explains by work
-    return TickCosts(overhead_s, intake_s, work_s, fixed_busy_s)
+    return TickCosts(overhead_s, intake_s, work_s)
 
 
 class Profiler:
@@ -78,7 +74,8 @@ class Profiler:
         self.rounds = 0
         self._profiles: Profiles = {}
         self._rows = dict.fromkeys(network.streams, 0)
-        self._ran_s = self._fixed_busy_s = 0.0
+        self._ran_s = 0.0
+        self._found: TickCosts | None = None
         self._histories: list[list[TickRecord]] = []
 
     @property
@@ -102,7 +99,7 @@ class Profiler:
         """A round is over."""
         self.rounds += 1
         self._profiles = found.profiles
-        self._fixed_busy_s = found.tick.fixed_busy_s if found.tick is not None else 0.0
+        self._found = found.tick or self._found
         if self.rounds == 1:
             self._end_s = time.monotonic() + self._seconds
             return
@@ -114,5 +111,8 @@ class Profiler:
     def measured(self, tuples_per_s: Mapping[str, float]) -> Measured:
         """What came out; ``tuples_per_s`` are the rates known better than by counting."""
         counted = {name: rows / self._ran_s for name, rows in self._rows.items() if self._ran_s > 0}
-        costs = tick_costs(self._histories, self._fixed_busy_s)
+        costs = tick_costs(self._histories)
+        if costs is not None and self._found is not None:
+            busy = self._found
+            costs = replace(costs, fixed_busy_s=busy.fixed_busy_s, stored_busy_s=busy.stored_busy_s)
         return Measured(self._profiles, {**counted, **tuples_per_s}, costs)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -295,13 +296,14 @@ class Run:
 
     def tick_costs(self) -> TickCosts | None:
         """What ticks have taken; None while there were too few to tell."""
-        _, fixed_busy_s = self._run.engine.measured()
-        return tick_costs([self._recorder.recent()], fixed_busy_s)
+        _, fixed_busy_s, stored_busy_s = self._run.engine.measured()
+        costs = tick_costs([self._recorder.recent()])
+        return costs and replace(costs, fixed_busy_s=fixed_busy_s, stored_busy_s=stored_busy_s)
 
     def measured(self) -> Measured:
         """What explains the run as a whole: operators, rates of streams, and ticks."""
         status = self.status()
-        profiles, _ = self._run.engine.measured()
+        profiles, *_ = self._run.engine.measured()
         rates = {name: c.rows_in / status.seconds for name, c in status.streams.items() if status.seconds}
         return Measured(profiles, rates, self.tick_costs())
 

@@ -155,7 +155,8 @@ class BurstBench:
         assert self.network is not None
         found = run.measured
         if found.tick is not None:
-            costs = replace(costs, fixed_busy_s=found.tick.fixed_busy_s)
+            own = found.tick
+            costs = replace(costs, fixed_busy_s=own.fixed_busy_s, stored_busy_s=own.stored_busy_s)
         simulation = TickSimulation(
             self.network, found.profiles, arrivals_s, costs, _TICK_BUDGET_S, processors(self._spark)
         )

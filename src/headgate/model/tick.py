@@ -9,13 +9,15 @@ from dataclasses import dataclass
 class TickCosts:
     """Wall-clock seconds of a tick: to begin with, by tuple taken in, by processor second of its work.
 
-    ``fixed_busy_s`` are processor seconds of its jobs before their first tuple.
+    ``fixed_busy_s`` are processor seconds of its jobs before their first tuple, ``stored_busy_s`` those of
+    a tuple that has to wait for another tick.
     """
 
     overhead_s: float
     intake_s: float
     work_s: float
     fixed_busy_s: float = 0.0
+    stored_busy_s: float = 0.0
 
     @property
     def empty_s(self) -> float:

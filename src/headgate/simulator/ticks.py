@@ -57,6 +57,8 @@ class _Cohorts:
 
     def __init__(self) -> None:
         self._parts: deque[tuple[float, float]] = deque()
+        self.waited = 0.0
+        """Tuples that were left when the last tick ended."""
 
     def add(self, parts: list[tuple[float, float]]) -> None:
         self._parts.extend(part for part in parts if part[1] > _NOTHING)
@@ -116,8 +118,10 @@ class TickSimulation:
             rows = self._arrive(now_s, taken_in, cohorts)
             waiting.append(sum(c.amount() for c in cohorts.values()))
             forecast = self._choose(strategy, now_s, cohorts)
-            now_s += self._costs.seconds(rows, forecast.spent_s)
-            outputs += [(now_s - at_s, n) for at_s, n in self._move(forecast, cohorts)]
+            came, stored = self._move(forecast, cohorts)
+            busy_s = forecast.spent_s + self._costs.stored_busy_s * stored
+            now_s += self._costs.seconds(rows, busy_s)
+            outputs += [(now_s - at_s, n) for at_s, n in came]
             at.append(now_s)
             backlog.append(sum(c.amount() * self._profiles[n].bytes_per_tuple for n, c in cohorts.items()))
         return TickedRun(
@@ -149,13 +153,21 @@ class TickSimulation:
             forecast.run(turn)
         return forecast
 
-    def _move(self, forecast: Forecast, cohorts: Mapping[str, _Cohorts]) -> list[tuple[float, float]]:
-        outputs = []
+    def _move(
+        self, forecast: Forecast, cohorts: Mapping[str, _Cohorts]
+    ) -> tuple[list[tuple[float, float]], float]:
+        """Carry tuples as far as was chosen: results, and how many tuples have to be stored."""
+        outputs, stored = [], 0.0
         for name in self._network.operators:
+            before = cohorts[name].waited
             moved = cohorts[name].take(forecast.taken[name])
             left = [(at_s, n * self._profiles[name].selectivity) for at_s, n in moved]
             for reader in self._network.readers(name):
                 cohorts[reader].add(left)
             if self._network.is_output(name):
                 outputs += left
-        return outputs
+            after = cohorts[name].amount()
+            # the oldest go first: what waited longer is in a block already
+            stored += max(0.0, after - max(0.0, before - forecast.taken[name]))
+            cohorts[name].waited = after
+        return outputs, stored

@@ -28,11 +28,13 @@ class Work:
 
 @dataclass(frozen=True)
 class Costs:
-    """Seconds a tuple and their standard errors by operator, and seconds of a tick before its first tuple."""
+    """Seconds a tuple and their standard errors by operator; seconds of a tick before its first tuple, and of
+    each tuple that it has to store."""
 
     seconds: Mapping[str, float]
     errors: Mapping[str, float]
     fixed_s: float
+    stored_s: float
 
 
 def explained(works: Sequence[Work], known: Mapping[str, float], memory: float) -> Costs:
@@ -57,7 +59,8 @@ def explained(works: Sequence[Work], known: Mapping[str, float], memory: float) 
     return Costs(
         {name: max(_LEAST_SECONDS, float(figure)) for name, figure in zip(names, figures, strict=False)},
         {name: float(error) for name, error in zip(names, errors, strict=False)},
-        float(figures[-1]),
+        fixed_s=float(figures[-1]),
+        stored_s=float(figures[-2]),
     )
 
 

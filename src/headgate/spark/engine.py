@@ -76,8 +76,9 @@ class SparkEngine:
         """What has been learnt of each operator."""
         return self._learner.profiles
 
-    def measured(self) -> tuple[Profiles, float]:
-        """What explains the whole run: profiles, and processor seconds of a tick before its first tuple."""
+    def measured(self) -> tuple[Profiles, float, float]:
+        """What explains the whole run: profiles, and processor seconds of a tick before its first tuple and
+        of a tuple that is stored."""
         return self._learner.over_all()
 
     def go_on_from(self, earlier: SparkEngine) -> None:

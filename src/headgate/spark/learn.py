@@ -82,20 +82,21 @@ class Learner:
         self._profiles, self._ticks = dict(earlier._profiles), earlier._ticks
         self._works, self._passed = earlier._works, earlier._passed
 
-    def over_all(self) -> tuple[Profiles, float]:
+    def over_all(self) -> tuple[Profiles, float, float]:
         """What explains all ticks that are remembered, the old as well as the new: profiles, and processor
-        seconds of a tick's jobs before their first tuple."""
-        profiles, fixed_s = dict(self._profiles), 0.0
+        seconds of a tick's jobs before their first tuple and of a tuple that is stored."""
+        profiles, fixed_s, stored_s = dict(self._profiles), 0.0, []
         for names, works in self._works.items():
             found = explained(works, {name: profiles[name].seconds_per_tuple for name in names}, memory=1.0)
             fixed_s += found.fixed_s
+            stored_s.append(found.stored_s)
             for name in names:
                 profiles[name] = replace(
                     profiles[name],
                     seconds_per_tuple=found.seconds[name],
                     seconds_per_tuple_error=found.errors[name],
                 )
-        return profiles, fixed_s
+        return profiles, fixed_s, float(np.mean(stored_s)) if stored_s else 0.0
 
     @property
     def profiles(self) -> Profiles:
