@@ -97,3 +97,13 @@ def test_a_run_as_a_whole_is_explained_by_all_of_its_ticks() -> None:
         return 1e4 * known[SELECT].seconds_per_tuple + 2e3 * known[PROJECT].seconds_per_tuple
 
     assert seconds(learner.profiles) < 1.2 < 1.3 < seconds(profiles)
+
+
+def test_a_few_tuples_do_not_undo_a_known_selectivity() -> None:
+    learner = Learner(NETWORK, {}, {SELECT: Profile(1e-5, 0.125)})
+    learner.learn([], {SELECT: Passed(2, 1), PROJECT: Passed(2, 1)}, {})
+    assert learner.profiles[SELECT].selectivity == pytest.approx(0.125, rel=0.02)
+    assert learner.profiles[PROJECT].selectivity == 0.5
+    for _ in range(10):
+        learner.learn([], {SELECT: Passed(10_000, 4_000)}, {})
+    assert learner.profiles[SELECT].selectivity == pytest.approx(0.4, rel=0.01)

@@ -6,4 +6,4 @@ CREATE STREAM packets (ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT,
 CREATE QUERY heavy AS
   SELECT src, aggregate(sequence(1, 800), concat(src, bytes), (digest, i) -> sha2(digest, 256)) AS digest
   FROM packets
-  WHERE aggregate(sequence(1, 35), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) < '2';
+  WHERE aggregate(sequence(1, 45), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) < '2';

@@ -16,6 +16,8 @@ from headgate.spark.costs import Work, explained
 _COLD_TICKS = 2
 _TICKS_REMEMBERED = 64
 _CHEAP_ROWS = 200_000
+# a first tick of two tuples must not undo what an earlier run has found out
+_KNOWN_TUPLES = 500.0
 # an older tick counts less, by this factor a tick
 _MEMORY = 0.9
 # the time of jobs over fewer tuples tells about Spark, not about the tuples; but a threshold that an operator
@@ -34,8 +36,11 @@ class Passed:
 class _Ratio:
     """What comes out by what goes in, over ticks of which older ones count less."""
 
-    def __init__(self) -> None:
-        self._ticks = self._taken = self._passed = 0.0
+    def __init__(self, known: float | None = None) -> None:
+        """``known`` from an earlier run counts as much as some tuples."""
+        self._ticks = 0.0
+        self._taken = 0.0 if known is None else _KNOWN_TUPLES
+        self._passed = self._taken * (known or 0.0)
         self._squares = np.zeros(3)
 
     def add(self, figures: Passed) -> None:
@@ -73,6 +78,7 @@ class Learner:
             name: known.get(name, Profile(bytes_per_tuple=widths_bytes.get(name, Profile.bytes_per_tuple)))
             for name in network.operators
         }
+        self._selectivities = {name: profile.selectivity for name, profile in known.items()}
         self._works: dict[tuple[str, ...], deque[Work]] = {}
         self._passed: dict[str, _Ratio] = {}
         self._ticks = 0
@@ -129,7 +135,7 @@ class Learner:
     def _take_in_selectivity(self, name: str, figures: Passed) -> None:
         if figures.taken <= 0:
             return
-        ratio = self._passed.setdefault(name, _Ratio())
+        ratio = self._passed.setdefault(name, _Ratio(self._selectivities.get(name)))
         ratio.add(figures)
         self._profiles[name] = replace(
             self._profiles[name], selectivity=ratio.value, selectivity_error=ratio.error
