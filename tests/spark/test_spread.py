@@ -6,6 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
+from headgate.spark.manifest import BlockRef
 from headgate.spark.spread import QUANTILES, Spread, cut_at, rows_below, share_below
 
 TIMES = st.lists(st.integers(0, 10**6), min_size=1, max_size=400).map(sorted)
@@ -62,3 +63,11 @@ def test_a_part_has_the_rows_between_its_ends(times: list[int], ends: tuple[int,
     part = whole.between(low, high)
     assert part.rows == max(0.0, whole.rows_below(high) - whole.rows_below(low))
     assert rows_below([part, whole.scaled(2)], 10**7) == part.rows + 2 * len(times)
+
+
+@given(times=TIMES, ts=st.integers(-5, 10**6 + 5))
+def test_a_block_is_empty_only_if_no_tuple_is_left(times: list[int], ts: int) -> None:
+    told = spread(times)
+    block = BlockRef("b", len(times), 1, times[0], times[-1], quantiles=told.times)
+    left = sum(time >= ts for time in times)
+    assert (round(block.rows_from(ts)) == 0) == (left == 0)

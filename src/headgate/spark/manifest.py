@@ -33,8 +33,11 @@ class BlockRef:
         return Spread.over(self.rows, self.quantiles or (self.min_ts, self.max_ts))
 
     def rows_from(self, ts: int) -> float:
-        """About how many of its tuples have a timestamp from ``ts`` on; exact at both ends."""
-        return self.rows - self.spread.rows_below(ts)
+        """About how many of its tuples have a timestamp from ``ts`` on; 0 only if there is none."""
+        if ts > self.max_ts:
+            return 0.0
+        # whatever the quantiles say, the last tuple is not below its own timestamp
+        return max(1.0, self.rows - self.spread.rows_below(ts))
 
 
 @dataclass(frozen=True)
