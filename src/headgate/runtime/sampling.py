@@ -52,4 +52,3 @@ class Sampling:
         self._has_worked = False
         some = self._ticks % _ALL_WORK_EVERY != 0
         self._resting = frozenset(n for n in self._order if some and self._random.random() < _REST)
-
