@@ -19,7 +19,6 @@ from headgate.errors import SetupError, known_names
 from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
-from headgate.model.tick import TickCosts
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
@@ -211,7 +210,7 @@ class Session:
         folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)
         try:
-            watch = Watch(network, lambda: run.profiles(), lambda: handle.tick_costs(), recorder.warn)
+            watch = Watch(network, lambda: run.profiles(), lambda: handle.measured().tick, recorder.warn)
             run = SparkRun(
                 spark=self._spark,
                 network=network,
@@ -294,18 +293,15 @@ class Run:
         """Counts, backlog and latency so far."""
         return self._recorder.status()
 
-    def tick_costs(self) -> TickCosts | None:
-        """What ticks have taken; None while there were too few to tell."""
-        _, fixed_busy_s, stored_busy_s = self._run.engine.measured()
-        costs = tick_costs([self._recorder.recent()])
-        return costs and replace(costs, fixed_busy_s=fixed_busy_s, stored_busy_s=stored_busy_s)
-
     def measured(self) -> Measured:
         """What explains the run as a whole: operators, rates of streams, and ticks."""
         status = self.status()
-        profiles, *_ = self._run.engine.measured()
+        found = self._run.engine.measured()
         rates = {name: c.rows_in / status.seconds for name, c in status.streams.items() if status.seconds}
-        return Measured(profiles, rates, self.tick_costs())
+        costs = tick_costs([status.history])
+        if costs is not None:
+            costs = replace(costs, fixed_busy_s=found.fixed_busy_s, stored_busy_s=found.stored_busy_s)
+        return Measured(found.profiles, rates, costs)
 
     def warnings(self) -> tuple[str, ...]:
         """Which queries are about to break their bounds, as was noticed so far."""

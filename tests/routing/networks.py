@@ -1,41 +1,11 @@
-"""The networks of the paper, and random ones."""
+"""Random networks."""
 
 from __future__ import annotations
 
 from hypothesis import strategies as st
 
 from headgate.routing.network import PlacedOperator, RoutingNetwork
-from headgate.routing.plans import AnyOrder, Paths
-
-_S3 = {"op1": (10.0, 0.1, 0.5), "op2": (20.0, 0.1, 0.2), "op3": (20.0, 0.5, 0.4)}
-
-
-def s3() -> RoutingNetwork:
-    operators = {
-        name: PlacedOperator(name, per_tuple, selectivity, resource)
-        for name, (resource, per_tuple, selectivity) in _S3.items()
-    }
-    return RoutingNetwork({"op0": 200.0}, operators, {"s3": AnyOrder("s3", "op0", tuple(operators))})
-
-
-def ds3() -> RoutingNetwork:
-    operators = {name: PlacedOperator(name, per, selectivity) for name, (_, per, selectivity) in _S3.items()}
-    plans = {"s3": AnyOrder("s3", "op0", tuple(operators))}
-    return RoutingNetwork({"op0": 200.0}, operators, plans, total_resource=100.0)
-
-
-def j3() -> RoutingNetwork:
-    operators = {
-        "op3": PlacedOperator("op3", 0.2, 0.8, 10.0),
-        "op4": PlacedOperator("op4", 0.2, {"A": 0.1, "C": 0.4}, 20.0),
-        "op5": PlacedOperator("op5", 0.4, 0.2, 40.0),
-    }
-    plans = {
-        "a": Paths("a", "A", (("op4", "op5"),)),
-        "b": Paths("b", "B", (("op3", "op5"), ("op5", "op3"))),
-        "c": Paths("c", "C", (("op4", "op3"),)),
-    }
-    return RoutingNetwork({"A": 20.0, "B": 80.0, "C": 20.0}, operators, plans)
+from headgate.routing.plans import AnyOrder
 
 
 @st.composite

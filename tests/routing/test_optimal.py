@@ -9,9 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from scipy.optimize import linprog
-from tests.routing.networks import ds3, j3, random_networks, s3
+from tests.routing.networks import random_networks
 
 from headgate.errors import SetupError
+from headgate.experiments.eddy_plans import sharing_selections as ds3
+from headgate.experiments.eddy_plans import three_selections as s3
+from headgate.experiments.eddy_plans import three_streams as j3
 from headgate.routing import evaluate, largest_rate, least_response_time
 from headgate.routing.network import SHARED, PlacedOperator, RoutingNetwork
 from headgate.routing.plans import AnyOrder, Paths

@@ -9,10 +9,10 @@ import pkgutil
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.routing.networks import s3
 
 import headgate.routing
 from headgate.errors import SetupError
+from headgate.experiments.eddy_plans import three_selections as s3
 from headgate.routing import Intervals, Monitor, Outcome, RoutingView, Statistics, router_named, router_names
 from headgate.routing.blocks import bounds, draw, pool_budgets, split_counts, target
 

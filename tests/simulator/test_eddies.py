@@ -7,8 +7,10 @@ import pickle
 from dataclasses import replace
 
 import pytest
-from tests.routing.networks import ds3, j3, s3
 
+from headgate.experiments.eddy_plans import sharing_selections as ds3
+from headgate.experiments.eddy_plans import three_selections as s3
+from headgate.experiments.eddy_plans import three_streams as j3
 from headgate.routing import largest_rate, least_response_time
 from headgate.routing.network import PlacedOperator, RoutingNetwork
 from headgate.routing.plans import AnyOrder, Paths

@@ -91,7 +91,7 @@ def test_a_run_as_a_whole_is_explained_by_all_of_its_ticks() -> None:
     slow = [Work({SELECT: 1e4, PROJECT: 2e3}, 0.0, 2.0)] * 22
     fast = [Work({SELECT: 1e4, PROJECT: 2e3}, 0.0, 1.0)] * 20
     learner = learnt(slow + fast)
-    profiles, *_ = learner.over_all()
+    profiles = learner.over_all().profiles
 
     def seconds(known: Profiles) -> float:
         return 1e4 * known[SELECT].seconds_per_tuple + 2e3 * known[PROJECT].seconds_per_tuple

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
 from headgate.cli.measured import read_measured
-from headgate.errors import SetupError, known_names
+from headgate.errors import known_names
 from headgate.model.measured import FILE_NAME
 from headgate.planning.cost import WindowSeconds
 from headgate.planning.predicates import form_of
 from headgate.planning.statistics import MeasuredStatistics, PredicateFigures, Statistics, Written
 from headgate.simulator.table import Table
-
-# Python 3.10 has no tomllib; tomli is the same under its first name
-_toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+from headgate.simulator.workload_file import toml_content
 
 _WINDOW = ("insert_seconds", "expire_seconds", "probe_seconds")
 _PASSING = ("project_seconds", "relation_seconds", "aggregate_seconds")
@@ -114,14 +110,4 @@ def _window(table: Table, default: WindowSeconds) -> WindowSeconds:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    try:
-        content: dict[str, Any] = _toml.loads(path.read_text(encoding="utf-8"))
-        return content
-    except FileNotFoundError:
-        raise SetupError(f"no such file: {path}; headgate profile measures what it would say") from None
-    except UnicodeDecodeError:
-        raise SetupError(f"{path} is no text in UTF-8; name a profile (.toml or .json)") from None
-    except OSError as error:
-        raise SetupError(f"{path} cannot be read: {error.strerror}") from None
-    except _toml.TOMLDecodeError as error:
-        raise SetupError(f"{path} is no valid TOML: {error}") from None
+    return toml_content(path, "a profile (.toml or .json)", "; headgate profile measures what it would say")

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from headgate.experiments.bursts import generated
 from headgate.experiments.check import Progress, Study
 from headgate.model.measured import Measured
 from headgate.model.network import Network
@@ -29,7 +30,6 @@ from headgate.session import Session
 from headgate.simulator.ticks import TickedRun, TickSimulation
 from headgate.spark.cluster import processors
 from headgate.status import RunStatus
-from headgate.workload.settings import BurstSettings
 
 _QUERY = "heavy"
 _TICK_BUDGET_S = 0.8
@@ -136,16 +136,6 @@ class BurstBench:
         prints = tuple(_fingerprint(run.results(name)) for name in self.network.queries)
         return BurstRun(strategy.name, run.status(), run.measured(), prints)
 
-    def arrivals_s(self) -> dict[str, NDArray[np.float64]]:
-        """The burst that ran last, as it was recorded."""
-        assert self.network is not None
-        found = {}
-        for name, stream in self.network.streams.items():
-            settings = BurstSettings.parse(dict(stream.options))
-            assert settings.duration_us is not None
-            found[name] = settings.process.arrivals(0, settings.duration_us).time_us / 1e6
-        return found
-
     def predict(
         self,
         run: BurstRun,
@@ -215,7 +205,8 @@ def burst_study(spark: Any, out: Path, seed: int, progress: Progress) -> Study:
         f"a tick costs {costs.overhead_s:.2f} s, {costs.intake_s * 1e6:.1f} us a tuple taken in, "
         f"{costs.work_s:.2f} s a processor second"
     )
-    predicted, arrivals_s = {}, bench.arrivals_s()
+    assert bench.network is not None
+    predicted, arrivals_s = {}, generated(bench.network)
     for run, strategy in zip(runs, fresh, strict=True):
         predicted[run.strategy] = told = bench.predict(run, strategy, costs, arrivals_s)
         _within(study, f"{run.strategy}: peak backlog (kB)", told.peak_bytes / 1e3, run.peak_bytes / 1e3)

@@ -1,4 +1,4 @@
-"""Bursty arrivals for experiments: a recorded trace, or flows of heavy-tailed length."""
+"""Bursty arrivals for experiments: a trace, flows of heavy-tailed length, or what a source makes up."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import numpy as np
 
 from headgate.errors import SetupError
 from headgate.experiments.plan import Streams
+from headgate.model.network import Network
 from headgate.workload.flows import ParetoFlows
+from headgate.workload.settings import BurstSettings
 from headgate.workload.trace import Trace
 
 _SPAN_S = 12.0
@@ -36,3 +38,13 @@ def recorded(trace: Path, streams: tuple[str, ...]) -> Streams:
 def synthetic(streams: tuple[str, ...], seed: int = 1) -> Streams:
     """800 time units of flows that begin every time unit on average and last a Pareto time."""
     return {name: ParetoFlows(until=800.0).times_s(seed + i) for i, name in enumerate(streams)}
+
+
+def generated(network: Network) -> Streams:
+    """When the tuples of a network's ``burst`` streams come, from beginning to end."""
+    found = {}
+    for name, stream in network.streams.items():
+        settings = BurstSettings.parse(dict(stream.options))
+        assert settings.duration_us is not None
+        found[name] = settings.process.arrivals(0, settings.duration_us).time_us / 1e6
+    return found

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from headgate.experiments.bursts import generated
 from headgate.experiments.check import Progress, Study
 from headgate.experiments.predict_queries import QUERIES, PredictedQuery
 from headgate.model.measured import Measured
@@ -90,21 +90,8 @@ class PredictBench:
         return processors(self._spark)
 
 
-def _settings(network: Network, stream: str) -> BurstSettings:
-    return BurstSettings.parse(dict(network.streams[stream].options))
-
-
 def _expected_rate(network: Network, stream: str) -> float:
-    return _settings(network, stream).process.rate.expected(0, 1_000_000)
-
-
-def _arrivals_s(network: Network) -> dict[str, NDArray[np.float64]]:
-    found = {}
-    for name in network.streams:
-        settings = _settings(network, name)
-        assert settings.duration_us is not None
-        found[name] = settings.process.arrivals(0, settings.duration_us).time_us / 1e6
-    return found
+    return BurstSettings.parse(dict(network.streams[stream].options)).process.rate.expected(0, 1_000_000)
 
 
 def cost_per_tuple_s(ticks: Sequence[TickRecord]) -> float:
@@ -161,7 +148,7 @@ def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[
     figures = []
     for load in _LOADS:
         network, ticks = bench.run(query, load * largest, _RUN_S)
-        arrivals_s = _arrivals_s(network)
+        arrivals_s = generated(network)
         simulation = TickSimulation(
             network, measured.profiles, arrivals_s, measured.tick, float("inf"), bench.processors()
         )

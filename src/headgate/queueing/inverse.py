@@ -24,15 +24,18 @@ class Bound(Protocol):
 
 
 @dataclass(frozen=True)
-class LatencyBound:
-    """A share ``percentile`` of all tuples is done within ``seconds`` of its arrival."""
-
+class _TimeBound:
     seconds: float
     percentile: float = 0.99
 
     def __post_init__(self) -> None:
         check_amount("seconds", self.seconds)
         check_share("percentile", self.percentile)
+
+
+@dataclass(frozen=True)
+class LatencyBound(_TimeBound):
+    """A share ``percentile`` of all tuples is done within ``seconds`` of its arrival."""
 
     def kept_by(self, queue: MG1) -> bool:
         """Whether the queue keeps it."""
@@ -40,15 +43,8 @@ class LatencyBound:
 
 
 @dataclass(frozen=True)
-class WaitBound:
+class WaitBound(_TimeBound):
     """A share ``percentile`` of all tuples has its turn within ``seconds`` of its arrival."""
-
-    seconds: float
-    percentile: float = 0.99
-
-    def __post_init__(self) -> None:
-        check_amount("seconds", self.seconds)
-        check_share("percentile", self.percentile)
 
     def kept_by(self, queue: MG1) -> bool:
         """Whether the queue keeps it."""

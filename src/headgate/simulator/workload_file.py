@@ -79,17 +79,17 @@ def workload_of(content: Mapping[str, Any], file: str, folder: Path, seed: int =
     return WorkloadFile(scenario, _strategy_settings(whole))
 
 
-def toml_content(path: Path) -> dict[str, Any]:
-    """What a file of TOML holds."""
+def toml_content(path: Path, wanted: str = "a workload file (.toml)", hint: str = "") -> dict[str, Any]:
+    """What a file of TOML holds; errors name what is ``wanted``, and what helps if there is no such file."""
     if path.is_dir():
-        raise SetupError(f"{path} is a folder; name a workload file (.toml)")
+        raise SetupError(f"{path} is a folder; name {wanted}")
     try:
         content: dict[str, Any] = _toml.loads(path.read_text(encoding="utf-8"))
         return content
     except FileNotFoundError:
-        raise SetupError(f"no such file: {path}") from None
+        raise SetupError(f"no such file: {path}{hint}") from None
     except UnicodeDecodeError:
-        raise SetupError(f"{path} is no text in UTF-8; name a workload file (.toml)") from None
+        raise SetupError(f"{path} is no text in UTF-8; name {wanted}") from None
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror}") from None
     except _toml.TOMLDecodeError as error:

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from urllib.parse import unquote, urlparse
 
 from pyspark.sql import Column, DataFrame, Row
 from pyspark.sql import Window as SparkWindow
@@ -28,6 +27,7 @@ from pyspark.sql.types import (
 from headgate.errors import SetupError
 from headgate.model.network import StreamDefinition
 from headgate.spark.columns import ARRIVED, BEGINNING_US, TS, tick_constant
+from headgate.spark.files import normal_path
 from headgate.spark.sources import BAD_ROW
 from headgate.spark.spread import QUANTILES, Spread
 
@@ -175,11 +175,6 @@ def _chunk(row: Row) -> Chunk:
         known |= {"min_ts": -BEGINNING_US, "max_ts": BEGINNING_US}
     known["quantiles"] = tuple(sorted(q for q in known["quantiles"] if q is not None))
     return Chunk(**known)
-
-
-def normal_path(path: str) -> str:
-    """One spelling for a path, however Spark quotes it."""
-    return unquote(urlparse(path).path)
 
 
 def file_ranks(chunks: Sequence[Chunk], arrival_order: Sequence[str]) -> dict[str, int]:

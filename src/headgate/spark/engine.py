@@ -20,7 +20,7 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
 from headgate.runtime.forecast import Forecast
-from headgate.spark.learn import Learner
+from headgate.spark.learn import Learner, Overall
 from headgate.spark.tick import OpenTick, TickRunner
 
 
@@ -76,9 +76,8 @@ class SparkEngine:
         """What has been learnt of each operator."""
         return self._learner.profiles
 
-    def measured(self) -> tuple[Profiles, float, float]:
-        """What explains the whole run: profiles, and processor seconds of a tick before its first tuple and
-        of a tuple that is stored."""
+    def measured(self) -> Overall:
+        """What explains the whole run."""
         return self._learner.over_all()
 
     def go_on_from(self, earlier: SparkEngine) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from headgate.errors import InternalError
-from headgate.spark.files import Files
+from headgate.spark.files import Files, normal_path
 
 
 @dataclass
@@ -63,13 +63,13 @@ class FileSourceLog:
         return [path for entry in range(first, last + 1) for path in self._entry(stream, entry)]
 
     def files_until(self, stream: str, batch_id: int) -> set[str]:
-        """All files that a stream has brought up to a micro-batch."""
+        """All files that a stream has brought up to a micro-batch, in their normal spelling."""
         last = _log_offset(self.offsets(batch_id).get(stream))
         read = self._read.get(stream)
         if read is None:
             read = self._read[stream] = self._compacted(stream, last)
         for entry in range(read.upto + 1, last + 1):
-            read.files.update(self._entry(stream, entry))
+            read.files.update(map(normal_path, self._entry(stream, entry)))
         read.upto = max(read.upto, last)
         return read.files
 
@@ -80,7 +80,7 @@ class FileSourceLog:
         upto = max((int(m.group(1)) for m in found if int(m.group(1)) <= last), default=-1)
         if upto < 0:
             return _Read(set(), -1)
-        return _Read({path for path, _ in self._logged(f"{folder}/{upto}.compact")}, upto)
+        return _Read({normal_path(path) for path, _ in self._logged(f"{folder}/{upto}.compact")}, upto)
 
     def _source_folder(self, stream: str) -> str:
         source = stream if self._positions is None else self._positions[stream]

@@ -3,8 +3,14 @@
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import unquote, urlparse
 
 from pyspark.sql import SparkSession
+
+
+def normal_path(path: str) -> str:
+    """One spelling for a path, however Spark quotes it."""
+    return unquote(urlparse(path).path)
 
 
 class Files:

@@ -22,13 +22,13 @@ from headgate.spark.arrive import (
     in_arrival_order,
     is_bad,
     may_hold_late_rows,
-    normal_path,
     set_aside_rows,
     stamped,
     with_timestamp,
 )
 from headgate.spark.columns import ARRIVED, END_US, TS, tick_constant
 from headgate.spark.filelog import FileSourceLog
+from headgate.spark.files import normal_path
 from headgate.spark.landing import Landing
 from headgate.spark.manifest import Manifest, StreamState
 from headgate.spark.sources import BAD_ROW, STREAM, TEXT_FORMATS, Sources
@@ -103,7 +103,7 @@ class Intake:
         # seen in the tick that brings the last file, the end costs no tick of its own
         if not self._sources.is_file_stream(definition):
             return False
-        seen = {normal_path(path) for path in self._log.files_until(definition.name, batch_id)}
+        seen = self._log.files_until(definition.name, batch_id)
         return seen.issuperset(map(normal_path, self._sources.present_files(definition)))
 
     def release(self) -> None:

@@ -33,6 +33,16 @@ class Passed:
     passed_on: float
 
 
+@dataclass(frozen=True)
+class Overall:
+    """What explains a whole run: profiles, and processor seconds of a tick's jobs before their first tuple
+    and of a tuple that is stored."""
+
+    profiles: Profiles
+    fixed_busy_s: float
+    stored_busy_s: float
+
+
 class _Ratio:
     """What comes out by what goes in, over ticks of which older ones count less."""
 
@@ -88,9 +98,8 @@ class Learner:
         self._profiles, self._ticks = dict(earlier._profiles), earlier._ticks
         self._works, self._passed = earlier._works, earlier._passed
 
-    def over_all(self) -> tuple[Profiles, float, float]:
-        """What explains all ticks that are remembered, the old as well as the new: profiles, and processor
-        seconds of a tick's jobs before their first tuple and of a tuple that is stored."""
+    def over_all(self) -> Overall:
+        """What explains all ticks that are remembered, the old as well as the new."""
         profiles, fixed_s, stored_s = dict(self._profiles), 0.0, []
         for names, works in self._works.items():
             found = explained(works, {name: profiles[name].seconds_per_tuple for name in names}, memory=1.0)
@@ -102,7 +111,7 @@ class Learner:
                     seconds_per_tuple=found.seconds[name],
                     seconds_per_tuple_error=found.errors[name],
                 )
-        return profiles, fixed_s, float(np.mean(stored_s)) if stored_s else 0.0
+        return Overall(profiles, fixed_s, float(np.mean(stored_s)) if stored_s else 0.0)
 
     @property
     def profiles(self) -> Profiles:

@@ -27,7 +27,11 @@ class Measuring:
         self._task_time = TaskTime(spark)
         self._run = run
         self._operators_of = {
-            query.name: tuple(dict.fromkeys(n for output in query.outputs for n in _below(network, output)))
+            query.name: tuple(
+                dict.fromkeys(
+                    name for output in query.outputs for path in network.paths_to(output) for name in path
+                )
+            )
             for query in network.queries.values()
         }
         self._query_of = {name: query for query, names in self._operators_of.items() for name in names}
@@ -83,11 +87,3 @@ def widths_of(stored: Stored) -> dict[str, float]:
         for task, ref in stored
         if ref is not None and ref.rows >= TELLING_ROWS
     }
-
-
-def _below(network: Network, name: str) -> list[str]:
-    names = [name]
-    for source in network.operators[name].inputs:
-        if isinstance(source, OperatorInput):
-            names += _below(network, source.operator)
-    return names
