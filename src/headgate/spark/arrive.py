@@ -51,6 +51,11 @@ class Chunk:
     in_order: bool
     quantiles: tuple[int, ...] = ()
 
+    @staticmethod
+    def uncounted(stream: int, file: str, rows: int) -> Chunk:
+        """A file of so many rows without timestamps, none of them bad."""
+        return Chunk(stream, file, 0, 0, rows, 0, -BEGINNING_US, BEGINNING_US, in_order=True)
+
     @property
     def spread(self) -> Spread:
         """How its good rows lie over time."""
@@ -243,6 +248,6 @@ def set_aside_rows(frame: DataFrame, definition: StreamDefinition, batch_id: int
     )
 
 
-def stamped(frame: DataFrame, arrived_us: int) -> DataFrame:
+def stamped(frame: DataFrame, arrived_us: int, anchor: str = TS) -> DataFrame:
     """Add the time of arrival."""
-    return frame.withColumn(ARRIVED, tick_constant(arrived_us))
+    return frame.withColumn(ARRIVED, tick_constant(arrived_us, anchor))

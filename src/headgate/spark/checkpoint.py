@@ -27,6 +27,11 @@ class Checkpoint:
         self._identity_path = f"{self.root}/headgate.json"
         self.uid = ""
 
+    @property
+    def is_local(self) -> bool:
+        """Whether it is on a disk of this machine, as far as its address tells."""
+        return "://" not in self.root or self.root.startswith("file:")
+
     def open(self, network: Network) -> None:
         """Claim a new folder, or make sure that an old one belongs to these very queries."""
         found = self._identity()

@@ -61,6 +61,16 @@ class Files:
         finally:
             stream.close()
 
+    def parquet_rows(self, path: str) -> int:
+        """How many rows a Parquet file holds, as its footer says."""
+        parquet = self._jvm.org.apache.parquet.hadoop
+        _, at = self._at(path)
+        reader = parquet.ParquetFileReader.open(parquet.util.HadoopInputFile.fromPath(at, self._conf))
+        try:
+            return int(reader.getRecordCount())
+        finally:
+            reader.close()
+
     def write_text(self, path: str, text: str) -> None:
         """Write a small text file so that it is there whole or not at all."""
         fs, at = self._at(path)

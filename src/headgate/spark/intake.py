@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -33,6 +34,9 @@ from headgate.spark.landing import Landing
 from headgate.spark.manifest import Manifest, StreamState
 from headgate.spark.sources import BAD_ROW, STREAM, TEXT_FORMATS, Sources
 from headgate.spark.spread import Spread, share_below
+
+# asking more files one by one would take longer than a Spark job
+_FILES_TO_ASK = 16
 
 
 @dataclass(frozen=True)
@@ -77,8 +81,9 @@ class Intake:
         """What every stream brings into this tick."""
         raw, orders = self._raw_frames(batch, batch_id)
         numbered = {name: i for i, name in enumerate(self._network.streams)}
-        frames = [(numbered[n], self._network.streams[n], frame) for n, frame in raw.items()]
-        chunks = chunk_statistics(frames)
+        told = {n: self._told_chunks(n, numbered[n], orders[n]) for n in raw if self._tells_rows(n, orders)}
+        frames = [(numbered[n], self._network.streams[n], frame) for n, frame in raw.items() if n not in told]
+        chunks = [*chunk_statistics(frames), *chain.from_iterable(told.values())]
         inflows = {}
         for name, definition in self._network.streams.items():
             state = before.streams.get(name, StreamState())
@@ -89,6 +94,21 @@ class Intake:
                 arrival = self._arrival(definition, raw[name], own, ranks, state, batch_id, now_us)
             inflows[name] = self._inflow(definition, state, arrival, batch_id, now_us, flush)
         return inflows
+
+    def _tells_rows(self, name: str, orders: Mapping[str, list[str]]) -> bool:
+        """Whether all there is to know of a stream's new rows is how many there are, and files tell that."""
+        definition = self._network.streams[name]
+        return (
+            definition.timestamp is None
+            and name not in self._landings
+            and self._sources.is_file_stream(definition)
+            and definition.format == "parquet"
+            and len(orders[name]) <= _FILES_TO_ASK
+        )
+
+    def _told_chunks(self, name: str, number: int, files: list[str]) -> list[Chunk]:
+        definition = self._network.streams[name]
+        return [Chunk.uncounted(number, file, self._sources.rows_of(definition, file)) for file in files]
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream comes to its end with this micro-batch, or has before."""
@@ -174,14 +194,14 @@ class Intake:
         if definition.timestamp is None:
             good = good.withColumn(TS, tick_constant(min_ts, good.columns[0]))
         suffix = None
-        if definition.timestamp is not None and not bad and not late:
-            suffix = self._suffix(definition, ordered, now_us)
+        if not bad and not late:
+            suffix = self._suffix(definition, ordered, min_ts, now_us)
         if suffix is not None and definition.name not in self._landings:
             # every row goes on, and nobody will ask where it stood
             good = suffix(min_ts)
         return Arrival(
             definition=definition,
-            frame=good if ARRIVED in good.columns else stamped(good, now_us),
+            frame=good if ARRIVED in good.columns else stamped(good, now_us, _anchor(definition, good)),
             set_aside=set_aside,
             rows=rows - bad - late,
             late=late,
@@ -195,14 +215,20 @@ class Intake:
             suffix=suffix,
         )
 
-    def _suffix(self, definition: StreamDefinition, chunks: list[Chunk], now_us: int) -> Suffix | None:
+    def _suffix(
+        self, definition: StreamDefinition, chunks: list[Chunk], min_ts: int, now_us: int
+    ) -> Suffix | None:
         if not self._sources.is_file_stream(definition) or definition.format in TEXT_FORMATS:
             return None
 
         def rows_from(ts: int) -> DataFrame:
-            files = sorted({chunk.file for chunk in chunks if chunk.max_ts >= ts})
-            rows = self._sources.read_files(definition, files or [chunks[-1].file])
-            return stamped(with_timestamp(rows, definition), now_us)
+            late_enough = [c.file for c in chunks if definition.timestamp is None or c.max_ts >= ts]
+            files = sorted(set(late_enough)) or [chunks[-1].file]
+            rows = with_timestamp(self._sources.read_files(definition, files), definition)
+            anchor = _anchor(definition, rows)
+            if definition.timestamp is None:
+                rows = rows.withColumn(TS, tick_constant(min_ts, anchor))
+            return stamped(rows, now_us, anchor)
 
         return rows_from
 
@@ -263,6 +289,11 @@ class Intake:
         if definition.timestamp is None or released:
             return max_ts + 1
         return max_ts - definition.slack_us
+
+
+def _anchor(definition: StreamDefinition, rows: DataFrame) -> str:
+    """A column that might be NULL as far as Spark knows, which a constant timestamp is not."""
+    return rows.columns[0] if definition.timestamp is None else TS
 
 
 def _spreads(arrival: Arrival | None, rows: int, min_ts: int, max_ts: int) -> tuple[Spread, ...]:

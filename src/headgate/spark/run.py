@@ -32,6 +32,12 @@ from headgate.spark.sinks import Callback, FileSink, open_sink
 from headgate.spark.sources import STREAM, Sources, first_line
 from headgate.spark.tick import TickRunner
 
+# Spark's usual way of writing its offsets starts processes of the shell on a local disk: some 60 ms a tick
+_LOCAL_CHECKPOINT_FILES = (
+    "spark.sql.streaming.checkpointFileManagerClass",
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
+)
+
 
 class SparkRun:
     """A network running on Spark."""
@@ -57,6 +63,8 @@ class SparkRun:
         self._observers = list(observers)
         self._files = Files(spark)
         self.checkpoint = Checkpoint(self._files, checkpoint_folder)
+        if self.checkpoint.is_local:
+            spark.conf.set(*_LOCAL_CHECKPOINT_FILES)
         self._error: BaseException | None = None
         self._query: Any = None
         sources.use_names(not any(name in sources.frames for name in network.streams))

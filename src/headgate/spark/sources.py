@@ -166,6 +166,11 @@ class Sources:
             F.col("_metadata.file_block_start").alias("$block"),
         )
 
+    def rows_of(self, definition: StreamDefinition, path: str) -> int:
+        """How many rows a file holds; only formats that tell can be asked."""
+        assert definition.format == "parquet"
+        return self._files.parquet_rows(path)
+
     def _batch_reader(self, definition: StreamDefinition, paths: list[str] | None) -> DataFrame:
         options = {k: v for k, v in definition.options if paths is None or k.lower() != "path"}
         reader = self._spark.read.format(definition.format).options(**options)
