@@ -36,6 +36,17 @@ def spark() -> Iterator[SparkSession]:
     session.stop()
 
 
+@pytest.fixture(scope="module")
+def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
+    """Every random query would be compiled for a handful of rows; the other tests run compiled plans."""
+    interpretation = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
+    for key, value in interpretation.items():
+        spark.conf.set(key, value)
+    yield spark
+    for key in interpretation:
+        spark.conf.unset(key)
+
+
 @pytest.fixture
 def eventually() -> Callable[[Callable[[], bool], float], None]:
     """Waits for a condition; fails when it does not come true in time."""

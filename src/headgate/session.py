@@ -19,12 +19,14 @@ from headgate.errors import SetupError, known_names
 from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
+from headgate.model.shedding import DropBox
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
 from headgate.profiling import Profiler, sampled, tick_costs
+from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
 from headgate.runtime.sampling import Sampling
 from headgate.scheduling import Strategy, strategy_named
@@ -148,17 +150,30 @@ class Session:
         tick_budget: str | float | None = None,
         observers: Iterable[Observer] = (),
         profiles: Profiles | None = None,
+        keep: Mapping[str, float] | None = None,
+        seed: int | None = None,
     ) -> Run:
         """Start all declared queries.
 
         ``tick_budget`` is the processor time of a tick (a number of seconds, or '500 ms'); ``memory``
-        the backlog above which sources are held back; ``profiles`` what an earlier run has measured.
+        the backlog above which sources are held back; ``profiles`` what an earlier run has measured;
+        ``keep`` shares of streams to keep from the beginning, chosen by hash of ``seed`` and tuple.
         """
         if not self.catalog.queries:
             raise SetupError("nothing to run: no CREATE QUERY was executed")
         chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
+        network = self.network()
+        _check_shares(network, keep or {})
         return self._launch(
-            self.network(), until_done, chosen, memory, checkpoint, tick_budget, observers, profiles or {}
+            network,
+            until_done,
+            chosen,
+            memory,
+            checkpoint,
+            tick_budget,
+            observers,
+            profiles or {},
+            helm=Helm(None, keep or {}, seed),
         )
 
     def profile(self, seconds: float = 20.0, progress: Callable[[str], None] = lambda text: None) -> Measured:
@@ -194,6 +209,7 @@ class Session:
         observers: Iterable[Observer] = (),
         profiles: Profiles = MappingProxyType({}),
         earlier: Run | None = None,
+        helm: Helm | None = None,
     ) -> Run:
         from headgate.spark.cluster import processors
         from headgate.spark.engine import TickLimits
@@ -223,10 +239,11 @@ class Session:
                 callbacks=self._callbacks,
                 # files are read as fast as they can be: their rate says nothing
                 observers=[recorder, *observers, *([] if until_done else [watch])],
+                helm=helm,
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)
-            handle = Run(run, recorder, temporary)
+            handle = Run(run, recorder, temporary, network)
             run.start()
         except BaseException:
             if temporary:
@@ -238,10 +255,11 @@ class Session:
 class Run:
     """The handle of running queries."""
 
-    def __init__(self, run: Any, recorder: Recorder, temporary: bool) -> None:
+    def __init__(self, run: Any, recorder: Recorder, temporary: bool, network: Network) -> None:
         self._run = run
         self._recorder = recorder
         self._temporary = temporary
+        self._network = network
 
     @property
     def checkpoint(self) -> str:
@@ -289,6 +307,14 @@ class Run:
         limit = parse_bytes(memory) if isinstance(memory, str) else memory
         self._run.change(chosen, limit, bounds)
 
+    def shed(self, keep: Mapping[str, float]) -> None:
+        """Keep these shares of streams, 1 for all of it, from the tick after next on.
+
+        Only streams whose queries all say overload = 'shed' can be shed.
+        """
+        _check_shares(self._network, keep)
+        self._run.helm.keep(keep)
+
     def status(self) -> RunStatus:
         """Counts, backlog and latency so far."""
         return self._recorder.status()
@@ -328,6 +354,23 @@ class Run:
         names = self._recorder.queries
         if query not in names:
             raise SetupError(f"unknown query {query}; known: {known_names(names)}")
+
+
+def _check_shares(network: Network, keep: Mapping[str, float]) -> None:
+    for stream, share in keep.items():
+        if stream not in network.streams:
+            raise SetupError(f"unknown stream {stream}; known: {known_names(list(network.streams))}")
+        DropBox(stream, share)
+        if share < 1 and stream not in network.sheddable():
+            reader = next(
+                q.name
+                for q in network.queries.values()
+                if q.overload != "shed" and stream in network.streams_of(q.name)
+            )
+            raise SetupError(
+                f"stream {stream} cannot be shed: query {reader} reads it; "
+                f"write CREATE QUERY {reader} WITH (overload = 'shed')"
+            )
 
 
 def _located(checkpoint: str | Path) -> str:

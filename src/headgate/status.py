@@ -7,12 +7,13 @@ import threading
 import time
 from dataclasses import dataclass, field
 
-from headgate.model.event import Event, StreamCounts, TickCommitted
+from headgate.model.event import CourseChanged, Event, StreamCounts, TickCommitted, kept_share
 from headgate.model.network import Network
 
 _BIN = math.log(1.01)
 _MOST_TICKS = 10_000
 _MOST_WARNINGS = 100
+_MOST_CHANGES = 1_000
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,10 @@ class QueryStatus:
 
     rows_out: int
     latency_s: Latency
+    kept: float = 1.0
+    """Share of its streams' tuples that it has seen."""
+    shed: int = 0
+    """Tuples of its streams that it has not."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class TickRecord:
     latency_s: dict[str, float]
     phases_s: dict[str, float]
     busy_s: float
+    shed: int = 0
 
 
 @dataclass(frozen=True)
@@ -62,12 +68,18 @@ class RunStatus:
     seconds: float
     history: list[TickRecord] = field(repr=False, default_factory=list)
     warnings: tuple[str, ...] = ()
+    changes: tuple[CourseChanged, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The document that ``run --json`` prints."""
         return {
             "queries": {
-                name: {"rows_out": q.rows_out, "latency_s": vars(q.latency_s)}
+                name: {
+                    "rows_out": q.rows_out,
+                    "latency_s": vars(q.latency_s),
+                    "kept": q.kept,
+                    "shed": q.shed,
+                }
                 for name, q in self.queries.items()
             },
             "streams": {
@@ -78,6 +90,7 @@ class RunStatus:
             "ticks": self.ticks,
             "seconds": round(self.seconds, 3),
             **({"warnings": list(self.warnings)} if self.warnings else {}),
+            **({"changes": [change.to_json() for change in self.changes]} if self.changes else {}),
         }
 
 
@@ -87,6 +100,8 @@ class Recorder:
     def __init__(self, network: Network) -> None:
         self._lock = threading.Lock()
         self._started_s = time.time()
+        self._streams_of = {name: network.streams_of(name) for name in network.queries}
+        self._changes: list[CourseChanged] = []
         self._rows_out = dict.fromkeys(network.queries, 0)
         self._latencies = {name: LatencyTally() for name in network.queries}
         self._streams = dict.fromkeys(network.streams, StreamCounts())
@@ -106,6 +121,9 @@ class Recorder:
         if isinstance(event, TickCommitted):
             with self._lock:
                 self._add(event)
+        elif isinstance(event, CourseChanged):
+            with self._lock:
+                self._changes = [*self._changes[1 - _MOST_CHANGES :], event]
 
     def _add(self, tick: TickCommitted) -> None:
         for name, counts in tick.streams.items():
@@ -142,6 +160,7 @@ class Recorder:
                 latency_s=latency_s,
                 phases_s=dict(tick.phases_s),
                 busy_s=tick.busy_s,
+                shed=sum(c.shed for c in tick.streams.values()),
             )
         )
 
@@ -165,10 +184,7 @@ class Recorder:
         """Everything so far."""
         with self._lock:
             history = list(self._history)
-            queries = {
-                name: QueryStatus(rows, self._latencies[name].latency())
-                for name, rows in self._rows_out.items()
-            }
+            queries = {name: self._query_status(name) for name in self._rows_out}
             return RunStatus(
                 queries=queries,
                 streams=dict(self._streams),
@@ -179,7 +195,13 @@ class Recorder:
                 seconds=history[-1].at_s if history else 0.0,
                 history=history,
                 warnings=tuple(self._warnings),
+                changes=tuple(self._changes),
             )
+
+    def _query_status(self, name: str) -> QueryStatus:
+        read = [self._streams[stream] for stream in self._streams_of[name]]
+        shed = sum(counts.shed for counts in read)
+        return QueryStatus(self._rows_out[name], self._latencies[name].latency(), kept_share(read), shed)
 
 
 class LatencyTally:

@@ -6,7 +6,7 @@ import duckdb
 import numpy as np
 import pytest
 
-from headgate.planning.estimates import Estimate, ShedSums, shed_avg, shed_count, shed_sum
+from headgate.planning.estimates import Estimate, ShedSums, ShedTerms, shed_avg, shed_count, shed_sum
 
 TRIALS = 2000
 
@@ -15,7 +15,7 @@ def kept_sums(values: np.ndarray, chances: np.ndarray, kept: np.ndarray) -> list
     """A window a row, over the tuples that were kept in it."""
     weight = kept / chances
     spread = kept * (1 - chances) / chances**2
-    columns = (weight, spread, weight * values, spread * values**2, spread * values)
+    columns = (weight, spread, weight * values, spread * values**2, spread * values, kept)
     return [ShedSums(*row) for row in np.stack([c.sum(axis=1) for c in columns], axis=1)]
 
 
@@ -67,11 +67,13 @@ def test_sql_computes_the_same() -> None:
     rows = [(3.0, 0.5), (4.0, 0.25), (None, 0.5), (-2.0, 0.5), (8.0, 1.0)]
     known = ShedSums.of((v, x) for v, x in rows if v is not None)
     everything = ShedSums.of((0.0, x) for _, x in rows)
-    written = (shed_count("x"), shed_count("x", "v"), shed_sum("x", "v"), shed_avg("x", "v"))
+    all_rows, of_v = (ShedTerms.of("x", v).each(lambda _, term: f"sum({term})") for v in (None, "v"))
+    written = (shed_count(all_rows), shed_count(of_v), shed_sum(of_v), shed_avg(of_v))
     columns = ", ".join(f"{a.value}, {a.half_width}" for a in written)
     table = ", ".join(f"({'NULL' if v is None else v}::DOUBLE, {x}::DOUBLE)" for v, x in rows)
     [got] = duckdb.sql(f"SELECT {columns} FROM (VALUES {table}) AS kept(v, x)").fetchall()
     expected = [everything.counted(), known.counted(), known.summed(), known.averaged()]
     assert list(got) == pytest.approx([n for e in expected if e for n in (e.value, e.half_width)])
     [none] = duckdb.sql(f"SELECT {columns} FROM (VALUES {table}) AS kept(v, x) WHERE x > 2").fetchall()
-    assert none[:4] == (0, 0, 0, 0) and none[4:] == (None,) * 4
+    # NULL, whatever the greater of NULL and 0 is elsewhere
+    assert none[:4] == (0, 0, 0, 0) and none[4] is None and none[6] is None

@@ -9,9 +9,9 @@ import pytest
 from tests.planning.joins.examples import example_1
 
 from headgate.errors import SetupError
+from headgate.model.shedding import DropBox, boxes_of
 from headgate.planning.joins.problem import JoinProblem
 from headgate.planning.reoptimize import Change, Patience, Reoptimizer
-from headgate.planning.shedding import DropBox, boxes_of
 
 
 def with_selectivities(problem: JoinProblem, *selectivities: float) -> JoinProblem:

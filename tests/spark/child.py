@@ -9,6 +9,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -80,6 +81,10 @@ def queries(near: Stream, far: Stream) -> list[Query]:
     ]
 
 
+# tuples of the first stream are read once more, and shed
+KEEP, SEED = 0.5, 3
+
+
 def write_input(folder: Path) -> None:
     """The files of both streams."""
     cuts = range(ROWS_A_FILE, FILES * ROWS_A_FILE, ROWS_A_FILE)
@@ -93,6 +98,9 @@ def statements(folder: Path, files_a_tick: int) -> Sequence[str]:
     options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
     return [
         *(stream_sql(s, folder / s.name, "csv", "BIGINT", **options) for s in (near, far)),
+        stream_sql(replace(near, name="some"), folder / near.name, "csv", "BIGINT", **options),
+        "CREATE QUERY some_of WITH (overload = 'shed') AS SELECT k, v, s FROM some "
+        f"INTO parquet OPTIONS (path '{folder}/out/some_of');",
         *(query_sql(q, f"INTO parquet OPTIONS (path '{folder}/out/{q.name}')") for q in queries(near, far)),
     ]
 
@@ -100,6 +108,11 @@ def statements(folder: Path, files_a_tick: int) -> Sequence[str]:
 def differences(folder: Path) -> list[str]:
     """What is wrong with the results that were written."""
     return [text for q in queries(*streams()) if (text := difference(q, _written(folder, q.name)))]
+
+
+def shed_results(folder: Path) -> Results:
+    """What was written of the stream that is shed."""
+    return _written(folder, "some_of")
 
 
 def _written(folder: Path, query: str) -> Results:
@@ -142,7 +155,9 @@ def main(folder: Path, seed: int, wild_ticks: int, files_a_tick: int, master: st
     session = Session(own_session(master))
     session.execute("\n".join(statements(folder, files_a_tick)))
     strategy = RandomCuts(seed, wild_ticks)
-    run = session.start(until_done=True, strategy=strategy, checkpoint=folder / "checkpoint")
+    run = session.start(
+        until_done=True, strategy=strategy, checkpoint=folder / "checkpoint", keep={"some": KEEP}, seed=SEED
+    )
     run.wait()
 
 

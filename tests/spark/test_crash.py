@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 from random import Random
 
 import pytest
-from tests.spark.child import child, differences, log_of, write_input
+from pyspark.sql import SparkSession
+from tests.oracle.brute_force import SECOND, Results
+from tests.spark.child import KEEP, SEED, child, differences, log_of, shed_results, streams, write_input
+
+from headgate.model.shedding import DropBox
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +45,7 @@ def lives_until(folder: Path, process: subprocess.Popen[bytes], moment: str, del
     return process.poll() is None
 
 
-def test_ten_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
+def test_ten_kills_lose_nothing_and_repeat_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rng = Random(11)
     write_input(tmp_path)
     moments = [*MOMENTS, *rng.choices(list(MOMENTS), k=KILLS - len(MOMENTS))]
@@ -53,3 +58,14 @@ def test_ten_kills_lose_nothing_and_repeat_nothing(tmp_path: Path) -> None:
     with child(tmp_path) as process:
         assert process.wait(END_TIMEOUT_S) == 0, log_of(tmp_path).read_text()[-2000:]
     assert not (wrong := differences(tmp_path)), "\n".join(wrong)
+    assert shed_results(tmp_path) == kept_tuples(spark)
+
+
+def kept_tuples(spark: SparkSession) -> Results:
+    """Those that the drop box keeps, hashed by Spark and judged by the box."""
+    [near, _] = streams()
+    tuples = [(t.ts // SECOND, t.row["k"], t.row["v"], t.row["s"]) for t in near.on_time()]
+    frame = spark.createDataFrame(tuples, "ts BIGINT, k INT, v INT, s STRING")
+    hashes = [h for (h,) in frame.selectExpr(f"xxhash64({SEED}L, ts, k, v, s)").collect()]
+    box = DropBox("some", KEEP, SEED)
+    return Counter((t[0] * SECOND, *t[1:]) for t, h in zip(tuples, hashes, strict=True) if box.passes(h))

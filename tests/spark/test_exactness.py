@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -20,17 +19,6 @@ pytestmark = pytest.mark.spark
 RUNS = 10
 QUERIES_A_RUN = 20
 TIMEOUT_S = 240
-
-
-@pytest.fixture(scope="module")
-def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
-    """Every random query would be compiled for a handful of rows; the other tests run compiled plans."""
-    interpretation = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for key, value in interpretation.items():
-        spark.conf.set(key, value)
-    yield spark
-    for key in interpretation:
-        spark.conf.unset(key)
 
 
 def results(spark: SparkSession, folder: Path, world: World, course: Course) -> dict[str, Results]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from headgate.model.shedding import Course
 from headgate.model.view import Turn
 
 
@@ -48,12 +49,23 @@ class StreamCounts:
     shed: int = 0
 
 
+def kept_share(counts: Iterable[StreamCounts]) -> float:
+    """Of the tuples that drop boxes have seen, the share that they let through."""
+    seen = [(c.rows_in - c.late - c.bad, c.shed) for c in counts]
+    total, shed = sum(s for s, _ in seen), sum(s for _, s in seen)
+    return 1 - shed / total if total else 1.0
+
+
 @dataclass(frozen=True)
 class QueryCounts:
-    """Results of one query; ``latencies`` are (seconds, how many) pairs."""
+    """Results of one query; ``latencies`` are (seconds, how many) pairs.
+
+    ``kept`` is the share of its streams' tuples that the results are based on.
+    """
 
     rows_out: int = 0
     latencies: tuple[tuple[float, float], ...] = ()
+    kept: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -75,4 +87,38 @@ class TickCommitted:
     busy_s: float = 0.0
 
 
-Event = TuplesArrived | TurnFinished | TimeUnitEnded | ProfilesLearnt | TickCommitted
+@dataclass(frozen=True)
+class CourseChanged:
+    """From the tick behind ``batch_id`` on, other shares are kept, or joins run in another order."""
+
+    now_s: float
+    batch_id: int
+    reason: str
+    before: Course
+    after: Course
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        return f"{self.reason}: {', '.join(self._differences())}"
+
+    def _differences(self) -> Iterator[str]:
+        for stream in sorted({*self.before.keep, *self.after.keep}):
+            old, new = self.before.share(stream), self.after.share(stream)
+            if old != new:
+                yield f"keep {new:.3g} of {stream} (was {old:.3g})"
+        for name, order in self.after.orders.items():
+            if self.before.orders.get(name) != order:
+                yield f"{name} in the order {', '.join(order)}"
+
+    def to_json(self) -> dict[str, object]:
+        """Old and new, the reason, the figures."""
+        return {
+            "tick": self.batch_id,
+            "reason": self.reason,
+            "before": self.before.to_json(),
+            "after": self.after.to_json(),
+            "figures": dict(self.figures),
+        }
+
+
+Event = TuplesArrived | TurnFinished | TimeUnitEnded | ProfilesLearnt | TickCommitted | CourseChanged

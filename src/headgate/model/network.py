@@ -123,6 +123,17 @@ class Network:
         """All ways from a stream to an operator whose output nobody reads."""
         return tuple(path for end in self.operators if not self.readers(end) for path in self.paths_to(end))
 
+    def streams_of(self, query: str) -> frozenset[str]:
+        """The streams that a query reads."""
+        names = {n for output in self.queries[query].outputs for path in self.paths_to(output) for n in path}
+        inputs = (i for name in names for i in self.operators[name].inputs)
+        return frozenset(i.stream for i in inputs if isinstance(i, StreamInput))
+
+    def sheddable(self) -> frozenset[str]:
+        """The streams of which tuples may be dropped: all their queries say overload = 'shed'."""
+        held = {s for q in self.queries.values() if q.overload != "shed" for s in self.streams_of(q.name)}
+        return frozenset(self.streams) - held
+
     def leaves(self, stream: str) -> tuple[str, ...]:
         """The operators that read a stream directly."""
         return tuple(

@@ -27,6 +27,8 @@ def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
         latency_s=service.latency_s,
         memory_bytes=service.memory_bytes,
         overload=service.overload,
+        quality=service.quality,
+        utility=service.utility,
     )
 
 

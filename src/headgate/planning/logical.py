@@ -137,6 +137,8 @@ class LogicalPlan:
     latency_s: float | None = None
     memory_bytes: int | None = None
     overload: str = "backpressure"
+    quality: bool = False
+    utility: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -23,6 +23,8 @@ class Service:
     latency_s: float | None = None
     memory_bytes: int | None = None
     overload: str = "backpressure"
+    quality: bool = False
+    utility: str | None = None
 
 
 def service_of(settings: tuple[Setting, ...]) -> Service:
@@ -32,13 +34,13 @@ def service_of(settings: tuple[Setting, ...]) -> Service:
         if key not in _KNOWN:
             message = f"unknown setting {setting.key.text}; known: {known_names(_KNOWN)}"
             raise QueryError(message, setting.key.span)
-    if quality := by_key.get("quality"):
-        _one_of(quality, ("true", "false"))
+    quality = by_key.get("quality")
     latency, memory, overload = by_key.get("latency"), by_key.get("memory"), by_key.get("overload")
     return Service(
         latency_s=_positive(latency, duration_us(latency)) / 1e6 if latency else None,
         memory_bytes=_positive(memory, _bytes(memory)) if memory else None,
         overload=_one_of(overload, _OVERLOAD) if overload else Service.overload,
+        quality=quality is not None and _one_of(quality, ("true", "false")) == "true",
     )
 
 

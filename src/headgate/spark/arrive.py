@@ -7,7 +7,7 @@ other than files bring the rows of a micro-batch side by side: those are compare
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pyspark.sql import Column, DataFrame, Row
@@ -26,7 +26,9 @@ from pyspark.sql.types import (
 
 from headgate.errors import SetupError
 from headgate.model.network import StreamDefinition
+from headgate.model.shedding import DropBox
 from headgate.spark.columns import ARRIVED, BEGINNING_US, TS, tick_constant
+from headgate.spark.dropbox import is_kept
 from headgate.spark.files import normal_path
 from headgate.spark.sources import BAD_ROW
 from headgate.spark.spread import QUANTILES, Spread
@@ -49,6 +51,7 @@ class Chunk:
     min_ts: int
     max_ts: int
     in_order: bool
+    shed: int = 0
     quantiles: tuple[int, ...] = ()
 
     @staticmethod
@@ -66,7 +69,7 @@ class Chunk:
 class Arrival:
     """The good rows that a stream brings into a tick, with timestamp and time of arrival.
 
-    ``set_aside`` are the others, with a reason. ``rows`` counts the good ones.
+    ``set_aside`` are the others, with a reason. ``rows`` counts the good ones that were not ``shed``.
     """
 
     definition: StreamDefinition
@@ -75,6 +78,7 @@ class Arrival:
     rows: int
     late: int
     bad: int
+    shed: int
     min_ts: int
     max_ts: int
     file_ranks: dict[str, int]
@@ -122,17 +126,23 @@ def is_bad(frame: DataFrame, definition: StreamDefinition) -> Column:
     return bad
 
 
-def chunk_statistics(frames: Sequence[tuple[int, StreamDefinition, DataFrame]]) -> list[Chunk]:
-    """Count and bound the rows of all streams, in one Spark job that reads timestamps alone."""
+def chunk_statistics(
+    frames: Sequence[tuple[int, StreamDefinition, DataFrame]], boxes: Mapping[str, DropBox]
+) -> list[Chunk]:
+    """Count and bound the rows of all streams, in one Spark job that reads timestamps alone.
+
+    Of streams with a drop box it reads all columns, and counts what is shed.
+    """
     parts: DataFrame | None = None
     for number, definition, frame in frames:
-        part = _chunks(number, definition, frame)
+        part = _chunks(number, definition, frame, boxes.get(definition.name))
         parts = part if parts is None else parts.unionByName(part)
     return [] if parts is None else [_chunk(row) for row in parts.collect()]
 
 
-def _chunks(number: int, definition: StreamDefinition, frame: DataFrame) -> DataFrame:
+def _chunks(number: int, definition: StreamDefinition, frame: DataFrame, box: DropBox | None) -> DataFrame:
     bad = is_bad(frame, definition)
+    shed = F.lit(False) if box is None else ~is_kept(frame, box)
     times = F.collect_list(F.when(~bad, F.col(TS)))
     file = F.col(FILE) if FILE in frame.columns else F.lit("")
     block = F.col(BLOCK) if BLOCK in frame.columns else F.lit(0)
@@ -141,9 +151,14 @@ def _chunks(number: int, definition: StreamDefinition, frame: DataFrame) -> Data
         block.cast("bigint").alias("block"),
         F.spark_partition_id().alias("partition"),
         F.col(TS),
+        shed.alias("shed"),
         *([BAD_ROW] if BAD_ROW in frame.columns else []),
     )
-    measures = [F.count(F.lit(1)).alias("rows"), F.count_if(bad).alias("bad")]
+    measures = [
+        F.count(F.lit(1)).alias("rows"),
+        F.count_if(bad).alias("bad"),
+        F.count_if(F.col("shed") & ~bad).alias("shed"),
+    ]
     if definition.timestamp is None:
         counted = keys.groupBy("file", "block", "partition").agg(*measures)
         return counted.select(
@@ -164,6 +179,7 @@ def _chunks(number: int, definition: StreamDefinition, frame: DataFrame) -> Data
         "partition",
         "rows",
         "bad",
+        "shed",
         "min_ts",
         "max_ts",
         (F.sort_array("times") == F.col("times")).alias("in_order"),

@@ -8,6 +8,7 @@ from typing import Any
 
 from headgate.errors import SetupError
 from headgate.model.network import Network
+from headgate.model.shedding import Course
 from headgate.spark.files import Files
 from headgate.spark.manifest import Manifest
 
@@ -88,11 +89,15 @@ class Checkpoint:
         """A block's path as Spark reads it."""
         return f"{self.root}/{relative}"
 
-    def last_manifest(self) -> Manifest:
-        """State after the last tick that happened."""
+    def last_manifest(self, course: Course) -> Manifest:
+        """State after the last tick that happened; before the first, ``course`` is what it will go by."""
         names = [n for n in self._files.names(f"{self.root}/manifests") if n.endswith(".json")]
         if not names:
-            return Manifest()
+            beginning = Manifest(course=course)
+            if course.keep:
+                # tuples that the first tick sheds must be the same when it is tried again
+                self.commit(beginning)
+            return beginning
         return Manifest.from_json(self._files.read_text(f"{self.root}/manifests/{names[-1]}"))
 
     def begin(self, batch_id: int) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import DataType, LongType, StructField, StructType, TimestampType
+from pyspark.sql.types import DataType, DoubleType, LongType, StructField, StructType, TimestampType
 
 from headgate.errors import QueryError
 from headgate.model.network import Network, QueryDefinition
@@ -21,8 +21,10 @@ from headgate.model.operator import (
     StreamInput,
     WindowJoin,
 )
+from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US, TS
+from headgate.spark.dropbox import streams_that_tell_chances
 from headgate.spark.landing import LandingPlan, landed_schema, landing_plans
 from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import with_expiry
@@ -85,6 +87,8 @@ def timestamp_as(kind: DataType) -> Column:
 def compile_network(spark: SparkSession, network: Network, sources: Sources) -> Compiled:
     """Check every source and expression, before anything is written."""
     raw = {name: _raw_schema(spark, sources, name, network) for name in network.streams}
+    for name in streams_that_tell_chances(network):
+        raw[name] = StructType([*raw[name].fields, StructField(KEEP, DoubleType())])
     relations = {name: _relation(network, sources, name) for name in network.relations}
     landing = landing_plans(network)
     shell = Compiled(network, raw, landing, relations, {}, {}, {}, {})

@@ -179,6 +179,8 @@ class SparkEngine:
         count = self._learner.wants_counts(max(taken.values(), default=0.0))
         outcome = self._runner.execute(self._tick, shares, taken, count)
         now_s = self._clock_s()
+        if outcome.change is not None:
+            self._events.append(outcome.change)
         if self._learner.learn(outcome.works, outcome.passed, outcome.widths_bytes):
             self._events.append(ProfilesLearnt(now_s))
         handover = self._handover

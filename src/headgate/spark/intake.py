@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from headgate.model.event import StreamCounts
 from headgate.model.network import Network, StreamDefinition
+from headgate.model.shedding import Course, DropBox
 from headgate.spark.arrive import (
     LATE,
     PLACE,
@@ -28,6 +29,7 @@ from headgate.spark.arrive import (
     with_timestamp,
 )
 from headgate.spark.columns import ARRIVED, END_US, TS, tick_constant
+from headgate.spark.dropbox import is_kept, streams_that_tell_chances, with_chance
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import normal_path
 from headgate.spark.landing import Landing
@@ -73,17 +75,23 @@ class Intake:
         self._sources = sources
         self._log = log
         self._landings = landings
+        self._telling = streams_that_tell_chances(network)
         self._cached: list[DataFrame] = []
 
     def take(
         self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, flush: bool = False
     ) -> dict[str, Inflow]:
-        """What every stream brings into this tick."""
+        """What every stream brings into this tick; drop boxes are those of the manifest before it."""
+        boxes = before.course.boxes()
         raw, orders = self._raw_frames(batch, batch_id)
         numbered = {name: i for i, name in enumerate(self._network.streams)}
-        told = {n: self._told_chunks(n, numbered[n], orders[n]) for n in raw if self._tells_rows(n, orders)}
+        told = {
+            n: self._told_chunks(n, numbered[n], orders[n])
+            for n in raw
+            if n not in boxes and self._tells_rows(n, orders)
+        }
         frames = [(numbered[n], self._network.streams[n], frame) for n, frame in raw.items() if n not in told]
-        chunks = [*chunk_statistics(frames), *chain.from_iterable(told.values())]
+        chunks = [*chunk_statistics(frames, boxes), *chain.from_iterable(told.values())]
         inflows = {}
         for name, definition in self._network.streams.items():
             state = before.streams.get(name, StreamState())
@@ -91,7 +99,9 @@ class Intake:
             arrival = None
             if own:
                 ranks = file_ranks(own, orders.get(name, []))
-                arrival = self._arrival(definition, raw[name], own, ranks, state, batch_id, now_us)
+                box = boxes.get(name)
+                arrival = self._arrival(definition, raw[name], own, ranks, state, box, batch_id, now_us)
+                arrival = self._told(arrival, before.course)
             inflows[name] = self._inflow(definition, state, arrival, batch_id, now_us, flush)
         return inflows
 
@@ -166,10 +176,12 @@ class Intake:
         chunks: list[Chunk],
         ranks: dict[str, int],
         state: StreamState,
+        box: DropBox | None,
         batch_id: int,
         now_us: int,
     ) -> Arrival:
         rows, bad = sum(c.rows for c in chunks), sum(c.bad for c in chunks)
+        shed = sum(c.shed for c in chunks)
         late, good, set_aside = 0, raw, None
         if bad:
             wrong = is_bad(raw, definition)
@@ -181,31 +193,37 @@ class Intake:
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
             marked = flag_late(good, ranks, definition.slack_us, state.max_ts, state.floor_ts)
             marked = self._keep(marked)
+            dropped = F.lit(False) if box is None else ~is_kept(marked, box)
             found = marked.agg(
-                F.count_if(LATE).alias("late"), F.min(F.when(~F.col(LATE), F.col(TS))).alias("first")
+                F.count_if(LATE).alias("late"),
+                F.min(F.when(~F.col(LATE), F.col(TS))).alias("first"),
+                F.count_if(~F.col(LATE) & dropped).alias("shed"),
             )
-            [(late, first)] = found.collect()
+            [(late, first, shed)] = found.collect()
             min_ts = max_ts if first is None else first
             apart = set_aside_rows(marked.where(F.col(LATE)), definition, batch_id)
             set_aside = apart if set_aside is None else set_aside.unionByName(apart)
             good = marked.where(~F.col(LATE)).drop(LATE)
         if BAD_ROW in good.columns:
             good = good.drop(BAD_ROW)
+        if box is not None:
+            good = good.where(is_kept(good, box))
         if definition.timestamp is None:
             good = good.withColumn(TS, tick_constant(min_ts, good.columns[0]))
         suffix = None
         if not bad and not late:
-            suffix = self._suffix(definition, ordered, min_ts, now_us)
+            suffix = self._suffix(definition, ordered, box, min_ts, now_us)
         if suffix is not None and definition.name not in self._landings:
-            # every row goes on, and nobody will ask where it stood
+            # nobody will ask where a row stood
             good = suffix(min_ts)
         return Arrival(
             definition=definition,
             frame=good if ARRIVED in good.columns else stamped(good, now_us, _anchor(definition, good)),
             set_aside=set_aside,
-            rows=rows - bad - late,
+            rows=rows - bad - late - shed,
             late=late,
             bad=bad,
+            shed=shed,
             min_ts=min_ts,
             max_ts=max_ts,
             file_ranks=ranks,
@@ -215,8 +233,21 @@ class Intake:
             suffix=suffix,
         )
 
+    def _told(self, arrival: Arrival, course: Course) -> Arrival:
+        """Tuples with the chance that they had, of the streams where that is asked for."""
+        if arrival.definition.name not in self._telling:
+            return arrival
+        keep, suffix = course.share(arrival.definition.name), arrival.suffix
+        told = None if suffix is None else lambda ts: with_chance(suffix(ts), keep)
+        return replace(arrival, frame=with_chance(arrival.frame, keep), suffix=told)
+
     def _suffix(
-        self, definition: StreamDefinition, chunks: list[Chunk], min_ts: int, now_us: int
+        self,
+        definition: StreamDefinition,
+        chunks: list[Chunk],
+        box: DropBox | None,
+        min_ts: int,
+        now_us: int,
     ) -> Suffix | None:
         if not self._sources.is_file_stream(definition) or definition.format in TEXT_FORMATS:
             return None
@@ -224,7 +255,9 @@ class Intake:
         def rows_from(ts: int) -> DataFrame:
             late_enough = [c.file for c in chunks if definition.timestamp is None or c.max_ts >= ts]
             files = sorted(set(late_enough)) or [chunks[-1].file]
-            rows = with_timestamp(self._sources.read_files(definition, files), definition)
+            rows = self._sources.read_files(definition, files)
+            rows = rows if box is None else rows.where(is_kept(rows, box))
+            rows = with_timestamp(rows, definition)
             anchor = _anchor(definition, rows)
             if definition.timestamp is None:
                 rows = rows.withColumn(TS, tick_constant(min_ts, anchor))
@@ -256,11 +289,10 @@ class Intake:
         if landing is not None:
             some = arrival if rows else None
             moved, frame = landing.land(some, state, frontier, batch_id, now_us)
-        counts = StreamCounts(
-            rows_in=rows + (arrival.late + arrival.bad if arrival else 0),
-            late=arrival.late if arrival else 0,
-            bad=arrival.bad if arrival else 0,
-        )
+        counts = StreamCounts()
+        if arrival is not None:
+            aside = arrival.late + arrival.bad + arrival.shed
+            counts = StreamCounts(rows + aside, arrival.late, arrival.bad, arrival.shed)
         after = replace(
             moved,
             max_ts=max_ts,

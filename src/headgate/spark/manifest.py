@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from headgate.model.event import StreamCounts
+from headgate.model.shedding import Course
 from headgate.spark.columns import BEGINNING_US
 from headgate.spark.spread import Spread
 
@@ -74,13 +75,14 @@ class OperatorState:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything a restarted engine has to know."""
+    """Everything a restarted engine has to know; ``course`` is what the next tick goes by."""
 
     batch_id: int = -1
     flushed: bool = False
     streams: dict[str, StreamState] = field(default_factory=dict)
     operators: dict[str, OperatorState] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
+    course: Course = field(default_factory=Course)
 
     def block_paths(self) -> set[str]:
         """Every block that must be kept."""
@@ -104,6 +106,7 @@ class Manifest:
             streams={name: _stream(s) for name, s in raw["streams"].items()},
             operators={name: _operator(o) for name, o in raw["operators"].items()},
             rows_out=raw["rows_out"],
+            course=_course(raw.get("course", {})),
         )
 
 
@@ -132,3 +135,8 @@ def _operator(raw: dict[str, Any]) -> OperatorState:
         blocks=tuple(_refs(side) for side in raw["blocks"]),
         groups=_ref(raw["groups"]) if raw["groups"] else None,
     )
+
+
+def _course(raw: dict[str, Any]) -> Course:
+    orders = {name: tuple(order) for name, order in raw.get("orders", {}).items()}
+    return Course(raw.get("keep", {}), raw.get("seed", 0), orders)

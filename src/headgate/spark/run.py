@@ -15,6 +15,7 @@ from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.runtime.drive import drive
+from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
 from headgate.runtime.steering import Steered
 from headgate.scheduling.strategy import Strategy
@@ -54,12 +55,14 @@ class SparkRun:
         until_done: bool,
         callbacks: Mapping[str, Callback],
         observers: Iterable[Observer],
+        helm: Helm | None = None,
     ) -> None:
         self._spark = spark
         self._network = network
         self._sources = sources
         self._steered = Steered(strategy)
         self._until_done = until_done
+        self.helm = helm or Helm()
         self._observers = list(observers)
         self._files = Files(spark)
         self.checkpoint = Checkpoint(self._files, checkpoint_folder)
@@ -98,7 +101,9 @@ class SparkRun:
             for name, query in self._network.queries.items()
         }
         letters = DeadLetters(self._files, self.checkpoint)
-        return TickRunner(compiled, self.checkpoint, store, intake, self._sinks, letters, self._until_done)
+        return TickRunner(
+            compiled, self.checkpoint, store, intake, self._sinks, letters, self._until_done, self.helm
+        )
 
     @property
     def engine(self) -> SparkEngine:

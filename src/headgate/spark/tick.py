@@ -13,10 +13,11 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from headgate.model.event import QueryCounts, TickCommitted
+from headgate.model.event import CourseChanged, QueryCounts, TickCommitted, kept_share
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import Aggregate, WindowJoin
 from headgate.runtime.forecast import ForecastQueue
+from headgate.runtime.helm import Helm
 from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.columns import ARRIVED, BEGINNING_US
@@ -59,6 +60,7 @@ class Outcome:
     """A tick that has happened."""
 
     event: TickCommitted
+    change: CourseChanged | None
     works: list[Work]
     passed: dict[str, Passed]
     widths_bytes: dict[str, float]
@@ -82,6 +84,7 @@ class TickRunner:
         sinks: Mapping[str, Sink],
         dead_letters: DeadLetters,
         until_done: bool,
+        helm: Helm,
     ) -> None:
         self.network: Network = compiled.network
         self._compiled = compiled
@@ -91,6 +94,7 @@ class TickRunner:
         self._sinks = sinks
         self._dead_letters = dead_letters
         self._until_done = until_done
+        self._helm = helm
         self._mover = Mover(compiled, store)
         self._queues = Queues(self.network)
         self._operators_of = {
@@ -102,7 +106,7 @@ class TickRunner:
         self._measuring = Measuring(self.network, store.spark, checkpoint.uid)
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
         self._sweeping: Future[None] | None = None
-        self.manifest = checkpoint.last_manifest()
+        self.manifest = checkpoint.last_manifest(helm.first())
 
     def widths_bytes(self) -> dict[str, float]:
         """Bytes of a tuple before each operator, as its columns suggest."""
@@ -145,11 +149,24 @@ class TickRunner:
             written, stored = self._run_jobs(tick, plan)
         with _timed(tick, "commit"):
             self._publish(tick, written)
-            self.manifest = self._next_manifest(tick, plan, written, stored)
+            after = self._next_manifest(tick, plan, written, stored)
+            change = self._steer(tick, after, written)
+            self.manifest = after if change is None else replace(after, course=change.after)
             self._checkpoint.commit(self.manifest)
             self._intake.release()
             self._sweep()
-        return self._outcome(tick, plan, written, stored, taken)
+        return self._outcome(tick, plan, written, stored, taken, change)
+
+    def _steer(
+        self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written]
+    ) -> CourseChanged | None:
+        """Fix what the next tick goes by before this one is over: a replay finds it in the manifest."""
+        event = self._event(tick, after, written)
+        decided = self._helm.next(event, after.course)
+        if decided.course == after.course:
+            return None
+        reason, figures = decided.reason, decided.figures
+        return CourseChanged(event.now_s, tick.batch_id, reason, after.course, decided.course, figures)
 
     def _set_parallelism(self, tick: OpenTick) -> None:
         """As many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
@@ -258,7 +275,7 @@ class TickRunner:
         for name, result in written.items():
             rows_out[name] = rows_out.get(name, 0) + result.rows
         streams = {name: self._settled(name, i.state, operators) for name, i in tick.inflows.items()}
-        return Manifest(tick.batch_id, tick.flush, streams, operators, rows_out)
+        return Manifest(tick.batch_id, tick.flush, streams, operators, rows_out, self.manifest.course)
 
     def _settled(
         self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]
@@ -287,28 +304,36 @@ class TickRunner:
         written: Mapping[str, _Written],
         stored: list[tuple[StoreTask, BlockRef | None]],
         taken: Mapping[str, float],
+        change: CourseChanged | None,
     ) -> Outcome:
-        now_s = time.time()
         works = self._measuring.works(tick.batch_id, taken, stored)
-        tuples, size, window = backlog(self.manifest)
-        event = TickCommitted(
+        event = replace(self._event(tick, self.manifest, written), busy_s=sum(work.seconds for work in works))
+        results = {name: result.rows for name, result in written.items()}
+        passed = self._measuring.passed(plan, results, taken)
+        return Outcome(event, change, works, passed, widths_of(stored))
+
+    def _event(self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written]) -> TickCommitted:
+        now_s = time.time()
+        tuples, size, window = backlog(after)
+        counts = {name: inflow.counts for name, inflow in tick.inflows.items()}
+        return TickCommitted(
             now_s=now_s,
             batch_id=tick.batch_id,
             seconds=now_s - tick.started_s,
-            streams={name: inflow.counts for name, inflow in tick.inflows.items()},
+            streams=counts,
             queries={
-                name: QueryCounts(r.rows, tuple((now_s - at / 1e6, n) for at, n in r.latencies_at))
+                name: QueryCounts(
+                    r.rows,
+                    tuple((now_s - at / 1e6, n) for at, n in r.latencies_at),
+                    kept_share(counts[stream] for stream in self.network.streams_of(name)),
+                )
                 for name, r in written.items()
             },
             backlog_tuples=tuples,
             backlog_bytes=size,
             window_bytes=window,
             phases_s=tick.phases_s,
-            busy_s=sum(work.seconds for work in works),
         )
-        results = {name: result.rows for name, result in written.items()}
-        passed = self._measuring.passed(plan, results, taken)
-        return Outcome(event, works, passed, widths_of(stored))
 
     def close(self) -> None:
         """Finish background work."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headgate.errors import SetupError
 
+# the chance that a tuple had to be kept, as a column of its stream: for those who ask for it
+KEEP = "$keep"
 # hashes are cut to as many bits as a float tells apart
 BITS = 53
 _BUCKETS = 1 << BITS
@@ -45,3 +47,31 @@ class DropBox:
 def boxes_of(keep: Mapping[str, float], seed: int) -> dict[str, DropBox]:
     """A box for every stream of which something is dropped."""
     return {s: DropBox(s, share, seed) for s, share in keep.items() if share < 1}
+
+
+@dataclass(frozen=True)
+class Course:
+    """What a tick goes by, fixed before its tuples are read: shares of streams to keep, orders of joins.
+
+    Streams that are not named are kept whole; joins that are not named keep the order of FROM.
+    """
+
+    keep: Mapping[str, float] = field(default_factory=dict)
+    seed: int = 0
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        boxes_of(self.keep, self.seed)
+
+    def share(self, stream: str) -> float:
+        """What is kept of a stream."""
+        return self.keep.get(stream, 1.0)
+
+    def to_json(self) -> dict[str, object]:
+        """Shares and orders."""
+        orders = {name: list(order) for name, order in self.orders.items()}
+        return {"keep": dict(self.keep), "orders": orders}
+
+    def boxes(self) -> dict[str, DropBox]:
+        """A box for every stream of which something is dropped."""
+        return boxes_of(self.keep, self.seed)

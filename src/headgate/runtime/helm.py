@@ -1,0 +1,73 @@
+"""The helm: what the next tick goes by, as a controller decides and somebody at the wheel insists."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Protocol
+
+from headgate.model.event import TickCommitted
+from headgate.model.shedding import Course
+
+
+@dataclass(frozen=True)
+class Decided:
+    """A course, and why it differs from the one before; ``figures`` are what it was decided by."""
+
+    course: Course
+    reason: str = ""
+    figures: Mapping[str, float] = field(default_factory=dict)
+
+
+class Controller(Protocol):
+    """Decides tick by tick; does no I/O."""
+
+    def decide(self, tick: TickCommitted, course: Course) -> Decided:
+        """The course of the next tick; ``tick`` is about to be committed, and went by ``course``."""
+
+
+class Steady:
+    """Changes nothing."""
+
+    def decide(self, tick: TickCommitted, course: Course) -> Decided:
+        """The same again."""
+        del tick
+        return Decided(course)
+
+
+class Helm:
+    """Shares given by hand go before those of the controller."""
+
+    def __init__(
+        self,
+        controller: Controller | None = None,
+        keep: Mapping[str, float] = MappingProxyType({}),
+        seed: int | None = None,
+    ) -> None:
+        self._lock = threading.Lock()
+        self._controller = controller or Steady()
+        self._given = dict(keep)
+        self._seed = seed
+
+    def first(self) -> Course:
+        """What the first tick goes by."""
+        return Course(dict(self._given), self._seed or 0)
+
+    def keep(self, shares: Mapping[str, float]) -> None:
+        """Keep these shares of streams until told otherwise; called by any thread."""
+        with self._lock:
+            self._given.update(shares)
+
+    def next(self, tick: TickCommitted, course: Course) -> Decided:
+        """The course of the tick after the one that is about to be committed."""
+        decided = self._controller.decide(tick, course)
+        with self._lock:
+            given = {s: share for s, share in self._given.items() if decided.course.share(s) != share}
+        after = replace(
+            decided.course,
+            keep={**decided.course.keep, **given},
+            seed=course.seed if self._seed is None else self._seed,
+        )
+        return replace(decided, course=after, reason=decided.reason or ("as told" if given else ""))

@@ -1,0 +1,142 @@
+"""Drop boxes on Spark: which tuples go, how they are counted, and what aggregates make of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from tests.oracle.brute_force import SECOND, Aggregation, Call, Query, Select, Side, Stream, Tuple, last, rows
+from tests.oracle.files import stamp, stream_sql, write_stream
+from tests.oracle.random_queries import KEYS, WORDS, column, compare
+from tests.oracle.runs import PATIENT, difference, found_rows
+
+from headgate import Session
+from headgate.errors import SetupError
+from headgate.model.shedding import DropBox
+from headgate.session import Run
+
+pytestmark = pytest.mark.spark
+
+TIMEOUT_S = 180
+KEEP, SEED = 0.6, 3
+
+
+def stream() -> Stream:
+    """Every fifth tuple or so comes too late."""
+    rng = Random(5)
+    times = [1000 + i - (9 if rng.random() < 0.2 else 0) for i in range(240)]
+    tuples = [
+        Tuple(ts * SECOND, {"ts": ts, "k": rng.choice(KEYS), "v": rng.randint(0, 99), "s": rng.choice(WORDS)})
+        for ts in times
+    ]
+    return Stream("a", 0, tuples, slack=2 * SECOND)
+
+
+def kept_of(spark: SparkSession, whole: Stream) -> Stream:
+    """The tuples that a box should keep, of those that are not late: hashed by Spark, judged by the box."""
+    on_time = whole.on_time()
+    columns = [(t.row["ts"], t.row["k"], t.row["v"], t.row["s"]) for t in on_time]
+    frame = spark.createDataFrame(columns, "ts BIGINT, k INT, v INT, s STRING")
+    hashes = [h for (h,) in frame.selectExpr(f"xxhash64({SEED}L, ts, k, v, s)").collect()]
+    box = DropBox("a", KEEP, SEED)
+    kept = [t for t, hashed in zip(on_time, hashes, strict=True) if box.passes(hashed)]
+    return Stream("a", 0, kept, whole.slack)
+
+
+def queries(a: Stream) -> list[Query]:
+    """Everything that is not an estimate."""
+    pairs = Select(
+        [Side(a, "x", last(4 * SECOND)), Side(a, "y", rows(3))],
+        [column("x", "v"), column("y", "v")],
+        [compare("x", "k", "=", "y", "k")],
+    )
+    latest = Aggregation(Side(a, "x", rows(5)), [], [Call("SUM", column("x", "v")), Call("COUNT")])
+    values = Select([Side(a, "x")], [column("x", "v")])
+    return [Query("vals", [values]), Query("pairs", [pairs]), Query("latest", [latest])]
+
+
+def finished(spark: SparkSession, folder: Path, whole: Stream, files_a_tick: int) -> Run:
+    session = Session(spark)
+    options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
+    session.execute(stream_sql(whole, folder / "a", "csv", "BIGINT", **options))
+    for query in queries(whole):
+        session.execute(f"CREATE QUERY {query.name} WITH (overload = 'shed') AS {query.sql};")
+    run = session.start(until_done=True, keep={"a": KEEP}, seed=SEED)
+    assert run.wait(TIMEOUT_S)
+    return run
+
+
+def test_a_box_keeps_the_same_tuples_wherever_ticks_begin(interpreted: SparkSession, tmp_path: Path) -> None:
+    whole = stream()
+    kept = kept_of(interpreted, whole)
+    write_stream(tmp_path / "a", whole, [60, 130, 200], "csv", "BIGINT")
+    with (tmp_path / "a" / "003.csv").open("a") as file:
+        file.write("no,number,at,all\n")
+    stamp(tmp_path / "a" / "003.csv")
+    for files_a_tick in (1, 4):
+        run = finished(interpreted, tmp_path, whole, files_a_tick)
+        counts = run.status().streams["a"]
+        assert (counts.rows_in, counts.late, counts.bad) == (241, len(whole.late()), 1)
+        assert counts.rows_in == len(kept.arrivals) + counts.shed + counts.late + counts.bad
+        good = counts.rows_in - counts.late - counts.bad
+        assert run.status().queries["pairs"].kept == pytest.approx(len(kept.arrivals) / good)
+        wrong = [text for q in queries(kept) if (text := difference(q, found_rows(run.results(q.name))))]
+        assert not wrong, "\n".join(wrong)
+
+
+GROUPS, OF_A_GROUP = 1000, 250
+
+
+def test_intervals_of_shed_aggregates_cover_the_truth(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(8)
+    size = GROUPS * OF_A_GROUP
+    ts = np.sort(rng.uniform(1000, 1099, size))
+    group, value = rng.permutation(np.arange(size) % GROUPS), rng.gamma(2.0, 10.0, size)
+    for number, part in enumerate(np.array_split(np.arange(size), 3)):
+        columns = {"ts": ts[part], "g": group[part], "v": value[part]}
+        (tmp_path / "s").mkdir(exist_ok=True)
+        pq.write_table(pa.table(columns), tmp_path / "s" / f"{number}.parquet")
+    session = Session(spark)
+    session.execute(f"""
+      CREATE STREAM s (ts DOUBLE, g BIGINT, v DOUBLE) FROM parquet
+        OPTIONS (path '{tmp_path}/s', timestamp 'ts', maxFilesPerTrigger '1');
+      CREATE QUERY q WITH (overload = 'shed', quality = true) AS
+        SELECT g, COUNT(*) AS n, SUM(v) AS total, AVG(v) AS mean, MAX(v) AS most
+        FROM s [RANGE 100 SECONDS SLIDE 1100 SECONDS] GROUP BY g;
+    """)
+    run = session.start(until_done=True, keep={"s": 0.5}, seed=1)
+    # other shares within one window
+    run.shed({"s": 0.25})
+    assert run.wait(TIMEOUT_S)
+    assert {c.after.share("s") for c in run.status().changes} == {0.25}
+    table = run.arrow("q").to_pydict()
+    assert len(table["g"]) == GROUPS and max(table["kept"]) < 1
+    order = np.argsort(table["g"])
+    sums = np.bincount(group, weights=value)
+    truth = {"n": np.full(GROUPS, OF_A_GROUP), "total": sums, "mean": sums / OF_A_GROUP}
+    for name, true in truth.items():
+        low, high = (np.array(table[f"{name}_{end}"])[order] for end in ("low", "high"))
+        covered = np.mean((low <= true) & (true <= high))
+        assert 0.93 <= covered <= 0.97, (name, covered)
+        estimate = np.array(table[name])[order]
+        assert abs(estimate.mean() / true.mean() - 1) < 0.02
+
+
+def test_a_stream_is_not_shed_under_a_query_that_did_not_ask_for_it(spark: SparkSession) -> None:
+    session = Session(spark)
+    session.execute("""
+      CREATE STREAM r FROM rate;
+      CREATE QUERY one WITH (overload = 'shed') AS SELECT value FROM r;
+      CREATE QUERY two AS SELECT value FROM r;
+    """)
+    with pytest.raises(SetupError, match="r cannot be shed: query two reads it"):
+        session.start(keep={"r": 0.5})
+    with pytest.raises(SetupError, match="keeps 2; write a share from 0 to 1"):
+        session.start(keep={"r": 2})
+    with pytest.raises(SetupError, match="unknown stream q; known: r"):
+        session.start(keep={"q": 1})
