@@ -1,6 +1,6 @@
 """Three selection queries in light load: Headgate against the same queries written by hand.
 
-    python benchmarks/selections.py [--rows 500000] [--ticks 20] [--repeat 2] [--json FILE]
+    python benchmarks/selections.py [--rows 500000] [--ticks 20] [--repeat 4] [--json FILE]
 
 By hand means: three Structured Streaming queries over the same files, run at the same time, as a user
 would write them. Both write Parquet with durable commits and must give the same rows.
@@ -97,7 +97,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rows", type=int, default=500_000, help="rows a tick")
     parser.add_argument("--ticks", type=int, default=20)
-    parser.add_argument("--repeat", type=int, default=2, help="measured runs after the warm-up")
+    parser.add_argument("--repeat", type=int, default=4, help="measured runs after the warm-up")
     parser.add_argument("--json", type=Path, help="write the figures here")
     arguments = parser.parse_args()
     spark = own_session("local[2]")

@@ -54,11 +54,6 @@ class Chunk:
     shed: int = 0
     quantiles: tuple[int, ...] = ()
 
-    @staticmethod
-    def uncounted(stream: int, file: str, rows: int) -> Chunk:
-        """A file of so many rows without timestamps, none of them bad."""
-        return Chunk(stream, file, 0, 0, rows, 0, -BEGINNING_US, BEGINNING_US, in_order=True)
-
     @property
     def spread(self) -> Spread:
         """How its good rows lie over time."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
 
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -83,42 +82,62 @@ class Intake:
     ) -> dict[str, Inflow]:
         """What every stream brings into this tick; drop boxes are those of the manifest before it."""
         boxes = before.course.boxes()
-        raw, orders = self._raw_frames(batch, batch_id)
         numbered = {name: i for i, name in enumerate(self._network.streams)}
-        told = {
-            n: self._told_chunks(n, numbered[n], orders[n])
-            for n in raw
-            if n not in boxes and self._tells_rows(n, orders)
+        orders = {
+            name: self._log.files(name, batch_id)
+            for name, definition in self._network.streams.items()
+            if self._sources.is_file_stream(definition)
         }
-        frames = [(numbered[n], self._network.streams[n], frame) for n, frame in raw.items() if n not in told]
-        chunks = [*chunk_statistics(frames, boxes), *chain.from_iterable(told.values())]
+        told = {n for n, files in orders.items() if n not in boxes and self._tells_rows(n, files)}
+        raw = self._raw_frames(batch, {n: files for n, files in orders.items() if n not in told})
+        frames = [(numbered[n], self._network.streams[n], frame) for n, frame in raw.items()]
+        chunks = chunk_statistics(frames, boxes)
         inflows = {}
         for name, definition in self._network.streams.items():
             state = before.streams.get(name, StreamState())
             own = [chunk for chunk in chunks if chunk.stream == numbered[name] and chunk.rows]
             arrival = None
-            if own:
+            if name in told and orders[name]:
+                arrival = self._told_arrival(definition, orders[name], state, now_us)
+            elif own:
                 ranks = file_ranks(own, orders.get(name, []))
                 box = boxes.get(name)
                 arrival = self._arrival(definition, raw[name], own, ranks, state, box, batch_id, now_us)
-                arrival = self._told(arrival, before.course)
+            arrival = arrival and self._told(arrival, before.course)
             inflows[name] = self._inflow(definition, state, arrival, batch_id, now_us, flush)
         return inflows
 
-    def _tells_rows(self, name: str, orders: Mapping[str, list[str]]) -> bool:
+    def _tells_rows(self, name: str, files: list[str]) -> bool:
         """Whether all there is to know of a stream's new rows is how many there are, and files tell that."""
         definition = self._network.streams[name]
         return (
             definition.timestamp is None
             and name not in self._landings
-            and self._sources.is_file_stream(definition)
             and definition.format == "parquet"
-            and len(orders[name]) <= _FILES_TO_ASK
+            and len(files) <= _FILES_TO_ASK
         )
 
-    def _told_chunks(self, name: str, number: int, files: list[str]) -> list[Chunk]:
-        definition = self._network.streams[name]
-        return [Chunk.uncounted(number, file, self._sources.rows_of(definition, file)) for file in files]
+    def _told_arrival(
+        self, definition: StreamDefinition, files: list[str], state: StreamState, now_us: int
+    ) -> Arrival | None:
+        rows = sum(self._sources.rows_of(definition, file) for file in files)
+        if not rows:
+            return None
+        at_us = _stamp_us(state, now_us)
+        frame = self._plain(definition, files, None, at_us, now_us)
+        return Arrival(definition, frame, None, rows, 0, 0, 0, at_us, at_us, {}, at_us)
+
+    def _plain(
+        self, definition: StreamDefinition, files: list[str], box: DropBox | None, at_us: int, now_us: int
+    ) -> DataFrame:
+        """The rows of files, none to set aside; ``at_us`` is their timestamp if they bring none."""
+        rows = self._sources.read_files(definition, files)
+        rows = rows if box is None else rows.where(is_kept(rows, box))
+        rows = with_timestamp(rows, definition)
+        anchor = _anchor(definition, rows)
+        if definition.timestamp is None:
+            rows = rows.withColumn(TS, tick_constant(at_us, anchor))
+        return stamped(rows, now_us, anchor)
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream comes to its end with this micro-batch, or has before."""
@@ -146,23 +165,19 @@ class Intake:
         self._cached.append(frame.persist())
         return frame
 
-    def _raw_frames(
-        self, batch: DataFrame, batch_id: int
-    ) -> tuple[dict[str, DataFrame], dict[str, list[str]]]:
+    def _raw_frames(self, batch: DataFrame, orders: Mapping[str, list[str]]) -> dict[str, DataFrame]:
+        """The rows of file streams, whose files come in ``orders``, and of all others."""
         raw: dict[str, DataFrame] = {}
-        orders: dict[str, list[str]] = {}
         shared: DataFrame | None = None
         for number, (name, definition) in enumerate(self._network.streams.items()):
             if self._sources.is_file_stream(definition):
-                orders[name] = self._log.files(name, batch_id)
-                if orders[name]:
-                    frame = self._sources.read_placed(definition, orders[name])
-                    raw[name] = self._placed(frame, definition)
+                if orders.get(name):
+                    raw[name] = self._placed(self._sources.read_placed(definition, orders[name]), definition)
             else:
                 shared = self._keep(batch) if shared is None else shared
                 rows = shared.where(F.col(STREAM) == number).select(f"row{number}.*")
                 raw[name] = self._placed(rows, definition)
-        return raw, orders
+        return raw
 
     def _placed(self, frame: DataFrame, definition: StreamDefinition) -> DataFrame:
         placed = with_timestamp(frame, definition).withColumn(PLACE, F.monotonically_increasing_id())
@@ -189,7 +204,7 @@ class Intake:
         ordered = in_arrival_order(chunks, ranks)
         min_ts, max_ts = min(c.min_ts for c in chunks), max(c.max_ts for c in chunks)
         if definition.timestamp is None:
-            min_ts = max_ts = max(now_us, state.max_ts + 1)
+            min_ts = max_ts = _stamp_us(state, now_us)
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
             marked = flag_late(good, ranks, definition.slack_us, state.max_ts, state.floor_ts)
             marked = self._keep(marked)
@@ -255,13 +270,7 @@ class Intake:
         def rows_from(ts: int) -> DataFrame:
             late_enough = [c.file for c in chunks if definition.timestamp is None or c.max_ts >= ts]
             files = sorted(set(late_enough)) or [chunks[-1].file]
-            rows = self._sources.read_files(definition, files)
-            rows = rows if box is None else rows.where(is_kept(rows, box))
-            rows = with_timestamp(rows, definition)
-            anchor = _anchor(definition, rows)
-            if definition.timestamp is None:
-                rows = rows.withColumn(TS, tick_constant(min_ts, anchor))
-            return stamped(rows, now_us, anchor)
+            return self._plain(definition, files, box, min_ts, now_us)
 
         return rows_from
 
@@ -321,6 +330,11 @@ class Intake:
         if definition.timestamp is None or released:
             return max_ts + 1
         return max_ts - definition.slack_us
+
+
+def _stamp_us(state: StreamState, now_us: int) -> int:
+    """The timestamp of rows that are stamped on arrival: after all earlier ones, whatever the clock says."""
+    return max(now_us, state.max_ts + 1)
 
 
 def _anchor(definition: StreamDefinition, rows: DataFrame) -> str:

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from functools import reduce
+from operator import and_
+
+from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
@@ -27,10 +32,7 @@ def expression(bound: Expression) -> Column:
 
 def all_of(predicates: tuple[Expression, ...]) -> Column:
     """The conjunction."""
-    both = F.lit(True)
-    for predicate in predicates:
-        both = both & expression(predicate)
-    return both
+    return reduce(and_, map(expression, predicates)) if predicates else F.lit(True)
 
 
 def intake(frame: DataFrame, source: StreamInput, window: Window | None) -> DataFrame:
@@ -48,9 +50,7 @@ def intake(frame: DataFrame, source: StreamInput, window: Window | None) -> Data
 
 def select(tuples: DataFrame, operator: Select) -> DataFrame:
     """The tuples that pass."""
-    for predicate in operator.predicates:
-        tuples = checked(lambda t=tuples, p=predicate: t.where(expression(p)), predicate)
-    return tuples
+    return _blaming(lambda: tuples.where(all_of(operator.predicates)), tuples, operator.predicates)
 
 
 def relation_join(tuples: DataFrame, operator: RelationJoin, relation: DataFrame) -> DataFrame:
@@ -64,18 +64,28 @@ def relation_join(tuples: DataFrame, operator: RelationJoin, relation: DataFrame
 
 def project(tuples: DataFrame, operator: Project, timestamp: Column) -> DataFrame:
     """The select list behind the result's timestamp; the time of arrival rides along."""
-    items = []
-    for item in operator.items:
-        column = expression(item.expression).alias(item.name)
-        checked(lambda c=column: tuples.select(c), item.expression)
-        items.append(column)
-    return tuples.select(timestamp.alias("ts"), *items, F.col(ARRIVED))
+    items = [expression(item.expression).alias(item.name) for item in operator.items]
+    return _blaming(
+        lambda: tuples.select(timestamp.alias("ts"), *items, F.col(ARRIVED)),
+        tuples,
+        [item.expression for item in operator.items],
+    )
+
+
+def _blaming(
+    build: Callable[[], DataFrame], tuples: DataFrame, expressions: Sequence[Expression]
+) -> DataFrame:
+    """Build a plan; if Spark does not accept it, find the expression whose fault that is."""
+    try:
+        return build()
+    except PySparkException:
+        for bound in expressions:
+            checked(lambda b=bound: tuples.select(expression(b)), bound)
+        raise
 
 
 def checked(build, bound: Expression):  # type: ignore[no-untyped-def]
     """Build a plan; what Spark does not accept is the query's fault, at the expression's place."""
-    from pyspark.errors import PySparkException
-
     try:
         return build()
     except PySparkException as error:
