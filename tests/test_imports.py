@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "workload"}
 BELOW_SESSION = ENGINE | {"cql", "planning", "queueing", "simulator", "spark"}
-BELOW_FRONT = BELOW_SESSION | {"admission", "profiling", "session", "status"}
+BELOW_FRONT = BELOW_SESSION | {"admission", "placed", "profiling", "session", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -33,7 +33,9 @@ ALLOWED: dict[str, set[str]] = {
     "status": {"errors", "model"},
     "profiling": {"errors", "model", "status"},
     "admission": {"errors", "model", "queueing"},
-    "session": BELOW_SESSION | {"admission", "profiling", "status"},
+    # functions by their place in files, and the router that runs use
+    "placed": {"errors", "routing", "spark"},
+    "session": BELOW_SESSION | {"admission", "placed", "profiling", "status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report

@@ -34,6 +34,8 @@ def sampled(network: Network) -> Network:
         tuple(network.relations.values()),
         tuple(network.operators.values()),
         tuple(replace(query, sink=SinkDefinition("memory")) for query in network.queries.values()),
+        tuple(network.pools.values()),
+        tuple(network.functions.values()),
     )
 
 

@@ -14,18 +14,21 @@ from headgate import cql
 from headgate.admission import Refused, Watch, judge
 from headgate.cql.duration import parse_duration_us
 from headgate.cql.size import parse_bytes
-from headgate.cql.statement import CreateQuery
+from headgate.cql.statement import CreateFunction, CreateQuery
 from headgate.errors import SetupError, known_names
 from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
+from headgate.model.pool import FunctionDefinition
 from headgate.model.profile import Profiles
 from headgate.model.shedding import DropBox
+from headgate.placed import located_function, plain_function, router_for_run
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
 from headgate.profiling import Profiler, sampled, tick_costs
+from headgate.routing.router import Router
 from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
 from headgate.runtime.sampling import Sampling
@@ -59,6 +62,7 @@ class Session:
             known_sinks=SINK_FORMATS,
         )
         self._callbacks: dict[str, Callable[[Any, int], None]] = {}
+        self._functions: dict[str, Callable[..., Any]] = {}
         self.measured: Measured | None = None
         """What is known of the operators; with it, queries are admitted by their bounds."""
 
@@ -74,6 +78,9 @@ class Session:
             self.catalog.declare(statement)
             if isinstance(statement, CreateQuery):
                 new.append(statement.name.text)
+            elif isinstance(statement, CreateFunction):
+                found = located_function(statement.location, statement.location_span)
+                self.function(statement.name.text, found, statement.returns)
         if self.measured is not None and new and not force:
             from headgate.spark.cluster import processors
 
@@ -124,8 +131,11 @@ class Session:
         """Register a Python function (or a Spark UDF) for use in expressions."""
         if hasattr(fn, "returnType"):
             self._spark.udf.register(name, fn)
+            returns = fn.returnType.simpleString()
         else:
             self._spark.udf.register(name, fn, returns)
+        self._functions[name.lower()] = plain_function(fn)
+        self.catalog.placements.add_function(FunctionDefinition(name, returns))
         return self
 
     def callback(self, name: str, fn: Callable[[Any, int], None]) -> Session:
@@ -152,6 +162,7 @@ class Session:
         profiles: Profiles | None = None,
         keep: Mapping[str, float] | None = None,
         seed: int | None = None,
+        routing: str | Router = "optimal",
     ) -> Run:
         """Start all declared queries.
 
@@ -174,6 +185,7 @@ class Session:
             observers,
             profiles or {},
             helm=Helm(None, keep or {}, seed),
+            routing=router_for_run(routing) if isinstance(routing, str) else routing,
         )
 
     def profile(self, seconds: float = 20.0, progress: Callable[[str], None] = lambda text: None) -> Measured:
@@ -210,6 +222,7 @@ class Session:
         profiles: Profiles = MappingProxyType({}),
         earlier: Run | None = None,
         helm: Helm | None = None,
+        routing: Router | None = None,
     ) -> Run:
         from headgate.spark.cluster import processors
         from headgate.spark.engine import TickLimits
@@ -240,6 +253,8 @@ class Session:
                 # files are read as fast as they can be: their rate says nothing
                 observers=[recorder, *observers, *([] if until_done else [watch])],
                 helm=helm,
+                functions=self._functions,
+                router=routing or router_for_run("optimal"),
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)
@@ -328,6 +343,15 @@ class Run:
         if costs is not None:
             costs = replace(costs, fixed_busy_s=found.fixed_busy_s, stored_busy_s=found.stored_busy_s)
         return Measured(found.profiles, rates, costs)
+
+    def pools(self) -> Mapping[str, Any]:
+        """What every pool has done so far: its slots, calls, tuples passed, and busy seconds."""
+        found: Mapping[str, Any] = self._run.pools.status()
+        return found
+
+    def alter_pool(self, name: str, slots: int) -> None:
+        """Give a pool another number of slots; counts from the next job on."""
+        self._run.pools.alter(name, slots)
 
     def warnings(self) -> tuple[str, ...]:
         """Which queries are about to break their bounds, as was noticed so far."""

@@ -10,10 +10,14 @@ import pytest
 
 from headgate.cql import (
     AggregateCall,
+    AlterPool,
     ColumnReference,
+    CreateFunction,
+    CreatePool,
     CreateQuery,
     FromItem,
     PartitionedRows,
+    Place,
     Range,
     Rows,
     ScalarExpression,
@@ -64,10 +68,23 @@ def statement_lines(statement: Statement) -> Iterator[str]:
         if statement.sink:
             yield f"  into {statement.sink.format.text}{settings(statement.sink.options)}"
         return
+    if isinstance(statement, (CreatePool, AlterPool, CreateFunction, Place)):
+        yield pool_line(statement)
+        return
     kind = type(statement).__name__.removeprefix("Create").lower()
     yield f"{kind} {statement.name.text} from {statement.format.text}{settings(statement.options)}"
     for column in statement.columns:
         yield f"  column {column.name.text}: {column.type}"
+
+
+def pool_line(statement: CreatePool | AlterPool | CreateFunction | Place) -> str:
+    """A statement about pools and what is placed on them."""
+    name = statement.name.text
+    if isinstance(statement, CreateFunction):
+        return f"function {name} as {statement.location!r} returns {statement.returns}"
+    if isinstance(statement, Place):
+        return f"place {name} on {statement.pool.text}"
+    return f"{'pool' if isinstance(statement, CreatePool) else 'alter pool'} {name} slots {statement.slots}"
 
 
 def settings(entries: Sequence[Setting]) -> str:

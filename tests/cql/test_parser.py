@@ -76,7 +76,7 @@ def expressions(select: Select) -> Iterator[ScalarExpression]:
 def check_spans(text: str, statements: list[Statement]) -> None:
     """Every text, column and aggregate must stand where its span says."""
     for statement in statements:
-        assert statement.span.excerpt.upper().startswith("CREATE")
+        assert statement.span.excerpt.upper().startswith(("CREATE", "ALTER", "PLACE"))
         branches = statement.branches if isinstance(statement, CreateQuery) else ()
         for branch in branches:
             for expression in expressions(branch):

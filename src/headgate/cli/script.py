@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate import cql
-from headgate.cql.statement import CreateQuery, Statement
+from headgate.cql.statement import CreateQuery, Source, Statement
 from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.planning.bind import bind
@@ -51,7 +51,7 @@ class Script:
     def needs_lookup(self) -> bool:
         """Whether a query reads a source whose columns only Spark can find out."""
         queries = [s for s in self.statements if isinstance(s, CreateQuery)]
-        sources = [s for s in self.statements if not isinstance(s, CreateQuery)]
+        sources = [s for s in self.statements if isinstance(s, Source)]
         unknown = {s.name.text.lower() for s in sources if not s.columns}
         read = {i.source.text.lower() for q in queries for select in q.branches for i in select.sources}
         return bool(unknown & read)

@@ -1,10 +1,11 @@
-"""CQL text to statements: CREATE STREAM, CREATE RELATION, CREATE QUERY."""
+"""CQL text to statements: CREATE STREAM, RELATION, QUERY, FUNCTION and POOL, ALTER POOL, PLACE."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 from headgate.cql.columns import parse_columns
+from headgate.cql.pools import alter_pool, create_function, create_pool, place
 from headgate.cql.select import parse_select
 from headgate.cql.settings import parse_settings
 from headgate.cql.statement import (
@@ -16,7 +17,7 @@ from headgate.cql.statement import (
     SinkClause,
     Statement,
 )
-from headgate.cql.tokens import Cursor, tokenise
+from headgate.cql.tokens import Cursor, new_name, tokenise
 from headgate.errors import QueryError, Span
 
 
@@ -36,7 +37,9 @@ def parse(text: str, origin: str = "<cql>") -> list[Statement]:
 
 
 def _statement(cursor: Cursor) -> Statement:
-    read = _STATEMENTS.get(cursor.word(1)) if cursor.at("CREATE") else None
+    if cursor.at("PLACE"):
+        return place(cursor, cursor.take().span)
+    read = _STATEMENTS.get((cursor.word(0), cursor.word(1)))
     if read is None:
         raise _unknown_statement(cursor)
     first = cursor.take().span
@@ -52,13 +55,15 @@ def _unknown_statement(cursor: Cursor) -> QueryError:
             return cursor.expected(wanted)
         found = cursor.current.shown if cursor.current else ""
         return cursor.fail(f"expected {wanted}, found CREATE {found}")
+    if cursor.at("ALTER"):
+        return cursor.fail("only pools can be altered; write ALTER POOL name SLOTS n")
     if cursor.at("SELECT"):
         return cursor.fail(f"expected {wanted}, found 'SELECT'; write CREATE QUERY name AS SELECT ...")
     return cursor.expected(wanted)
 
 
 def _create_stream(cursor: Cursor, first: Span) -> CreateStream:
-    name = _new_name(cursor, "stream")
+    name = new_name(cursor, "stream")
     columns = parse_columns(cursor)
     source_format = _format(cursor, "FROM")
     options = parse_settings(cursor, "OPTIONS")
@@ -66,7 +71,7 @@ def _create_stream(cursor: Cursor, first: Span) -> CreateStream:
 
 
 def _create_relation(cursor: Cursor, first: Span) -> CreateRelation:
-    name = _new_name(cursor, "relation")
+    name = new_name(cursor, "relation")
     columns = parse_columns(cursor)
     source_format = _format(cursor, "FROM")
     options = parse_settings(cursor, "OPTIONS")
@@ -74,19 +79,12 @@ def _create_relation(cursor: Cursor, first: Span) -> CreateRelation:
 
 
 def _create_query(cursor: Cursor, first: Span) -> CreateQuery:
-    name = _new_name(cursor, "query")
+    name = new_name(cursor, "query")
     settings = parse_settings(cursor, "WITH")
     cursor.expect("AS", " and a SELECT")
     branches = _branches(cursor)
     sink = _sink(cursor)
     return CreateQuery(name, settings, branches, sink, cursor.since(first))
-
-
-def _new_name(cursor: Cursor, kind: str) -> Name:
-    name = cursor.name(f"a name for the {kind}")
-    if cursor.at("."):
-        raise cursor.fail(f"the name of a {kind} has no dots; write one name")
-    return name
 
 
 def _format(cursor: Cursor, clause: str) -> Name:
@@ -129,8 +127,11 @@ def _sink(cursor: Cursor) -> SinkClause | None:
     return SinkClause(sink_format, options, cursor.since(token.span if token else sink_format.span))
 
 
-_STATEMENTS: dict[str, Callable[[Cursor, Span], Statement]] = {
-    "STREAM": _create_stream,
-    "RELATION": _create_relation,
-    "QUERY": _create_query,
+_STATEMENTS: dict[tuple[str, str], Callable[[Cursor, Span], Statement]] = {
+    ("CREATE", "STREAM"): _create_stream,
+    ("CREATE", "RELATION"): _create_relation,
+    ("CREATE", "QUERY"): _create_query,
+    ("CREATE", "FUNCTION"): create_function,
+    ("CREATE", "POOL"): create_pool,
+    ("ALTER", "POOL"): alter_pool,
 }

@@ -187,4 +187,43 @@ class CreateQuery:
     span: Span
 
 
-Statement = CreateStream | CreateRelation | CreateQuery
+@dataclass(frozen=True)
+class CreateFunction:
+    """``CREATE FUNCTION name AS 'file.py:callable' RETURNS type``; the type is Spark's own DDL text."""
+
+    name: Name
+    location: str
+    location_span: Span
+    returns: str
+    span: Span
+
+
+@dataclass(frozen=True)
+class CreatePool:
+    """``CREATE POOL name SLOTS n``: a capacity of its own, for so many calls at a time."""
+
+    name: Name
+    slots: int
+    span: Span
+
+
+@dataclass(frozen=True)
+class AlterPool:
+    """``ALTER POOL name SLOTS n``."""
+
+    name: Name
+    slots: int
+    span: Span
+
+
+@dataclass(frozen=True)
+class Place:
+    """``PLACE function ON pool``: calls of the function in WHERE take slots of the pool."""
+
+    name: Name
+    pool: Name
+    span: Span
+
+
+Source = CreateStream | CreateRelation
+Statement = Source | CreateQuery | CreateFunction | CreatePool | AlterPool | Place

@@ -213,6 +213,14 @@ class Cursor:
         return Span(last.text, last.end - 1, last.end, last.origin)
 
 
+def new_name(cursor: Cursor, kind: str) -> Name:
+    """Read the name of something that a statement creates."""
+    name = cursor.name(f"a name for the {kind}")
+    if cursor.at("."):
+        raise cursor.fail(f"the name of a {kind} has no dots; write one name")
+    return name
+
+
 def never_closed(opener: Token) -> QueryError:
     """The error of a bracket without its partner."""
     return QueryError(f"{opener.shown} is never closed; add '{CLOSERS[opener.word]}'", opener.span)

@@ -14,11 +14,15 @@ def column_of(alias: str, name: str) -> str:
 
 @dataclass(frozen=True)
 class Expression:
-    """Spark SQL text whose columns are plan columns; ``span`` points at what the user wrote."""
+    """Spark SQL text whose columns are plan columns; ``span`` points at what the user wrote.
+
+    ``pool`` is where the function is placed that it calls, if it calls one.
+    """
 
     text: str
     columns: tuple[str, ...]
     span: Span | None = field(default=None, compare=False, repr=False)
+    pool: str | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return self.text

@@ -9,6 +9,7 @@ from graphlib import CycleError, TopologicalSorter
 
 from headgate.errors import InternalError, SetupError, known_names
 from headgate.model.operator import Operator, OperatorInput, StreamInput
+from headgate.model.pool import FunctionDefinition, PoolDefinition
 from headgate.model.schema import Schema
 
 # splitting and joining again doubles the ways each time
@@ -70,10 +71,14 @@ class Network:
         relations: tuple[RelationDefinition, ...],
         operators: tuple[Operator, ...],
         queries: tuple[QueryDefinition, ...],
+        pools: tuple[PoolDefinition, ...] = (),
+        functions: tuple[FunctionDefinition, ...] = (),
     ) -> None:
         self.streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
         self.relations: Mapping[str, RelationDefinition] = {r.name: r for r in relations}
         self.queries: Mapping[str, QueryDefinition] = {q.name: q for q in queries}
+        self.pools: Mapping[str, PoolDefinition] = {p.name: p for p in pools}
+        self.functions: Mapping[str, FunctionDefinition] = {f.name: f for f in functions}
         self.operators: Mapping[str, Operator] = _in_topological_order(operators, self.streams)
         self._readers: dict[str, tuple[str, ...]] = {name: () for name in self.operators}
         for operator in self.operators.values():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
 from headgate.model.window import Window
@@ -48,6 +48,55 @@ class Select:
 
     def __str__(self) -> str:
         return f"select {' AND '.join(p.text for p in self.predicates)}"
+
+
+@dataclass(frozen=True)
+class ByTruth:
+    """What a predicate is worth for each truth that its function may return."""
+
+    if_true: Expression
+    if_false: Expression
+    if_null: Expression
+
+
+@dataclass(frozen=True)
+class ByComparison:
+    """What a function returns stands to the left of ``comparison``, and ``other`` to the right."""
+
+    comparison: str
+    other: Expression
+
+
+@dataclass(frozen=True)
+class PlacedPredicate:
+    """A predicate that calls a function; the call takes a slot of a pool."""
+
+    text: str
+    function: str
+    arguments: tuple[Expression, ...]
+    verdict: ByTruth | ByComparison
+    # a checkpoint outlives a move to another pool
+    pool: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"{self.text} ON {self.pool}"
+
+
+@dataclass(frozen=True)
+class Eddy:
+    """Passes on the tuples for which every placed predicate holds, asked in any order."""
+
+    name: str
+    input: Input
+    predicates: tuple[PlacedPredicate, ...]
+
+    @property
+    def inputs(self) -> tuple[Input, ...]:
+        """The one input."""
+        return (self.input,)
+
+    def __str__(self) -> str:
+        return f"eddy {', '.join(map(str, self.predicates))}"
 
 
 @dataclass(frozen=True)
@@ -163,7 +212,7 @@ class Synthetic:
         return f"{'ordered ' if self.ordered else ''}operator over {', '.join(map(str, self.inputs))}"
 
 
-Operator = Select | RelationJoin | WindowJoin | Aggregate | Project | Synthetic
+Operator = Select | Eddy | RelationJoin | WindowJoin | Aggregate | Project | Synthetic
 
 
 def is_ordered(operator: Operator) -> bool:

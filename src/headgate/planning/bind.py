@@ -11,6 +11,8 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.grouping import Grouping, check_one_stream, is_aggregate
 from headgate.planning.logical import Aggregate, Filter, LogicalPlan, Node, Project
 from headgate.planning.matching import has_or
+from headgate.planning.placements import Placements
+from headgate.planning.placing import marked, refuse
 from headgate.planning.scope import Scope
 from headgate.planning.select_list import check_names, select_list
 from headgate.planning.service import service_of, sink_of
@@ -38,24 +40,34 @@ def _branch(select: Select, catalog: Catalog) -> Project:
     if aggregated:
         check_one_stream(select, scope)
     check_windows(scope, aggregated)
-    node = _filtered(from_clause(scope), select.conjuncts, scope)
+    node = _filtered(from_clause(scope), select.conjuncts, scope, catalog.placements)
     if aggregated:
-        return _aggregated(select, scope, node)
+        return _aggregated(select, scope, node, catalog.placements)
     if select.having is not None:
         raise QueryError("HAVING needs GROUP BY or an aggregate; write WHERE", select.having.span)
-    return Project(node, select_list(select, scope, False, scope.bind))
+    items = select_list(select, scope, False, lambda item: refuse(scope.bind(item), catalog.placements))
+    return Project(node, items)
 
 
-def _aggregated(select: Select, scope: Scope, node: Node) -> Project:
+def _aggregated(select: Select, scope: Scope, node: Node, placements: Placements) -> Project:
     grouping = Grouping(select, scope)
-    items = select_list(select, scope, True, grouping.bind_item)
-    having = None if select.having is None else grouping.bind_having(select.having)
+    items = select_list(select, scope, True, lambda item: refuse(grouping.bind_item(item), placements))
+    having = None if select.having is None else refuse(grouping.bind_having(select.having), placements)
+    for key in grouping.keys:
+        refuse(key.expression, placements)
+    for call in grouping.aggregates:
+        if call.argument is not None:
+            refuse(call.argument, placements)
     node = Aggregate(node, grouping.keys, grouping.aggregates)
     return Project(node if having is None else Filter(node, (_conjunct(having),)), items)
 
 
-def _filtered(node: Node, conjuncts: tuple[ScalarExpression, ...], scope: Scope) -> Node:
-    return Filter(node, tuple(_conjunct(scope.bind(c)) for c in conjuncts)) if conjuncts else node
+def _filtered(
+    node: Node, conjuncts: tuple[ScalarExpression, ...], scope: Scope, placements: Placements
+) -> Node:
+    if not conjuncts:
+        return node
+    return Filter(node, tuple(marked(_conjunct(scope.bind(c)), placements) for c in conjuncts))
 
 
 def _conjunct(predicate: Expression) -> Expression:

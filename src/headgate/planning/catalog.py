@@ -8,11 +8,22 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TypeVar
 
-from headgate.cql.statement import CreateQuery, CreateRelation, CreateStream, Statement
+from headgate.cql.statement import (
+    AlterPool,
+    CreateFunction,
+    CreatePool,
+    CreateQuery,
+    CreateRelation,
+    CreateStream,
+    Place,
+    Statement,
+)
 from headgate.errors import QueryError, Span
 from headgate.model.network import RelationDefinition, StreamDefinition
+from headgate.model.pool import FunctionDefinition
 from headgate.model.schema import Schema
 from headgate.planning.declaration import check_timestamp, relation_of, stream_of
+from headgate.planning.placements import Placements
 
 SourceDefinition = StreamDefinition | RelationDefinition
 SchemaResolver = Callable[[SourceDefinition], Schema]
@@ -40,6 +51,7 @@ class Catalog:
         self._relations: dict[str, RelationDefinition] = {}
         self._queries: dict[str, CreateQuery] = {}
         self._spans: dict[str, Span] = {}
+        self.placements = Placements()
 
     @property
     def streams(self) -> Mapping[str, StreamDefinition]:
@@ -63,9 +75,20 @@ class Catalog:
             self.add_stream(stream_of(statement, self._known_sources), name.span)
         elif isinstance(statement, CreateRelation):
             self.add_relation(relation_of(statement, self._known_sources), name.span)
-        else:
+        elif isinstance(statement, CreateQuery):
             self._claim(name.text, "query", name.span)
             self._queries[name.text] = statement
+        elif isinstance(statement, CreateFunction):
+            function = FunctionDefinition(name.text, statement.returns, statement.location)
+            self.placements.create_function(function, name.span)
+        elif isinstance(statement, CreatePool):
+            self._claim(name.text, "pool", name.span)
+            self.placements.create_pool(name.text, statement.slots)
+        elif isinstance(statement, AlterPool):
+            self.placements.alter_pool(name.text, statement.slots, name.span)
+        else:
+            assert isinstance(statement, Place)
+            self.placements.place(name.text, statement.pool.text, name.span, statement.pool.span)
 
     def drop_query(self, name: str) -> None:
         """Forget a query."""

@@ -21,6 +21,7 @@ from headgate.planning.logical import (
     WindowJoin,
     scans,
 )
+from headgate.planning.placing import placed_predicate
 
 
 def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
@@ -33,6 +34,8 @@ def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
         relations=tuple(relation for relation in catalog.relations.values() if relation.name in used),
         operators=tuple(operators),
         queries=tuple(queries),
+        pools=catalog.placements.pools,
+        functions=catalog.placements.functions,
     )
 
 
@@ -88,7 +91,15 @@ class _Lowering:
             name = f"select_{below.alias}"
         elif isinstance(below, Aggregate):
             name = "having"
-        return self._add(physical.Select(self._name(name), self.lower(below), predicates))
+        placed = tuple(p for p in predicates if p.pool is not None)
+        plain = tuple(p for p in predicates if p.pool is None)
+        source = self.lower(below)
+        if plain:
+            source = self._add(physical.Select(self._name(name), source, plain))
+        if placed:
+            asked = tuple(placed_predicate(p, self.catalog.placements) for p in placed)
+            source = self._add(physical.Eddy(self._name(f"{name}_eddy"), source, asked))
+        return source
 
     def _side(self, node: Node, position: int) -> physical.JoinSide:
         scan = _stream_below(node)

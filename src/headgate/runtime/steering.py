@@ -67,4 +67,6 @@ def _bounded(network: Network, latencies_s: Mapping[str, float | None]) -> Netwo
         tuple(network.relations.values()),
         tuple(network.operators.values()),
         queries,
+        tuple(network.pools.values()),
+        tuple(network.functions.values()),
     )

@@ -21,7 +21,7 @@ _ONE_FILE_ROWS = 50_000
 
 
 # blocks live for a few ticks: time spent on making them small is lost
-_PLAIN = {"compression": "uncompressed", "parquet.enable.dictionary": "false"}
+PLAIN = {"compression": "uncompressed", "parquet.enable.dictionary": "false"}
 
 
 _WIDTHS_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4}
@@ -77,7 +77,7 @@ class BlockStore:
                 F.count_if(F.col(TS) >= tick_constant(waiting_from)).alias("waiting"),
                 F.percentile_approx(TS, _SHARES, F.lit(_ACCURACY)).alias("quantiles"),
             ]
-        slim.observe(counted, *measures).write.mode("overwrite").options(**_PLAIN).parquet(
+        slim.observe(counted, *measures).write.mode("overwrite").options(**PLAIN).parquet(
             self._checkpoint.full(path)
         )
         found = counted.get

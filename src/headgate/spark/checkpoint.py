@@ -13,13 +13,15 @@ from headgate.spark.files import Files
 from headgate.spark.manifest import Manifest
 
 _KEPT_MANIFESTS = 2
+EDDIES = "eddies"
 
 
 class Checkpoint:
     """Durable state below one folder.
 
     ``spark/`` is Structured Streaming's own checkpoint, ``manifests/`` one document a tick,
-    ``blocks/`` tuples, ``dead-letters/`` rows set aside, ``results/`` of queries INTO memory.
+    ``blocks/`` tuples, ``eddies/`` what jobs of pools wrote, ``dead-letters/`` rows set aside,
+    ``results/`` of queries INTO memory.
     """
 
     def __init__(self, files: Files, root: str) -> None:
@@ -85,6 +87,10 @@ class Checkpoint:
         """Path of a new block, relative to the checkpoint."""
         return f"blocks/{batch_id:09d}/{name}"
 
+    def eddy_block(self, name: str) -> str:
+        """Path of what a job of a pool writes, relative to the checkpoint."""
+        return f"{EDDIES}/{name}"
+
     def full(self, relative: str) -> str:
         """A block's path as Spark reads it."""
         return f"{self.root}/{relative}"
@@ -108,6 +114,16 @@ class Checkpoint:
         """The tick has happened."""
         self._files.write_text(f"{self.root}/manifests/{manifest.batch_id:09d}.json", manifest.to_json())
 
+    def sweep_eddies(self, needed: set[str]) -> None:
+        """Drop what jobs of an earlier run wrote that no manifest knows of."""
+        for name in self._files.names(f"{self.root}/{EDDIES}"):
+            if self.eddy_block(name) not in needed:
+                self.drop(self.eddy_block(name))
+
+    def drop(self, relative: str) -> None:
+        """Remove a block."""
+        self._files.delete(self.full(relative))
+
     def sweep(self, manifest: Manifest) -> None:
         """Drop manifests and blocks that no restart can ask for."""
         folder = f"{self.root}/manifests"
@@ -116,6 +132,9 @@ class Checkpoint:
         needed = manifest.block_paths()
         blocks = f"{self.root}/blocks"
         for batch in self._files.names(blocks):
+            if int(batch) > manifest.batch_id:
+                # of the tick under way
+                continue
             kept = False
             for name in self._files.names(f"{blocks}/{batch}"):
                 if f"blocks/{batch}/{name}" in needed:

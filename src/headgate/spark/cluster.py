@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -43,9 +44,15 @@ _APPLICATION_SETTINGS = {
 _JAVA_OPTIONS = "-XX:ReservedCodeCacheSize=512m -XX:+UseParallelGC"
 
 
-def own_session(master: str = "local[*]") -> SparkSession:
-    """A SparkSession that needs no configuration."""
+def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
+    """A SparkSession that needs no configuration.
+
+    On one machine it takes ``pool_tasks`` tasks more than it has processors: jobs that wait for pools.
+    """
     prepare_java()
+    threads = _local_threads(master)
+    if pool_tasks and threads is not None:
+        master = f"local[{threads + pool_tasks}]"
     # what Spark refuses is told in one line of ours
     for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
         logging.getLogger(logger).setLevel(logging.CRITICAL)
@@ -57,6 +64,9 @@ def own_session(master: str = "local[*]") -> SparkSession:
     for key, value in _APPLICATION_SETTINGS.items():
         builder = builder.config(key, value)
     builder = builder.config("spark.driver.memory", os.environ.get("HEADGATE_DRIVER_MEMORY", "4g"))
+    if pool_tasks and threads is not None:
+        # the work of ticks is still divided among the processors
+        builder = builder.config("spark.default.parallelism", str(threads))
     java_options = os.environ.get("HEADGATE_JAVA_OPTIONS", _JAVA_OPTIONS)
     builder = builder.config("spark.driver.extraJavaOptions", f"{quiet} {java_options}")
     try:
@@ -77,6 +87,20 @@ def private_session(spark: SparkSession) -> SparkSession:
         private.conf.set(key, value)
     private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
     return private
+
+
+def task_slots(spark: SparkSession) -> int | None:
+    """How many tasks run at a time on one machine; None if there are several."""
+    return _local_threads(str(spark.sparkContext.master))
+
+
+def _local_threads(master: str) -> int | None:
+    if master == "local":
+        return 1
+    found = re.fullmatch(r"local\[(\*|\d+)(,.*)?\]", master)
+    if found is None:
+        return None
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
 
 
 def processors(spark: SparkSession) -> int:

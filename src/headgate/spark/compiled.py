@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -14,6 +15,7 @@ from headgate.errors import QueryError
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
     Aggregate,
+    Eddy,
     Operator,
     Project,
     RelationJoin,
@@ -25,12 +27,16 @@ from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US, TS
 from headgate.spark.dropbox import streams_that_tell_chances
+from headgate.spark.eddies.layout import Layout, lay_out
 from headgate.spark.landing import LandingPlan, landed_schema, landing_plans
 from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import with_expiry
 from headgate.spark.plans.side import union
 from headgate.spark.plans.window_join import JoinInput, window_join
 from headgate.spark.sources import Sources
+
+Functions = Mapping[str, Callable[..., Any]]
+"""Python functions by their name in lower case."""
 
 # stored relations up to this many rows are sent to every task
 _BROADCAST_RELATION_ROWS = 200_000
@@ -48,6 +54,8 @@ class Compiled:
     outputs: Mapping[str, StructType]
     groups: Mapping[str, StructType]
     windows: Mapping[str, tuple[Window | None, ...]]
+    layouts: Mapping[str, Layout] = field(default_factory=dict)
+    """Of the eddies."""
 
     def timestamp(self, operator: str) -> Column:
         """The result's timestamp, in the type that the query's streams declare."""
@@ -84,7 +92,9 @@ def timestamp_as(kind: DataType) -> Column:
     return (F.col(TS) / F.lit(1_000_000)).cast(kind)
 
 
-def compile_network(spark: SparkSession, network: Network, sources: Sources) -> Compiled:
+def compile_network(
+    spark: SparkSession, network: Network, sources: Sources, functions: Functions
+) -> Compiled:
     """Check every source and expression, before anything is written."""
     raw = {name: _raw_schema(spark, sources, name, network) for name in network.streams}
     for name in streams_that_tell_chances(network):
@@ -95,6 +105,7 @@ def compile_network(spark: SparkSession, network: Network, sources: Sources) -> 
     inputs: dict[str, tuple[StructType, ...]] = {}
     outputs: dict[str, StructType] = {}
     groups: dict[str, StructType] = {}
+    layouts: dict[str, Layout] = {}
     windows = {name: _windows(network, operator) for name, operator in network.operators.items()}
     empty: dict[str, DataFrame] = {}
     for name, operator in network.operators.items():
@@ -110,12 +121,14 @@ def compile_network(spark: SparkSession, network: Network, sources: Sources) -> 
         inputs[name] = tuple(side.schema for side in sides)
         try:
             empty[name] = _empty_output(shell, operator, sides, groups)
+            if isinstance(operator, Eddy):
+                layouts[name] = lay_out(operator, network.functions, sides[0], functions)
             outputs[name] = empty[name].schema
         except PySparkException as error:
             raise QueryError(f"{name}: {simple.spark_complaint(error)}", _span(operator)) from error
     for query in network.queries.values():
         _check_union(query, empty)
-    return Compiled(network, raw, landing, relations, inputs, outputs, groups, windows)
+    return Compiled(network, raw, landing, relations, inputs, outputs, groups, windows, layouts)
 
 
 def _check_union(query: QueryDefinition, outputs: Mapping[str, DataFrame]) -> None:
@@ -169,6 +182,8 @@ def _empty_output(
 ) -> DataFrame:
     if isinstance(operator, Select):
         return simple.select(sides[0], operator)
+    if isinstance(operator, Eddy):
+        return sides[0]
     if isinstance(operator, RelationJoin):
         return simple.relation_join(sides[0], operator, compiled.relations[operator.relation])
     if isinstance(operator, Project):

@@ -18,7 +18,10 @@ from headgate.spark.spread import Spread
 
 @dataclass(frozen=True)
 class BlockRef:
-    """An immutable block of tuples below the checkpoint."""
+    """An immutable block of tuples below the checkpoint.
+
+    ``number`` is that of its first tuple in the line before an eddy, of which it may be a part.
+    """
 
     path: str
     rows: int
@@ -27,6 +30,7 @@ class BlockRef:
     max_ts: int
     arrived_us: int = 0
     quantiles: tuple[int, ...] = ()
+    number: int | None = None
 
     @property
     def spread(self) -> Spread:

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 
 from headgate.model.operator import (
     Aggregate,
+    Eddy,
     Operator,
     Project,
     RelationJoin,
@@ -26,6 +27,9 @@ from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark.blocks import BlockStore
 from headgate.spark.columns import BEGINNING_US, END_US, FINAL, TS, tick_constant
 from headgate.spark.compiled import Compiled
+from headgate.spark.eddies.crossing import add_eddy
+from headgate.spark.eddies.eddies import Eddies
+from headgate.spark.eddies.line import Standing
 from headgate.spark.flow import Flow, StoreTask, TickPlan
 from headgate.spark.intake import Inflow
 from headgate.spark.landing import landed_schema
@@ -40,10 +44,11 @@ from headgate.spark.spread import Spread, cut_at
 class Mover:
     """Builds a tick's plans, operator by operator in topological order."""
 
-    def __init__(self, compiled: Compiled, store: BlockStore) -> None:
+    def __init__(self, compiled: Compiled, store: BlockStore, eddies: Eddies) -> None:
         self._compiled = compiled
         self._network = compiled.network
         self._store = store
+        self._eddies = eddies
         self._cuts = count()
 
     def _side(self, name: str, number: int, blocks: tuple[BlockRef, ...], flow: Flow) -> Side:
@@ -93,9 +98,15 @@ class Mover:
         plan: TickPlan,
         share: float,
         flush: bool,
+        standings: Mapping[str, Standing],
     ) -> None:
         """Plan an operator's part of the tick, taking ``share`` of the tuples that it could."""
         operator = self._network.operators[name]
+        if isinstance(operator, Eddy):
+            entering = self._source_flow(name, 0, inflows, plan)
+            add_eddy(self._eddies, name, entering, standings[name], plan)
+            plan.flows[name].tuples = plan.pass_on(name, plan.flows[name].tuples)
+            return
         state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.inputs)))
         flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
         sides = [self._side(name, i, state.blocks[i], flow) for i, flow in enumerate(flows)]

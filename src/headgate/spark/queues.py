@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from headgate.model.network import Network
-from headgate.model.operator import OperatorInput, StreamInput
+from headgate.model.operator import Eddy, OperatorInput, StreamInput
 from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.columns import END_US
+from headgate.spark.eddies.line import Standing
 from headgate.spark.intake import Inflow
 from headgate.spark.manifest import Manifest, OperatorState
 from headgate.spark.moves import is_ordered
@@ -28,11 +29,18 @@ class Queues:
                 self.streams_of[name] |= below
 
     def forecast(
-        self, before: Manifest, inflows: Mapping[str, Inflow], now_s: float
+        self,
+        before: Manifest,
+        inflows: Mapping[str, Inflow],
+        now_s: float,
+        standings: Mapping[str, Standing],
     ) -> dict[str, ForecastQueue]:
         """Queue lengths at the start of a tick, and which share of each can be taken."""
         queues: dict[str, ForecastQueue] = {}
         for name, operator in self._network.operators.items():
+            if isinstance(operator, Eddy):
+                queues[name] = _inside(standings[name], operator, inflows, now_s)
+                continue
             state = before.operators.get(name, OperatorState())
             bound = self._ready_bound(name, before, inflows)
             ready = blocked = 0.0
@@ -48,6 +56,11 @@ class Queues:
                     share = inflow.share_below(bound)
                     ready += inflow.rows * share
                     blocked += inflow.rows * (1 - share)
+                elif source.operator in standings:
+                    for block in standings[source.operator].finished:
+                        beyond = block.rows_from(bound)
+                        ready, blocked = ready + block.rows - beyond, blocked + beyond
+                        oldest_s = min(oldest_s, block.arrived_us / 1e6)
             share = ready / (ready + blocked) if ready + blocked else 1.0
             if is_ordered(operator) and not any(isinstance(i, StreamInput) for i in operator.inputs):
                 share = self._incoming_share(name, inflows, bound)
@@ -69,7 +82,9 @@ class Queues:
         for source in self._network.operators[name].inputs:
             if isinstance(source, OperatorInput):
                 below = before.operators.get(source.operator, OperatorState())
-                if any(below.blocks):
+                if isinstance(self._network.operators[source.operator], Eddy):
+                    frontiers += [block.min_ts for side in below.blocks for block in side]
+                elif any(below.blocks):
                     frontiers.append(below.frontier_ts)
                 frontiers += self._held_back_at(source.operator, before)
         return frontiers
@@ -78,6 +93,15 @@ class Queues:
         reaching = [inflows[stream] for stream in self.streams_of[name]]
         rows = sum(i.rows for i in reaching)
         return sum(i.rows * i.share_below(bound) for i in reaching) / rows if rows else 1.0
+
+
+def _inside(standing: Standing, eddy: Eddy, inflows: Mapping[str, Inflow], now_s: float) -> ForecastQueue:
+    """What is inside of an eddy is the work of pools, and none of the tick's."""
+    rows = float(sum(block.rows for block in standing.inside))
+    if isinstance(eddy.input, StreamInput):
+        rows += inflows[eddy.input.stream].rows
+    oldest_s = min([now_s, *(block.arrived_us / 1e6 for block in standing.inside)])
+    return ForecastQueue(0.0, rows, oldest_s, ready_share=0.0)
 
 
 def backlog(after: Manifest) -> tuple[int, int, int]:

@@ -13,7 +13,9 @@ from pyspark.sql.types import StructType
 
 from headgate.errors import SetupError
 from headgate.model.network import Network
+from headgate.model.operator import Eddy
 from headgate.model.profile import Profiles
+from headgate.routing.router import Router
 from headgate.runtime.drive import drive
 from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
@@ -22,8 +24,10 @@ from headgate.scheduling.strategy import Strategy
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.columns import ARRIVED
-from headgate.spark.compiled import Compiled, compile_network
+from headgate.spark.compiled import Compiled, Functions, compile_network
 from headgate.spark.deadletters import DeadLetters
+from headgate.spark.eddies.eddies import Eddies
+from headgate.spark.eddies.pools import Pools
 from headgate.spark.engine import SparkEngine, TickLimits
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import Files
@@ -55,6 +59,8 @@ class SparkRun:
         until_done: bool,
         callbacks: Mapping[str, Callback],
         observers: Iterable[Observer],
+        functions: Functions,
+        router: Router,
         helm: Helm | None = None,
     ) -> None:
         self._spark = spark
@@ -71,17 +77,19 @@ class SparkRun:
         self._error: BaseException | None = None
         self._query: Any = None
         sources.use_names(not any(name in sources.frames for name in network.streams))
-        compiled = self._checked()
+        compiled = self._checked(functions)
         self._outputs = compiled.outputs
         self.checkpoint.open(network)
+        eddies = [o for o in network.operators.values() if isinstance(o, Eddy)]
+        self.pools = Pools(network.pools.values(), eddies, router)
         self._runner = self._tick_runner(compiled, callbacks)
         self._engine = SparkEngine(self._runner, limits, known)
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
 
-    def _checked(self) -> Compiled:
+    def _checked(self, functions: Functions) -> Compiled:
         """Everything that can be wrong, found out before anything is written."""
         self.checkpoint.check(self._network)
-        compiled = compile_network(self._spark, self._network, self._sources)
+        compiled = compile_network(self._spark, self._network, self._sources, functions)
         if self._until_done:
             endless = [s.name for s in self._network.streams.values() if not self._sources.ends(s)]
             if endless:
@@ -101,8 +109,18 @@ class SparkRun:
             for name, query in self._network.queries.items()
         }
         letters = DeadLetters(self._files, self.checkpoint)
+        manifest = self.checkpoint.last_manifest(self.helm.first())
+        eddies = Eddies(compiled.layouts.values(), self.pools, store, self.checkpoint, manifest)
         return TickRunner(
-            compiled, self.checkpoint, store, intake, self._sinks, letters, self._until_done, self.helm
+            compiled,
+            self.checkpoint,
+            store,
+            intake,
+            self._sinks,
+            letters,
+            eddies,
+            self._until_done,
+            self.helm,
         )
 
     @property

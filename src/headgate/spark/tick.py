@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from headgate.model.event import CourseChanged, QueryCounts, TickCommitted, kept_share
 from headgate.model.network import Network, QueryDefinition
-from headgate.model.operator import Aggregate, WindowJoin
+from headgate.model.operator import Aggregate, Eddy, WindowJoin
 from headgate.runtime.forecast import ForecastQueue
 from headgate.runtime.helm import Helm
 from headgate.spark.blocks import BlockStore, width_bytes
@@ -24,6 +24,8 @@ from headgate.spark.columns import ARRIVED, BEGINNING_US
 from headgate.spark.compiled import Compiled
 from headgate.spark.costs import Work
 from headgate.spark.deadletters import DeadLetters
+from headgate.spark.eddies.eddies import Eddies
+from headgate.spark.eddies.line import Standing
 from headgate.spark.flow import StoreTask, TickPlan
 from headgate.spark.intake import Inflow, Intake
 from headgate.spark.learn import Passed
@@ -52,6 +54,7 @@ class OpenTick:
     started_s: float
     inflows: dict[str, Inflow]
     flush: bool
+    standings: dict[str, Standing] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -83,6 +86,7 @@ class TickRunner:
         intake: Intake,
         sinks: Mapping[str, Sink],
         dead_letters: DeadLetters,
+        eddies: Eddies,
         until_done: bool,
         helm: Helm,
     ) -> None:
@@ -95,7 +99,8 @@ class TickRunner:
         self._dead_letters = dead_letters
         self._until_done = until_done
         self._helm = helm
-        self._mover = Mover(compiled, store)
+        self._eddies = eddies
+        self._mover = Mover(compiled, store, eddies)
         self._queues = Queues(self.network)
         self._operators_of = {
             query.name: {
@@ -119,7 +124,7 @@ class TickRunner:
 
     def forecast_queues(self, tick: OpenTick) -> dict[str, ForecastQueue]:
         """Queue lengths at the start of the tick, and which share of each can be taken."""
-        return self._queues.forecast(self.manifest, tick.inflows, tick.started_s)
+        return self._queues.forecast(self.manifest, tick.inflows, tick.started_s, tick.standings)
 
     def open(self, batch: DataFrame, batch_id: int, now_s: float) -> OpenTick:
         """Take in a micro-batch."""
@@ -129,6 +134,7 @@ class TickRunner:
             now_us = int(now_s * 1e6)
             tick.flush = self._until_done and self._intake.is_exhausted(batch_id)
             tick.inflows = self._intake.take(batch, batch_id, self.manifest, now_us, tick.flush)
+            tick.standings = self._eddies.standing()
         return tick
 
     def execute(
@@ -144,7 +150,8 @@ class TickRunner:
             # counting in the middle of a plan keeps Spark from pushing the cut below it
             plan = TickPlan(counting=count and all(share >= 1.0 for share in shares.values()))
             for name in self.network.operators:
-                self._mover.add(name, self.manifest, tick.inflows, plan, shares[name], tick.flush)
+                share = shares[name]
+                self._mover.add(name, self.manifest, tick.inflows, plan, share, tick.flush, tick.standings)
         with _timed(tick, "execute"):
             written, stored = self._run_jobs(tick, plan)
         with _timed(tick, "commit"):
@@ -153,6 +160,7 @@ class TickRunner:
             change = self._steer(tick, after, written)
             self.manifest = after if change is None else replace(after, course=change.after)
             self._checkpoint.commit(self.manifest)
+            self._eddies.committed(self.manifest, tick.standings)
             self._intake.release()
             self._sweep()
         return self._outcome(tick, plan, written, stored, taken, change)
@@ -265,7 +273,8 @@ class TickRunner:
                     if task.side is None:
                         groups = ref
                     else:
-                        blocks[task.side].append(ref)
+                        entered = self._eddies.entered(name, ref) if isinstance(operator, Eddy) else ref
+                        blocks[task.side].append(entered)
             frontier = plan.frontiers[name]
             if not is_ordered(operator) and not any(blocks):
                 # an empty queue has no order to remember: stragglers are welcome again
@@ -275,7 +284,9 @@ class TickRunner:
         for name, result in written.items():
             rows_out[name] = rows_out.get(name, 0) + result.rows
         streams = {name: self._settled(name, i.state, operators) for name, i in tick.inflows.items()}
-        return Manifest(tick.batch_id, tick.flush, streams, operators, rows_out, self.manifest.course)
+        # behind an eddy, the end of input comes when the last tuple is through
+        flushed = tick.flush and all(plan.flows[name].released for name in tick.standings)
+        return Manifest(tick.batch_id, flushed, streams, operators, rows_out, self.manifest.course)
 
     def _settled(
         self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]
@@ -337,6 +348,7 @@ class TickRunner:
 
     def close(self) -> None:
         """Finish background work."""
+        self._eddies.close()
         self._pool.shutdown(wait=True)
 
 

@@ -57,7 +57,10 @@ def _into_relation_join(join: RelationJoin, predicates: Predicates) -> Node:
     own_columns = plan_columns(join.relation)
     own = tuple(p for p in predicates if own_columns.intersection(p.columns))
     below = _pushed(join.input, _without(predicates, own))
-    return RelationJoin(below, join.relation, join.predicates + own)
+    # a pool is asked about tuples, not about pairs that may become one
+    placed = tuple(p for p in own if p.pool is not None)
+    joined = RelationJoin(below, join.relation, join.predicates + _without(own, placed))
+    return _filtered(joined, placed)
 
 
 def _into_window_join(join: WindowJoin, predicates: Predicates) -> Node:
@@ -68,7 +71,9 @@ def _into_window_join(join: WindowJoin, predicates: Predicates) -> Node:
         own = tuple(p for p in predicates if plan_columns(side).issuperset(p.columns))
         sides.append(_pushed(side, own))
         across = _without(across, own)
-    return WindowJoin(tuple(sides), join.predicates + across)
+    placed = tuple(p for p in across if p.pool is not None)
+    joined = WindowJoin(tuple(sides), join.predicates + _without(across, placed))
+    return _filtered(joined, placed)
 
 
 def _without(predicates: Predicates, others: Predicates) -> Predicates:

@@ -34,6 +34,8 @@ def share_subplans(network: Network) -> Network:
         tuple(network.relations.values()),
         tuple(sharing.kept.values()),
         tuple(network.queries.values()),
+        tuple(network.pools.values()),
+        tuple(network.functions.values()),
     )
 
 

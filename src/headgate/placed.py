@@ -1,0 +1,83 @@
+"""Placed functions on the side of Python: where they are, what is called, and who routes between them."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from headgate.errors import QueryError, SetupError, Span
+from headgate.routing.optimal import Optimal
+from headgate.routing.registry import router_named
+from headgate.routing.router import Router
+
+# a job of a pool lasts about a second: weights are solved anew every other
+_SOLVE_EVERY_S = 2.0
+# kinds of UDFs that are called with values, and not with whole columns
+_BY_ROW = (100, 101)
+
+
+def router_for_run(name: str) -> Router:
+    """A router by name, in the time that runs go by."""
+    router = router_named(name)
+    if isinstance(router, Optimal):
+        router.every_s = _SOLVE_EVERY_S
+    return router
+
+
+def located_function(location: str, span: Span | None = None) -> Callable[..., Any]:
+    """The function at 'file.py:name' or 'package.module:name'."""
+    place, _, name = location.rpartition(":")
+    module = _module(place, span)
+    found = getattr(module, name, None)
+    if not callable(found):
+        known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
+        listed = ", ".join(sorted(known)) or "none"
+        raise QueryError(f"{place} has no function {name}; functions: {listed}", span)
+    function: Callable[..., Any] = found
+    return function
+
+
+def _module(place: str, span: Span | None) -> ModuleType:
+    try:
+        if not place.endswith(".py"):
+            return importlib.import_module(place)
+        return _from_file(Path(place), span)
+    except QueryError:
+        raise
+    except Exception as error:
+        raise QueryError(f"{place} cannot be imported: {type(error).__name__}: {error}", span) from error
+
+
+def _from_file(path: Path, span: Span | None) -> ModuleType:
+    if not path.is_file():
+        raise QueryError(f"no such file: {path}", span)
+    spec = importlib.util.spec_from_file_location(f"headgate_functions_{path.stem}", path)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    # tasks cannot import a file that only this process knows of
+    from headgate.spark.eddies.shipping import by_value
+
+    by_value(module)
+    return module
+
+
+def plain_function(fn: Callable[..., Any]) -> Callable[..., Any]:
+    """What a pool calls with the values of one tuple."""
+    inner = getattr(fn, "func", None)
+    if inner is None or not hasattr(fn, "returnType"):
+        return fn
+    if getattr(fn, "evalType", _BY_ROW[0]) in _BY_ROW:
+        function: Callable[..., Any] = inner
+        return function
+
+    def only_by_column(*_: Any) -> Any:
+        raise SetupError("a UDF over whole columns cannot be placed on a pool; use a plain function")
+
+    return only_by_column

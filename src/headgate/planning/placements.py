@@ -1,0 +1,72 @@
+"""Placements: which functions and pools there are, and which function is placed where."""
+
+from __future__ import annotations
+
+from headgate.errors import QueryError, Span, known_names
+from headgate.model.pool import FunctionDefinition, PoolDefinition
+
+
+class Placements:
+    """Functions, pools and what binds them; names match without regard to case."""
+
+    def __init__(self) -> None:
+        self._functions: dict[str, FunctionDefinition] = {}
+        self._pools: dict[str, PoolDefinition] = {}
+        self._pool_of: dict[str, str] = {}
+
+    @property
+    def functions(self) -> tuple[FunctionDefinition, ...]:
+        """All functions, in order of declaration."""
+        return tuple(self._functions.values())
+
+    @property
+    def pools(self) -> tuple[PoolDefinition, ...]:
+        """All pools, in order of declaration."""
+        return tuple(self._pools.values())
+
+    def create_function(self, function: FunctionDefinition, span: Span | None = None) -> None:
+        """Register a function of CREATE FUNCTION."""
+        if function.name.lower() in self._functions:
+            raise QueryError(f"there is a function {function.name} already; choose another name", span)
+        self.add_function(function)
+
+    def add_function(self, function: FunctionDefinition) -> None:
+        """Register a function; one of the same name gives way."""
+        self._functions[function.name.lower()] = function
+
+    def create_pool(self, name: str, slots: int) -> None:
+        """Register a pool."""
+        self._pools[name.lower()] = PoolDefinition(name, slots)
+
+    def alter_pool(self, name: str, slots: int, span: Span | None = None) -> None:
+        """Give a pool another number of slots."""
+        self._pools[name.lower()] = PoolDefinition(self._pool(name, span).name, slots)
+
+    def place(
+        self,
+        function: str,
+        pool: str,
+        function_span: Span | None = None,
+        pool_span: Span | None = None,
+    ) -> None:
+        """Bind a function to a pool."""
+        found = self._functions.get(function.lower())
+        if found is None:
+            known = known_names([f.name for f in self.functions])
+            message = f"unknown function {function}; known: {known}; write CREATE FUNCTION before PLACE"
+            raise QueryError(message, function_span)
+        placed = self._pool_of.get(function.lower())
+        if placed is not None:
+            raise QueryError(f"function {found.name} is placed on {placed} already; keep one", function_span)
+        self._pool_of[function.lower()] = self._pool(pool, pool_span).name
+
+    def placed(self, name: str) -> tuple[FunctionDefinition, str] | None:
+        """The function of that name and its pool, if it is placed."""
+        pool = self._pool_of.get(name.lower())
+        return None if pool is None else (self._functions[name.lower()], pool)
+
+    def _pool(self, name: str, span: Span | None) -> PoolDefinition:
+        if name.lower() not in self._pools:
+            known = known_names([pool.name for pool in self.pools])
+            raise QueryError(f"unknown pool {name}; known: {known}; write CREATE POOL first", span)
+        return self._pools[name.lower()]

@@ -1,0 +1,109 @@
+"""The line before an eddy: blocks that wait, blocks that jobs work on, blocks that are through."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from headgate.spark.manifest import BlockRef
+
+
+@dataclass(frozen=True)
+class Share:
+    """What a job works on: blocks that jobs have handed back, and a stretch of numbers of new ones."""
+
+    blocks: tuple[BlockRef, ...]
+
+    @property
+    def rows(self) -> int:
+        """Its tuples."""
+        return sum(block.rows for block in self.blocks)
+
+    @property
+    def numbers(self) -> tuple[int, int]:
+        """The stretch of numbers among blocks that no job has worked on; from, up to."""
+        new = [block for block in self.blocks if block.number is not None]
+        ends = [block.number + block.rows for block in new if block.number is not None]
+        return (min(b.number for b in new if b.number is not None), max(ends)) if new else (0, 0)
+
+
+@dataclass(frozen=True)
+class Standing:
+    """An eddy at the beginning of a tick: what is inside, and what has come through since the last one."""
+
+    inside: tuple[BlockRef, ...] = ()
+    finished: tuple[BlockRef, ...] = ()
+
+
+class Line:
+    """Bookkeeping of blocks; a block is in one place at a time."""
+
+    def __init__(self, blocks: Iterable[BlockRef] = ()) -> None:
+        """``blocks`` that were inside when an earlier run ended."""
+        known = sorted(blocks, key=lambda block: -1 if block.number is None else block.number)
+        self._waiting = deque(known)
+        self._working: list[Share] = []
+        self._finished: list[BlockRef] = []
+        self._next = max((b.number + b.rows for b in known if b.number is not None), default=0)
+
+    @property
+    def next_number(self) -> int:
+        """Of the next tuple that comes in."""
+        return self._next
+
+    @property
+    def rows(self) -> int:
+        """Tuples that no job works on."""
+        return sum(block.rows for block in self._waiting)
+
+    def enter(self, block: BlockRef) -> BlockRef:
+        """A new block, numbered; it waits."""
+        entered = replace(block, number=self._next)
+        self._next += block.rows
+        self._waiting.append(entered)
+        return entered
+
+    def take(self, most_rows: int) -> Share | None:
+        """The head of the line for a job; a block may be cut, and numbers are without a gap."""
+        taken: list[BlockRef] = []
+        rows, follows = 0, None
+        while self._waiting and rows < most_rows:
+            head = self._waiting[0]
+            if head.number is not None and follows is not None and head.number != follows:
+                break
+            self._waiting.popleft()
+            if head.number is not None and head.rows > most_rows - rows:
+                part = most_rows - rows
+                self._waiting.appendleft(_slice(head, part, head.rows - part))
+                head = _slice(head, 0, part)
+            rows += head.rows
+            follows = head.number + head.rows if head.number is not None else None
+            taken.append(head)
+        if not taken:
+            return None
+        share = Share(tuple(taken))
+        self._working.append(share)
+        return share
+
+    def harvest(self, share: Share, finished: BlockRef | None, left: BlockRef | None) -> None:
+        """A job has ended: what is through, and what it hands back, which goes first the next time."""
+        self._working.remove(share)
+        self._finished += [finished] if finished else []
+        if left is not None:
+            self._waiting.appendleft(left)
+
+    def standing(self) -> Standing:
+        """Everything, as it is now."""
+        inside = [block for share in self._working for block in share.blocks]
+        return Standing((*inside, *self._waiting), tuple(self._finished))
+
+    def passed(self, standing: Standing) -> None:
+        """What had come through by then has gone on."""
+        self._finished = [block for block in self._finished if block not in standing.finished]
+
+
+def _slice(block: BlockRef, skipped: int, rows: int) -> BlockRef:
+    assert block.number is not None
+    size = round(block.bytes * rows / block.rows)
+    return replace(block, number=block.number + skipped, rows=rows, bytes=size)

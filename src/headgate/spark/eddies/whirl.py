@@ -1,0 +1,196 @@
+"""The eddy itself, as it turns inside of a task: a thread a slot, a queue a pool, a router in between.
+
+Tuples go from predicate to predicate without leaving the process. When its time is over, what is not finished
+is handed back with what it has done.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+
+from headgate.routing.blocks import draw, target
+from headgate.routing.router import RoutingView
+from headgate.routing.statistics import Outcome
+from headgate.spark.eddies.assignment import DROPPED, Assignment, Count, Told
+from headgate.spark.eddies.slots import Slot
+
+Holds = Callable[[int], bool]
+"""Whether a predicate holds for a row."""
+
+# so many tuples are on their way at a time, and some for every slot: the others are not routed yet, so that
+# they are by what will be known then
+_PAGE = 40
+_PER_SLOT = 4
+
+
+class Whirl:
+    """Takes rows through predicates until all are settled or time is over."""
+
+    def __init__(
+        self, assignment: Assignment, holds: Sequence[Holds], done: list[int], numbers: Sequence[int]
+    ) -> None:
+        self._given = assignment
+        self._holds = holds
+        self.done = done
+        self._numbers = numbers
+        self._full = (1 << len(assignment.steps)) - 1
+        self._names = [step.name for step in assignment.steps]
+        self._monitors = dict(assignment.monitors)
+        self._counts = {name: Count() for name in self._names}
+        self._lock = threading.Lock()
+        self._ended = threading.Condition(self._lock)
+        self._work = {pool: threading.Condition(self._lock) for pool in assignment.slots}
+        self._queues: dict[str, deque[tuple[int, int]]] = {pool: deque() for pool in assignment.slots}
+        self._noted_s = dict.fromkeys(self._names, time.time())
+        self._waiting = deque(row for row, bits in enumerate(done) if bits != self._full)
+        self._open = len(self._waiting)
+        self._rows = self._open
+        self._inside = 0
+        self._most = _PAGE + _PER_SLOT * sum(assignment.slots.values())
+        self._in_service = 0
+        self._begun_s: float | None = None
+        self._over = False
+        self._error: BaseException | None = None
+        self._weights: dict[int, dict[str, float]] = {}
+
+    def run(self) -> Told:
+        """Work until the end; ``done`` has every row's bitmap then, or DROPPED."""
+        threads = [
+            threading.Thread(target=self._serve, args=(pool, number), daemon=True)
+            for pool, slots in self._given.slots.items()
+            for number in range(slots)
+        ]
+        with self._lock:
+            self._admit()
+        for thread in threads:
+            thread.start()
+        with self._lock:
+            while self._open and not self._is_over():
+                self._ended.wait(self._left_s())
+            self._over = True
+            for waiting in self._work.values():
+                waiting.notify_all()
+            # calls under way are finished; whoever waits for a slot finds out by himself
+            while self._in_service:
+                self._ended.wait()
+            if self._error is not None:
+                raise self._error
+            active_s = 0.0 if self._begun_s is None else time.perf_counter() - self._begun_s
+            return Told(self._monitors, self._counts, active_s, self._rows - self._open)
+
+    def _is_over(self) -> bool:
+        return self._over or self._left_s() == 0.0
+
+    def _left_s(self) -> float | None:
+        if self._begun_s is None:
+            return None
+        return max(0.0, self._begun_s + self._given.budget_s - time.perf_counter())
+
+    def _serve(self, pool: str, number: int) -> None:
+        slot = Slot(self._given.lock_folder, pool, number)
+        queue, work = self._queues[pool], self._work[pool]
+        try:
+            while True:
+                with self._lock:
+                    if not queue:
+                        slot.release()
+                        work.wait_for(lambda: self._over or bool(queue))
+                    if self._over:
+                        return
+                    row, step = queue.popleft()
+                slot.acquire()
+                with self._lock:
+                    if self._is_over():
+                        return
+                    if self._begun_s is None:
+                        self._begun_s = time.perf_counter()
+                        self._ended.notify()
+                    self._in_service += 1
+                self._call(row, step)
+        finally:
+            slot.close()
+
+    def _call(self, row: int, step: int) -> None:
+        began_s = time.perf_counter()
+        try:
+            holds, error = self._holds[step](row), None
+        except BaseException as raised:
+            holds, error = False, raised
+        busy_s = time.perf_counter() - began_s
+        with self._lock:
+            self._in_service -= 1
+            if error is not None:
+                self._error, self._over = self._error or error, True
+                self._ended.notify()
+                return
+            self._settle(row, step, holds, busy_s)
+            if self._over or not self._open:
+                self._ended.notify()
+
+    def _settle(self, row: int, step: int, holds: bool, busy_s: float) -> None:
+        name = self._names[step]
+        count = self._counts[name]
+        count.done += 1
+        count.out += holds
+        count.busy_s += busy_s
+        pool = self._given.steps[step].pool
+        self._note(step, done=1, out=int(holds), busy_s=busy_s / self._given.slots[pool])
+        if not holds:
+            self.done[row] = DROPPED
+        else:
+            self.done[row] |= 1 << step
+        if self._over:
+            self._open -= self.done[row] in (DROPPED, self._full)
+        elif holds and self.done[row] != self._full:
+            self._route(row)
+        else:
+            self._open -= 1
+            self._inside -= 1
+            self._admit()
+
+    def _admit(self) -> None:
+        while self._waiting and self._inside < self._most:
+            self._inside += 1
+            self._route(self._waiting.popleft())
+
+    def _route(self, row: int) -> None:
+        bits = self.done[row]
+        left = [step for step in range(len(self._names)) if not bits >> step & 1]
+        if len(left) == 1:
+            step = left[0]
+        else:
+            chance = draw(self._given.seed, self._numbers[row], bits.bit_count())
+            step = self._names.index(target(self._weights_of(bits, left), chance))
+        self._counts[self._names[step]].tuples_in += 1
+        self._note(step, tuples_in=1)
+        pool = self._given.steps[step].pool
+        self._queues[pool].append((row, step))
+        self._work[pool].notify()
+
+    def _weights_of(self, bits: int, left: list[int]) -> dict[str, float]:
+        if bits not in self._weights:
+            statistics = {name: monitor.published for name, monitor in self._monitors.items()}
+            view = RoutingView(statistics, self._given.plan, self._given.now_s, self._given.rates)
+            done = [name for step, name in enumerate(self._names) if bits >> step & 1]
+            self._weights[bits] = self._given.router.route(done, [self._names[s] for s in left], view)
+        return self._weights[bits]
+
+    def _note(self, step: int, tuples_in: int = 0, done: int = 0, out: int = 0, busy_s: float = 0.0) -> None:
+        name = self._names[step]
+        now_s = time.time()
+        outcome = Outcome(
+            operator=name,
+            tuples_in=tuples_in,
+            tuples_done=done,
+            tuples_out=out,
+            busy_s=busy_s,
+            queue=len(self._queues[self._given.steps[step].pool]),
+            elapsed_s=max(0.0, now_s - self._noted_s[name]),
+        )
+        self._noted_s[name] = now_s
+        if self._monitors[name].note(outcome, now_s):
+            # what was decided by older statistics is decided anew
+            self._weights.clear()
