@@ -254,7 +254,7 @@ class Session:
                 observers=[recorder, *observers, *([] if until_done else [watch])],
                 helm=helm,
                 functions=self._functions,
-                router=routing or router_for_run("optimal"),
+                router=routing,
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)

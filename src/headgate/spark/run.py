@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,6 +16,7 @@ from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
 from headgate.model.profile import Profiles
+from headgate.routing.registry import router_named
 from headgate.routing.router import Router
 from headgate.runtime.drive import drive
 from headgate.runtime.helm import Helm
@@ -59,8 +61,8 @@ class SparkRun:
         until_done: bool,
         callbacks: Mapping[str, Callback],
         observers: Iterable[Observer],
-        functions: Functions,
-        router: Router,
+        functions: Functions = MappingProxyType({}),
+        router: Router | None = None,
         helm: Helm | None = None,
     ) -> None:
         self._spark = spark
@@ -81,7 +83,7 @@ class SparkRun:
         self._outputs = compiled.outputs
         self.checkpoint.open(network)
         eddies = [o for o in network.operators.values() if isinstance(o, Eddy)]
-        self.pools = Pools(network.pools.values(), eddies, router)
+        self.pools = Pools(network.pools.values(), eddies, router or router_named("optimal"))
         self._runner = self._tick_runner(compiled, callbacks)
         self._engine = SparkEngine(self._runner, limits, known)
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
