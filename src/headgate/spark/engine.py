@@ -20,6 +20,7 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
 from headgate.runtime.forecast import Forecast
+from headgate.spark.flow import Chosen
 from headgate.spark.learn import Learner, Overall
 from headgate.spark.tick import OpenTick, TickRunner
 
@@ -174,10 +175,13 @@ class SparkEngine:
     def _close(self) -> TickCommitted:
         assert self._tick is not None and self._forecast is not None and self._handover is not None
         self._tick.phases_s["choose"] = time.perf_counter() - self._opened_s
-        shares = {name: self._forecast.taken_share(name) for name in self.network.operators}
-        taken = self._forecast.taken
-        count = self._learner.wants_counts(max(taken.values(), default=0.0))
-        outcome = self._runner.execute(self._tick, shares, taken, count)
+        chosen = Chosen(
+            {name: self._forecast.taken_share(name) for name in self.network.operators},
+            self._forecast.taken,
+            {name: profile.selectivity for name, profile in self.profiles().items()},
+        )
+        count = self._learner.wants_counts(max(chosen.taken.values(), default=0.0))
+        outcome = self._runner.execute(self._tick, chosen, count)
         now_s = self._clock_s()
         if outcome.change is not None:
             self._events.append(outcome.change)

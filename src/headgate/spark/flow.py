@@ -28,7 +28,7 @@ class StoreTask:
 
 @dataclass
 class Flow:
-    """What comes out of an operator (or a stream) in this tick.
+    """What comes out of an operator (or a stream) in this tick; ``rows`` is how many tuples that should be.
 
     ``complete_ts``: no tuple below it will come any more.
     """
@@ -55,10 +55,26 @@ class Flow:
         return between(self.tuples, from_ts, to_ts)
 
 
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen for a tick, by operator: the share of its queue that it takes, how many tuples that
+    should be, and how many it should pass on of each."""
+
+    shares: Mapping[str, float]
+    taken: Mapping[str, float]
+    selectivities: Mapping[str, float]
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether no queue is cut."""
+        return all(share >= 1.0 for share in self.shares.values())
+
+
 @dataclass
 class TickPlan:
     """The tick's plans, ready to run."""
 
+    chosen: Chosen
     frontiers: dict[str, int] = field(default_factory=dict)
     kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
     stores: list[StoreTask] = field(default_factory=list)

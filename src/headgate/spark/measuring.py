@@ -47,8 +47,14 @@ class Measuring:
     def _tag(self, batch_id: int, query: str) -> str:
         return f"headgate {self._run} {batch_id} {query}"
 
-    def works(self, batch_id: int, taken: Mapping[str, float], stored: Stored) -> list[Work]:
-        """What the tick did for each query that it did enough for."""
+    def works(
+        self, batch_id: int, taken: Mapping[str, float], results: Mapping[str, int], stored: Stored
+    ) -> list[Work]:
+        """What the tick did for each query that it did enough for.
+
+        ``taken`` is what operators should have taken; where results tell better, they do.
+        """
+        taken = {**taken, **self._projected(results)}
         rows_stored = dict.fromkeys(self._operators_of, 0.0)
         for task, ref in stored:
             rows_stored[self._query_of[task.operator]] += ref.rows if ref is not None else 0
@@ -60,14 +66,19 @@ class Measuring:
                 works.append(Work(tuples, rows_stored[query], seconds))
         return works
 
-    def passed(
-        self, plan: TickPlan, results: Mapping[str, int], taken: Mapping[str, float]
-    ) -> dict[str, Passed]:
+    def _projected(self, results: Mapping[str, int]) -> dict[str, float]:
+        """Tuples that the last operators of queries have taken, which pass on as many."""
+        return {
+            query.outputs[0]: float(results[query.name])
+            for query in self._network.queries.values()
+            if query.name in results and len(query.outputs) == 1
+        }
+
+    def passed(self, plan: TickPlan, results: Mapping[str, int]) -> dict[str, Passed]:
         """What operators have taken and passed on; exact where the tick counted it."""
         passed_on = {name: float(rows) for name, rows in counted_rows(plan.counted).items()}
-        for query in self._network.queries.values():
-            if query.name in results and len(query.outputs) == 1:
-                passed_on[query.outputs[0]] = float(results[query.name])
+        projected = self._projected(results)
+        passed_on |= projected
         operators = self._network.operators
         found = {}
         for name, rows in passed_on.items():
@@ -76,7 +87,12 @@ class Measuring:
             counted = [b for b in below if b is not None]
             # an ordered operator may leave some of what it is given for the next tick
             exact = plan.counting and len(counted) == len(sources) and not is_ordered(operators[name])
-            found[name] = Passed(sum(counted) if exact else taken[name], rows)
+            taken = plan.chosen.taken[name]
+            if name in projected:
+                taken = rows
+            elif exact:
+                taken = sum(counted)
+            found[name] = Passed(taken, rows)
         return found
 
 

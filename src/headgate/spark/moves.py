@@ -96,12 +96,11 @@ class Mover:
         before: Manifest,
         inflows: Mapping[str, Inflow],
         plan: TickPlan,
-        share: float,
         flush: bool,
         standings: Mapping[str, Standing],
     ) -> None:
-        """Plan an operator's part of the tick, taking ``share`` of the tuples that it could."""
-        operator = self._network.operators[name]
+        """Plan an operator's part of the tick."""
+        operator, share = self._network.operators[name], plan.chosen.shares[name]
         if isinstance(operator, Eddy):
             entering = self._source_flow(name, 0, inflows, plan)
             add_eddy(self._eddies, name, entering, standings[name], plan)
@@ -122,6 +121,8 @@ class Mover:
         else:
             self._add_simple(operator, sides[0], old, new, plan)
         flow = plan.flows[name]
+        # a queue is cut by how many tuples stand in it, stored ones and those to come
+        flow.rows *= plan.chosen.selectivities[name]
         if self._network.readers(name):
             flow.tuples = plan.pass_on(name, flow.tuples)
         # a cut leaves tuples behind: readers must not pass them, even if the stream holds nobody back

@@ -26,7 +26,7 @@ from headgate.spark.costs import Work
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.line import Standing
-from headgate.spark.flow import StoreTask, TickPlan
+from headgate.spark.flow import Chosen, StoreTask, TickPlan
 from headgate.spark.intake import Inflow, Intake
 from headgate.spark.learn import Passed
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
@@ -137,21 +137,17 @@ class TickRunner:
             tick.standings = self._eddies.standing()
         return tick
 
-    def execute(
-        self, tick: OpenTick, shares: Mapping[str, float], taken: Mapping[str, float], count: bool
-    ) -> Outcome:
+    def execute(self, tick: OpenTick, chosen: Chosen, count: bool) -> Outcome:
         """Run the chosen moves as concurrent jobs, then make the tick durable.
 
-        ``taken`` is how many tuples each operator is expected to take; with ``count``, what each one
-        passes on is counted on the way.
+        With ``count``, what each operator passes on is counted on the way.
         """
         with _timed(tick, "plan"):
             self._set_parallelism(tick)
             # counting in the middle of a plan keeps Spark from pushing the cut below it
-            plan = TickPlan(counting=count and all(share >= 1.0 for share in shares.values()))
+            plan = TickPlan(chosen, counting=count and chosen.takes_all)
             for name in self.network.operators:
-                share = shares[name]
-                self._mover.add(name, self.manifest, tick.inflows, plan, share, tick.flush, tick.standings)
+                self._mover.add(name, self.manifest, tick.inflows, plan, tick.flush, tick.standings)
         with _timed(tick, "execute"):
             written, stored = self._run_jobs(tick, plan)
         with _timed(tick, "commit"):
@@ -163,7 +159,7 @@ class TickRunner:
             self._eddies.committed(self.manifest, tick.standings)
             self._intake.release()
             self._sweep()
-        return self._outcome(tick, plan, written, stored, taken, change)
+        return self._outcome(tick, plan, written, stored, change)
 
     def _steer(
         self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written]
@@ -314,13 +310,12 @@ class TickRunner:
         plan: TickPlan,
         written: Mapping[str, _Written],
         stored: list[tuple[StoreTask, BlockRef | None]],
-        taken: Mapping[str, float],
         change: CourseChanged | None,
     ) -> Outcome:
-        works = self._measuring.works(tick.batch_id, taken, stored)
-        event = replace(self._event(tick, self.manifest, written), busy_s=sum(work.seconds for work in works))
         results = {name: result.rows for name, result in written.items()}
-        passed = self._measuring.passed(plan, results, taken)
+        works = self._measuring.works(tick.batch_id, plan.chosen.taken, results, stored)
+        event = replace(self._event(tick, self.manifest, written), busy_s=sum(work.seconds for work in works))
+        passed = self._measuring.passed(plan, results)
         return Outcome(event, change, works, passed, widths_of(stored))
 
     def _event(self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written]) -> TickCommitted:
