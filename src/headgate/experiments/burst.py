@@ -40,7 +40,7 @@ _BETA = 0.7
 _WARM_UP_RATE = 4_000
 # the burst asks for this many times what the processors can do
 _OVERLOAD = 1.5
-_RATES = (2_000.0, 60_000.0)
+_RATES = (2_000.0, 200_000.0)
 # what a tuple costs still falls in the first runs of a JVM
 _REHEARSALS = range(3, 6)
 _STEADY = 0.07

@@ -12,8 +12,10 @@ from scipy.optimize import nnls
 Floats = NDArray[np.float64]
 
 _LEAST_SECONDS = 1e-8
-# how strongly an operator's figure is held to its last one, where ticks cannot tell operators apart
-_HOLD = 0.1
+# how strongly an operator's figure is held to its last one: about as far as the times of like ticks differ
+_HOLD = 0.3
+# and how strongly the costs that are no operator's are held to nothing
+_HOLD_REST = 0.1
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,12 @@ def explained(works: Sequence[Work], known: Mapping[str, float], memory: float) 
     seconds = np.array([w.seconds for w in works]) * weights
     last = np.array(list(known.values()))
     told = done[:, : len(names)] @ last
+    rest = done[:, len(names) :]
+    hold_rest = _HOLD_REST * np.sqrt((rest**2).sum(axis=0) + 1e-12)
     # what ticks cannot tell apart keeps its proportions: all operators got faster or slower alike
-    last = last * max(_LEAST_SECONDS, float(told @ seconds) / max(float(told @ told), 1e-30))
-    hold = _HOLD * np.linalg.norm(seconds) / np.maximum(last, _LEAST_SECONDS)
-    hold = np.append(hold, _HOLD * np.sqrt((done[:, len(names) :] ** 2).sum(axis=0) + 1e-12))
+    faster = _faster(told, rest[:, -1], hold_rest[-1], seconds)
+    last = last * max(_LEAST_SECONDS, faster)
+    hold = np.append(_HOLD * np.linalg.norm(seconds) / np.maximum(last, _LEAST_SECONDS), hold_rest)
     explaining = np.vstack([done, np.diag(hold)])
     figures, _ = nnls(explaining, np.concatenate([seconds, hold * np.append(last, [0.0, 0.0])]))
     errors = _standard_errors(done, seconds, figures, explaining)
@@ -62,6 +66,14 @@ def explained(works: Sequence[Work], known: Mapping[str, float], memory: float) 
         fixed_s=float(figures[-1]),
         stored_s=float(figures[-2]),
     )
+
+
+def _faster(told: Floats, ticks: Floats, hold: float, seconds: Floats) -> float:
+    """How many times as long as ``told`` ticks took, beside what each one takes anyway."""
+    scale = max(float(np.linalg.norm(told)), 1e-30)
+    explaining = np.vstack([np.column_stack([told / scale, ticks]), [0.0, hold]])
+    figures, _ = nnls(explaining, np.append(seconds, 0.0))
+    return float(figures[0]) / scale
 
 
 def _standard_errors(done: Floats, seconds: Floats, figures: Floats, explaining: Floats) -> Floats:
