@@ -40,6 +40,8 @@ class Flow:
     complete_ts: int
     released: bool
     spreads: tuple[Spread, ...] = ()
+    made_of: float = 0.0
+    """How many tuples its plan goes through, at most; none of them may be left."""
     part: Part | None = None
     """Makes the tuples between two timestamps, out of as little as possible."""
 

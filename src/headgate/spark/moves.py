@@ -58,6 +58,7 @@ class Mover:
             blocks=blocks,
             fresh=flow.tuples,
             fresh_rows=flow.rows,
+            fresh_made_of=max(flow.rows, flow.made_of),
             fresh_min_ts=flow.min_ts,
             fresh_max_ts=flow.max_ts,
             fresh_within=flow.within,
@@ -87,7 +88,7 @@ class Mover:
             frontier,
             inflow.released,
             inflow.spreads,
-            part,
+            part=part,
         )
 
     def add(
@@ -122,6 +123,7 @@ class Mover:
             self._add_simple(operator, sides[0], old, new, plan)
         flow = plan.flows[name]
         # a queue is cut by how many tuples stand in it, stored ones and those to come
+        flow.made_of = max(flow.rows, *(f.made_of for f in flows))
         flow.rows *= plan.chosen.selectivities[name]
         if self._network.readers(name):
             flow.tuples = plan.pass_on(name, flow.tuples)
@@ -142,7 +144,7 @@ class Mover:
         kept = [block for block in side.blocks if block.max_ts >= new]
         plan.kept[operator.name] = [kept]
         if (left := side.fresh_within(new, END_US)) is not None:
-            rows = side.fresh_rows * (1 - side.fresh_share(new))
+            rows = side.fresh_made_of * (1 - side.fresh_share(new))
             plan.stores.append(StoreTask(operator.name, 0, left, rows))
         rows = side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new)
         out = None
@@ -156,7 +158,9 @@ class Mover:
             return None if tuples is None else self._applied(operator, self._spread_out(tuples, rows, new))
 
         taken_from = side.spreads(old, BEGINNING_US, new)
-        plan.flows[operator.name] = Flow(out, rows, low, min(high, new - 1), END_US, False, taken_from, part)
+        plan.flows[operator.name] = Flow(
+            out, rows, low, min(high, new - 1), END_US, False, taken_from, part=part
+        )
 
     def _waiting(self, side: Side, old: int, new: int, from_ts: int, to_ts: int) -> DataFrame | None:
         """What an operator takes, of that what lies between two timestamps; stragglers are fresh ones."""
@@ -301,14 +305,14 @@ class Mover:
                 | (F.col(TS) >= tick_constant(new))
             )
             alive = tuples.where(inside).drop(EXPIRY, EXPIRY_SEQ)
-            rows = side.fresh_rows + sum(block.rows for block in side.blocks)
+            rows = side.fresh_made_of + sum(block.rows for block in side.blocks)
             plan.stores.append(StoreTask(name, number, alive, rows))
             return
         reach = _reach_us(window)
         from_ts = new if isinstance(window, UnboundedWindow) or reach is None else new - reach
         plan.kept[name].append([block for block in side.blocks if block.max_ts >= from_ts])
         if (left := side.fresh_within(from_ts, END_US)) is not None:
-            rows = side.fresh_rows * (1 - side.fresh_share(from_ts))
+            rows = side.fresh_made_of * (1 - side.fresh_share(from_ts))
             plan.stores.append(StoreTask(name, number, left, rows))
 
 

@@ -13,7 +13,9 @@ def add_eddy(eddies: Eddies, name: str, flow: Flow, standing: Standing, plan: Ti
     plan.frontiers[name] = BEGINNING_US
     plan.kept[name] = [list(standing.inside)]
     if flow.tuples is not None:
-        plan.stores.append(StoreTask(name, 0, eddies.entering(name, flow.tuples), flow.rows))
+        plan.stores.append(
+            StoreTask(name, 0, eddies.entering(name, flow.tuples), max(flow.rows, flow.made_of))
+        )
     finished = standing.finished
     comes = [flow.min_ts] if flow.tuples is not None else []
     oldest_ts = min([block.min_ts for block in standing.inside] + comes, default=END_US)

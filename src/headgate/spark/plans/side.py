@@ -41,6 +41,7 @@ class Side:
     blocks: tuple[BlockRef, ...]
     fresh: DataFrame | None
     fresh_rows: float
+    fresh_made_of: float
     fresh_min_ts: int
     fresh_max_ts: int
     fresh_within: Callable[[int, int], DataFrame | None]
