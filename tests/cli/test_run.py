@@ -129,13 +129,13 @@ def test_the_demo_ends_in_results_of_every_query_and_a_plot(tmp_path: Path, temp
     shown = {line[0]: line[1].replace(",", "") for line in lines if len(line) == 6}
     # ticks say when results come, and not which
     path = tmp_path / "all_at_once.sql"
-    path.write_text(demo_script("duration '8 s', speed 'max'").text)
+    path.write_text(demo_script("duration '8 s', speed 'max'", 8).text)
     at_once = json.loads(succeeded("run", path, "--until-done", "--json").stdout)["queries"]
     assert {name: int(shown[name]) for name in at_once} == {n: q["rows_out"] for n, q in at_once.items()}
     assert all(query["rows_out"] for query in at_once.values())
 
 
 def test_the_length_of_the_demo_is_set_in_all_its_streams() -> None:
-    streams = [s for s in demo_script("duration '8 s'").statements if isinstance(s, CreateStream)]
+    streams = [s for s in demo_script("duration '8 s'", 8).statements if isinstance(s, CreateStream)]
     durations = [option.value for s in streams for option in s.options if option.key.text == "duration"]
     assert durations == ["8 s"] * 2

@@ -16,8 +16,11 @@ from headgate.report.plots import plot_run
 EXAMPLE = "Example: headgate demo --seconds 20 --out demo-out"
 
 _SCRIPT = "demo.sql"
-# what stands in the script, for the length that was asked for
-_DURATION = "duration '60 s'"
+# what stands in the script for a minute of traffic: its length, and when the flood comes and goes
+_DURATION, _SECONDS = "duration '60 s'", 60
+_FLOOD_S = (20, 32)
+# ticks without a budget would take a flood as it comes, and last as long as it does
+_TICK_BUDGET_S = 0.5
 _EXAMPLE_ROWS = 5
 
 
@@ -32,11 +35,11 @@ def demo(
     The queries are a filter with an expensive predicate, a window join and a windowed aggregate.
     """
     del debug
-    script = demo_script(f"duration '{seconds} s'")
+    script = demo_script(f"duration '{seconds} s'", seconds)
     if not as_json:
         print(script.text)
     _warm_up(as_json)
-    options = RunOptions(until_done=True)
+    options = RunOptions(until_done=True, tick_budget_s=_TICK_BUDGET_S)
     with carried_out(script, options, as_json) as done:
         plot = plot_run(done.status, out / "demo.png", f"headgate demo: {seconds} s of bursty traffic")
         if as_json:
@@ -47,14 +50,16 @@ def demo(
             screen().print(f"arrivals, backlog and latency: {plot}", soft_wrap=True)
 
 
-def demo_script(duration: str) -> Script:
-    """The demo's streams and queries, with another length of traffic."""
-    text = (files("headgate.cli") / _SCRIPT).read_text(encoding="utf-8")
-    return Script.parse(text.replace(_DURATION, duration), _SCRIPT)
+def demo_script(duration: str, seconds: int) -> Script:
+    """The demo's streams and queries, with another length of traffic and a flood in the midst of it."""
+    text = (files("headgate.cli") / _SCRIPT).read_text(encoding="utf-8").replace(_DURATION, duration)
+    for at_s in _FLOOD_S:
+        text = text.replace(f"from {at_s} s", f"from {at_s * seconds / _SECONDS:.3g} s")
+    return Script.parse(text, _SCRIPT)
 
 
 def _warm_up(quiet_stdout: bool) -> None:
     """Run a little of the traffic, so that the plot shows the queries and not how Java starts."""
-    script = demo_script("duration '2 s', speed 'max'")
+    script = demo_script("duration '2 s', speed 'max'", 2)
     with carried_out(script, RunOptions(until_done=True), quiet_stdout):
         pass

@@ -31,7 +31,6 @@ from headgate.simulator.ticks import TickedRun, TickSimulation
 from headgate.spark.cluster import processors
 from headgate.status import RunStatus
 
-_QUERY = "heavy"
 _TICK_BUDGET_S = 0.8
 # a tick decides for about as long as it lasts: what would be late after the next one is flushed in this one
 _MARGIN_S = 2 * _TICK_BUDGET_S
@@ -103,23 +102,20 @@ class BurstBench:
             # operators take turns at resting, which tells their costs apart
             warm = self._run(Sampling(seed), _WARM_UP_RATE, _WARM_UP_RATE)
             self._known = warm.measured.profiles
-        self._set_rate()
+            self._set_rate(warm)
         for seed in range(_REHEARSALS.stop):
             self._progress(f"rehearsing a burst of {self.rate:,.0f} tuples a second")
             rehearsed = self._run(Sampling(seed), _QUIET_SHARE * self.rate, self.rate)
             self._known = rehearsed.measured.profiles
             before = self.rate
-            self._set_rate()
+            self._set_rate(rehearsed)
             if seed + 1 >= _REHEARSALS.start and abs(self.rate / before - 1) < _STEADY:
                 break
         self._progress(f"the burst has {self.rate:,.0f} tuples a second")
 
-    def _set_rate(self) -> None:
-        assert self.network is not None
-        per_tuple_s, surviving = 0.0, 1.0
-        for name in self.network.paths_to(self.network.queries[_QUERY].outputs[0])[0]:
-            per_tuple_s += surviving * self._known[name].seconds_per_tuple
-            surviving *= self._known[name].selectivity
+    def _set_rate(self, rehearsed: BurstRun) -> None:
+        ticks = rehearsed.status.history
+        per_tuple_s = sum(tick.busy_s for tick in ticks) / sum(tick.rows_in for tick in ticks)
         self.rate = float(np.clip(_OVERLOAD * processors(self._spark) / per_tuple_s, *_RATES))
 
     def run(self, strategy: Strategy) -> BurstRun:
