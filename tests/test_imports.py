@@ -35,7 +35,9 @@ ALLOWED: dict[str, set[str]] = {
     "admission": {"errors", "model", "queueing"},
     # functions by their place in files, and the router that runs use
     "placed": {"errors", "routing", "spark"},
-    "session": BELOW_SESSION | {"admission", "placed", "profiling", "status"},
+    # the planner's model over a run's events: decides, and touches no engine
+    "adaptation": {"errors", "model", "planning", "profiling", "runtime", "status"},
+    "session": BELOW_SESSION | {"adaptation", "admission", "placed", "profiling", "status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report

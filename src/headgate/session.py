@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from headgate import cql
+from headgate.adaptation.controller import Adaptive, Setting
 from headgate.admission import Refused, Watch, judge
 from headgate.cql.duration import parse_duration_us
 from headgate.cql.size import parse_bytes
@@ -18,6 +19,7 @@ from headgate.cql.statement import CreateFunction, CreateQuery
 from headgate.errors import SetupError, known_names
 from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
+from headgate.model.operator import WindowJoin
 from headgate.model.pool import FunctionDefinition
 from headgate.model.profile import Profiles
 from headgate.model.shedding import DropBox
@@ -163,12 +165,14 @@ class Session:
         keep: Mapping[str, float] | None = None,
         seed: int | None = None,
         routing: str | Router = "optimal",
+        orders: Mapping[str, Sequence[str]] | None = None,
     ) -> Run:
         """Start all declared queries.
 
         ``tick_budget`` is the processor time of a tick (a number of seconds, or '500 ms'); ``memory``
         the backlog above which sources are held back; ``profiles`` what an earlier run has measured;
-        ``keep`` shares of streams to keep from the beginning, chosen by hash of ``seed`` and tuple.
+        ``keep`` shares of streams to keep from the beginning, chosen by hash of ``seed`` and tuple;
+        ``orders`` the aliases of queries in the order to join them, whatever the figures say.
         """
         if not self.catalog.queries:
             raise SetupError("nothing to run: no CREATE QUERY was executed")
@@ -184,7 +188,7 @@ class Session:
             tick_budget,
             observers,
             profiles or {},
-            helm=Helm(None, keep or {}, seed),
+            wishes=_Wishes(keep or {}, seed, _checked_orders(network, orders or {})),
             routing=router_for_run(routing) if isinstance(routing, str) else routing,
         )
 
@@ -221,7 +225,7 @@ class Session:
         observers: Iterable[Observer] = (),
         profiles: Profiles = MappingProxyType({}),
         earlier: Run | None = None,
-        helm: Helm | None = None,
+        wishes: _Wishes | None = None,
         routing: Router | None = None,
     ) -> Run:
         from headgate.spark.cluster import processors
@@ -239,6 +243,23 @@ class Session:
         folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)
         try:
+            helm = Helm()
+            if wishes is not None:
+                setting = Setting(
+                    network=network,
+                    plans=[optimize(plan) for plan in self.plans()],
+                    profiles=lambda: run.profiles(),
+                    ticks=recorder.recent,
+                    memory_bytes=limits.memory_bytes,
+                    is_live=not (
+                        until_done and all(map(self._sources.is_file_stream, network.streams.values()))
+                    ),
+                    known=profiles,
+                    orders=wishes.orders,
+                )
+                controller = Adaptive(setting) if setting.is_worth_it else None
+                helm = Helm(controller, wishes.keep, wishes.seed)
+                observers = [*observers, *([controller] if controller else [])]
             watch = Watch(network, lambda: run.profiles(), lambda: handle.measured().tick, recorder.warn)
             run = SparkRun(
                 spark=self._spark,
@@ -378,6 +399,28 @@ class Run:
         names = self._recorder.queries
         if query not in names:
             raise SetupError(f"unknown query {query}; known: {known_names(names)}")
+
+
+@dataclass(frozen=True)
+class _Wishes:
+    """What is asked of a run beside its queries."""
+
+    keep: Mapping[str, float]
+    seed: int | None
+    orders: Mapping[str, tuple[str, ...]]
+
+
+def _checked_orders(network: Network, orders: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
+    """Orders by the operators that join."""
+    checked = {}
+    for query, order in orders.items():
+        join = network.operators.get(f"{query}.join")
+        aliases = [side.alias for side in join.sides] if isinstance(join, WindowJoin) else []
+        if sorted(aliases) != sorted(order):
+            has = ", ".join(aliases) or "no join"
+            raise SetupError(f"the order {', '.join(order)} does not fit query {query}, which has {has}")
+        checked[f"{query}.join"] = tuple(order)
+    return checked
 
 
 def _check_shares(network: Network, keep: Mapping[str, float]) -> None:

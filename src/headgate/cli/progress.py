@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headgate.model.event import Event, TickCommitted
+from headgate.model.event import CourseChanged, Event, TickCommitted
 
 # rates are averages over this time, so that they can be read
 _RATE_OVER_S = 5.0
@@ -55,6 +55,8 @@ class Progress:
             while self._ticks[0].now_s < event.now_s - _RATE_OVER_S:
                 self._ticks.popleft()
             self._latency_s = _mean_latency(event) or self._latency_s
+        elif isinstance(event, CourseChanged):
+            self.say(f"change: {event}")
 
     def __enter__(self) -> Progress:
         if self._console.is_terminal:

@@ -85,6 +85,8 @@ class TickCommitted:
     window_bytes: int
     phases_s: Mapping[str, float] = field(default_factory=dict)
     busy_s: float = 0.0
+    until_s: Mapping[str, float] = field(default_factory=dict)
+    """The highest timestamp of each stream so far, where there is one."""
 
 
 @dataclass(frozen=True)

@@ -16,11 +16,14 @@ from headgate.status import RunStatus
 
 def queries_table(status: RunStatus) -> Table:
     """Rows and latency of every query."""
-    table = _table("query", "rows out", "latency mean (s)", "p50 (s)", "p99 (s)", "max (s)")
+    kept = ["kept"] if any(query.shed for query in status.queries.values()) else []
+    table = _table("query", "rows out", "latency mean (s)", "p50 (s)", "p99 (s)", "max (s)", *kept)
     for name, query in status.queries.items():
         latency = query.latency_s
         figures = (latency.mean, latency.p50, latency.p99, latency.max)
-        table.add_row(name, f"{query.rows_out:,}", *map(_seconds, figures))
+        table.add_row(
+            name, f"{query.rows_out:,}", *map(_seconds, figures), *[f"{query.kept:.3g}" for _ in kept]
+        )
     return table
 
 

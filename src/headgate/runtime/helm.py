@@ -10,6 +10,7 @@ from typing import Protocol
 
 from headgate.model.event import TickCommitted
 from headgate.model.shedding import Course
+from headgate.runtime.matches import Link, Sampled
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,12 @@ class Controller(Protocol):
     def decide(self, tick: TickCommitted, course: Course) -> Decided:
         """The course of the next tick; ``tick`` is about to be committed, and went by ``course``."""
 
+    def wants_samples(self) -> bool:
+        """Whether the tick under way should sample how often tuples match."""
+
+    def sampled(self, found: Mapping[Link, Sampled]) -> None:
+        """What the samples of the tick under way say."""
+
 
 class Steady:
     """Changes nothing."""
@@ -35,6 +42,13 @@ class Steady:
         """The same again."""
         del tick
         return Decided(course)
+
+    def wants_samples(self) -> bool:
+        """Nothing depends on them."""
+        return False
+
+    def sampled(self, found: Mapping[Link, Sampled]) -> None:
+        """Nobody asked."""
 
 
 class Helm:
@@ -47,7 +61,7 @@ class Helm:
         seed: int | None = None,
     ) -> None:
         self._lock = threading.Lock()
-        self._controller = controller or Steady()
+        self.controller = controller or Steady()
         self._given = dict(keep)
         self._seed = seed
 
@@ -62,7 +76,7 @@ class Helm:
 
     def next(self, tick: TickCommitted, course: Course) -> Decided:
         """The course of the tick after the one that is about to be committed."""
-        decided = self._controller.decide(tick, course)
+        decided = self.controller.decide(tick, course)
         with self._lock:
             given = {s: share for s, share in self._given.items() if decided.course.share(s) != share}
         after = replace(

@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 
 from headgate.spark.manifest import BlockRef
 from headgate.spark.plans.side import between
+from headgate.spark.probing import Probe
 from headgate.spark.spread import Spread
 
 Part = Callable[[int, int], DataFrame | None]
@@ -83,6 +84,8 @@ class TickPlan:
     flows: dict[str, Flow] = field(default_factory=dict)
     counting: bool = False
     counted: dict[str, Observation] = field(default_factory=dict)
+    probing: bool = False
+    probes: list[Probe] = field(default_factory=list)
 
     def pass_on(self, operator: str, tuples: DataFrame | None) -> DataFrame | None:
         """The output of an operator on its way to the next; counted if this tick counts."""

@@ -38,6 +38,7 @@ from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import EXPIRY, EXPIRY_SEQ, timeline, with_expiry
 from headgate.spark.plans.side import Side, between, union
 from headgate.spark.plans.window_join import JoinInput, window_join
+from headgate.spark.probing import Content, probes_of
 from headgate.spark.spread import Spread, cut_at
 
 
@@ -198,10 +199,14 @@ class Mover:
             self._timed(operator, number, side, window, old, new, inflows)
             for number, (side, window) in enumerate(zip(sides, windows, strict=True))
         ]
+        if plan.probing and isinstance(operator, WindowJoin):
+            plan.probes += probes_of(operator, [self._content(side) for side in sides])
         out = None
         if new > old:
             if isinstance(operator, WindowJoin):
-                out = window_join(operator, [_join_input(*pair, old, new) for pair in timed], old, new)
+                order = before.course.orders.get(operator.name)
+                joining = [_join_input(*pair, old, new) for pair in timed]
+                out = window_join(operator, joining, old, new, order)
             else:
                 assert isinstance(operator, Aggregate)
                 out = self._aggregated(operator, timed[0][1], old, new, before, plan)
@@ -211,6 +216,10 @@ class Mover:
             self._keep_window(operator.name, number, side, tuples, window, old, new, plan)
         emitted = (Spread.over(rows, (old, new - 1)),) if old > BEGINNING_US else ()
         plan.flows[operator.name] = Flow(out, rows, old, new - 1, new, False, emitted)
+
+    def _content(self, side: Side) -> Content | None:
+        stored = side.stored(self._store)
+        return None if stored is None else Content(stored, sum(block.rows for block in side.blocks))
 
     def _timed(
         self,

@@ -18,6 +18,7 @@ from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import Aggregate, Eddy, WindowJoin
 from headgate.runtime.forecast import ForecastQueue
 from headgate.runtime.helm import Helm
+from headgate.spark import probing
 from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.columns import ARRIVED, BEGINNING_US
@@ -145,7 +146,11 @@ class TickRunner:
         with _timed(tick, "plan"):
             self._set_parallelism(tick)
             # counting in the middle of a plan keeps Spark from pushing the cut below it
-            plan = TickPlan(chosen, counting=count and chosen.takes_all)
+            plan = TickPlan(
+                chosen,
+                counting=count and chosen.takes_all,
+                probing=self._helm.controller.wants_samples(),
+            )
             for name in self.network.operators:
                 self._mover.add(name, self.manifest, tick.inflows, plan, tick.flush, tick.standings)
         with _timed(tick, "execute"):
@@ -191,12 +196,14 @@ class TickRunner:
         stores = [(task, self._submit(self._write_block, tick, plan, task)) for task in plan.stores]
         aside = [i.set_aside for i in tick.inflows.values() if i.set_aside is not None]
         letters = self._submit(self._dead_letters.write, union(aside), tick.batch_id) if aside else None
+        probes = self._submit(probing.run, plan.probes) if plan.probes else None
         # every job is waited for, so that none still runs when a failed tick is tried again
-        failed = [
-            e for f in [*writes.values(), *[f for _, f in stores], letters] if f and (e := f.exception())
-        ]
+        jobs = [*writes.values(), *[f for _, f in stores], letters, probes]
+        failed = [e for f in jobs if f and (e := f.exception())]
         if failed:
             raise failed[0]
+        if probes is not None:
+            self._helm.controller.sampled(probes.result())
         return {name: f.result() for name, f in writes.items()}, [(t, f.result()) for t, f in stores]
 
     def _submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
@@ -339,6 +346,11 @@ class TickRunner:
             backlog_bytes=size,
             window_bytes=window,
             phases_s=tick.phases_s,
+            until_s={
+                name: state.max_ts / 1e6
+                for name, state in after.streams.items()
+                if state.max_ts > BEGINNING_US
+            },
         )
 
     def close(self) -> None:

@@ -15,7 +15,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from headgate.model.expression import Expression
+from headgate.model.joining import aliases_of, connected_order
 from headgate.model.operator import JoinSide, WindowJoin
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.spark.columns import ARRIVED, TS, is_system, tick_constant
@@ -39,13 +39,20 @@ class JoinInput:
 
 
 def window_join(
-    operator: WindowJoin, inputs: Sequence[JoinInput | None], old_ts: int, new_ts: int
+    operator: WindowJoin,
+    inputs: Sequence[JoinInput | None],
+    old_ts: int,
+    new_ts: int,
+    aliases: Sequence[str] | None = None,
 ) -> DataFrame | None:
-    """All results whose timestamp lies in ``[old_ts, new_ts)``; None if there can be none."""
+    """All results whose timestamp lies in ``[old_ts, new_ts)``; None if there can be none.
+
+    ``aliases`` is the order in which sides are joined; of no consequence for the results.
+    """
     if any(side is None for side in inputs):
         return None
     sides = [side for side in inputs if side is not None]
-    order = connected_order(operator)
+    order = connected_order(operator) if aliases is None else _places(operator, aliases)
     bucket_us = _bucket_us(operator)
     # the anchor's tuples stand in one bucket each; as the build side of the first join they fill its table
     anchor = order[1]
@@ -83,30 +90,9 @@ def _chosen(side: JoinInput, part: str, old_ts: int) -> DataFrame:
     return side.tuples.where(F.col(TS) >= limit if part == "new" else F.col(TS) < limit)
 
 
-def connected_order(operator: WindowJoin) -> list[int]:
-    """Sides in FROM order, but each one joined by a predicate to those before it, if any is."""
-    left = list(range(len(operator.sides)))
-    order = [left.pop(0)]
-    while left:
-        known = {operator.sides[i].alias for i in order}
-        linked = [i for i in left if _links(operator, known, operator.sides[i].alias)]
-        order.append(left.pop(left.index(linked[0] if linked else left[0])))
-    return order
-
-
-def _links(operator: WindowJoin, known: set[str], alias: str) -> bool:
-    aliases = [side.alias for side in operator.sides]
-    used = (aliases_of(predicate, aliases) for predicate in operator.predicates)
-    return any(alias in u and u & known for u in used)
-
-
-def aliases_of(predicate: Expression, aliases: Sequence[str]) -> set[str]:
-    """The sources that a predicate looks at."""
-    found = set()
-    for column in predicate.columns:
-        owners = [alias for alias in aliases if column.startswith(f"{alias}__")]
-        found.add(max(owners, key=len))
-    return found
+def _places(operator: WindowJoin, aliases: Sequence[str]) -> list[int]:
+    known = [side.alias for side in operator.sides]
+    return [known.index(alias) for alias in aliases]
 
 
 def _bucket_us(operator: WindowJoin) -> int | None:

@@ -1,0 +1,1 @@
+"""Orders of joins and drop boxes, chosen anew while queries run."""
