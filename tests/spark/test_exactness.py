@@ -14,16 +14,21 @@ from tests.oracle.brute_force import Results
 from tests.oracle.random_queries import World, random_world
 from tests.oracle.runs import Course, difference, found_rows, random_course, start
 
+from headgate.session import Run
+
 pytestmark = pytest.mark.spark
 
-RUNS = 10
+PAIRS = 5
 QUERIES_A_RUN = 20
 TIMEOUT_S = 240
 
 
-def results(spark: SparkSession, folder: Path, world: World, course: Course) -> dict[str, Results]:
+def started(spark: SparkSession, folder: Path, world: World, course: Course) -> Run:
     folder.mkdir(parents=True)
-    run = start(spark, folder, world, course)
+    return start(spark, folder, world, course)
+
+
+def results(run: Run, world: World, course: Course) -> dict[str, Results]:
     if not run.wait(TIMEOUT_S):
         run.stop()
         pytest.fail(f"not done within {TIMEOUT_S} s: {course}")
@@ -39,8 +44,15 @@ def check(world: World, found: dict[str, Results]) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def random_case(seed: int) -> tuple[World, Course]:
+    rng = Random(seed)
+    # streams of few timestamps meet themselves at one instant
+    world = random_world(rng, QUERIES_A_RUN, ties=rng.random() < 0.3)
+    return world, random_course(rng, world)
+
+
 @settings(
-    max_examples=RUNS,
+    max_examples=PAIRS,
     derandomize=True,
     deadline=None,
     database=None,
@@ -48,20 +60,22 @@ def check(world: World, found: dict[str, Results]) -> None:
     phases=[Phase.generate],
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )
-@given(seed=st.integers(0, 2**32 - 1))
+@given(seeds=st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=2, unique=True))
 def test_random_queries_give_what_the_brute_force_gives(
-    interpreted: SparkSession, tmp_path: Path, seed: int
+    interpreted: SparkSession, tmp_path: Path, seeds: list[int]
 ) -> None:
-    rng = Random(seed)
-    # streams of few timestamps meet themselves at one instant
-    world = random_world(rng, QUERIES_A_RUN, ties=rng.random() < 0.3)
-    course = random_course(rng, world)
-    note(f"{course}")
-    check(world, results(interpreted, tmp_path / str(seed), world, course))
+    # two runs at a time: planning is the work of one processor
+    running = []
+    for seed in seeds:
+        world, course = random_case(seed)
+        note(f"{seed}: {course}")
+        running.append((started(interpreted, tmp_path / str(seed), world, course), world, course))
+    for run, world, course in running:
+        check(world, results(run, world, course))
 
 
 def test_enough_random_queries_are_tried() -> None:
-    assert RUNS * QUERIES_A_RUN >= 200
+    assert 2 * PAIRS * QUERIES_A_RUN >= 200
 
 
 def test_results_do_not_depend_on_where_ticks_begin(interpreted: SparkSession, tmp_path: Path) -> None:
@@ -70,7 +84,7 @@ def test_results_do_not_depend_on_where_ticks_begin(interpreted: SparkSession, t
     cuts = [sorted(rng.sample(range(1, len(s.arrivals)), 3)) for s in world.streams]
     at_once = Course("parquet", cuts, files_a_tick=None, cut_seed=None, strategy="fifo")
     piecemeal = replace(at_once, files_a_tick=1)
-    one = results(interpreted, tmp_path / "one", world, at_once)
-    many = results(interpreted, tmp_path / "many", world, piecemeal)
+    one = results(started(interpreted, tmp_path / "one", world, at_once), world, at_once)
+    many = results(started(interpreted, tmp_path / "many", world, piecemeal), world, piecemeal)
     assert one == many
     check(world, one)
