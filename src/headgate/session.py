@@ -49,14 +49,15 @@ class Session:
     >>> run.arrow("q")
     """
 
-    def __init__(self, spark: Any = None, master: str = "local[*]") -> None:
+    def __init__(self, spark: Any = None, master: str = "local[*]", pool_tasks: int = 0) -> None:
+        """On one machine, ``pool_tasks`` more tasks run at a time than it has processors: those of pools."""
         # pyspark starts a JVM: only those who run queries pay for it
         from headgate.spark.cluster import own_session, private_session
         from headgate.spark.files import Files
         from headgate.spark.sinks import SINK_FORMATS
         from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS, Sources
 
-        self._spark = private_session(spark if spark is not None else own_session(master))
+        self._spark = private_session(spark if spark is not None else own_session(master, pool_tasks))
         self._sources = Sources(self._spark, Files(self._spark))
         self.catalog = Catalog(
             self._sources.schema_of,
@@ -166,6 +167,7 @@ class Session:
         seed: int | None = None,
         routing: str | Router = "optimal",
         orders: Mapping[str, Sequence[str]] | None = None,
+        balance_pools: bool = False,
     ) -> Run:
         """Start all declared queries.
 
@@ -173,6 +175,7 @@ class Session:
         the backlog above which sources are held back; ``profiles`` what an earlier run has measured;
         ``keep`` shares of streams to keep from the beginning, chosen by hash of ``seed`` and tuple;
         ``orders`` the aliases of queries in the order to join them, whatever the figures say.
+        ``routing`` is the policy by which tuples visit pools; ``balance_pools`` moves slots between them.
         """
         if not self.catalog.queries:
             raise SetupError("nothing to run: no CREATE QUERY was executed")
@@ -190,6 +193,7 @@ class Session:
             profiles or {},
             wishes=_Wishes(keep or {}, seed, _checked_orders(network, orders or {})),
             routing=router_for_run(routing) if isinstance(routing, str) else routing,
+            balance_pools=balance_pools,
         )
 
     def profile(self, seconds: float = 20.0, progress: Callable[[str], None] = lambda text: None) -> Measured:
@@ -227,6 +231,7 @@ class Session:
         earlier: Run | None = None,
         wishes: _Wishes | None = None,
         routing: Router | None = None,
+        balance_pools: bool = False,
     ) -> Run:
         from headgate.spark.cluster import processors
         from headgate.spark.engine import TickLimits
@@ -276,10 +281,13 @@ class Session:
                 helm=helm,
                 functions=self._functions,
                 router=routing,
+                balance_pools=balance_pools,
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)
             handle = Run(run, recorder, temporary, network)
+            if run.pools_want_tasks:
+                recorder.warn(run.pools_want_tasks)
             run.start()
         except BaseException:
             if temporary:

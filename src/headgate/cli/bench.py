@@ -11,7 +11,7 @@ from headgate.cli.studies import check_study, progress, show_study
 
 EXAMPLE = "Example: headgate bench burst --out bench-out"
 
-_STUDIES = ("burst", "predict")
+_STUDIES = ("burst", "eddies", "predict")
 
 
 def bench(
@@ -19,7 +19,8 @@ def bench(
         ..., metavar="STUDY", help=f"One of {', '.join(_STUDIES)}.", show_default=False
     ),
     out: Path = typer.Option(Path("bench-out"), metavar="DIR", help="Folder for the figures."),
-    seed: int = typer.Option(7, min=0, help="Seed of the traffic."),
+    seed: int = typer.Option(7, min=0, help="Seed of the traffic of burst."),
+    seconds: float = typer.Option(60.0, min=10.0, help="Length of a run of eddies."),
     master: str = typer.Option("local[*]", metavar="URL", help="Spark master."),
     as_json: bool = JSON,
     debug: bool = DEBUG,
@@ -27,19 +28,23 @@ def bench(
     """Measure on Spark what is claimed or predicted.
 
     burst: one burst under several strategies, beside what the simulator says. predict: what a profile
-    predicts of four queries, beside runs at several loads. The exit code is 1 if a check fails.
+    predicts of four queries, beside runs at several loads. eddies: three placed predicates under several
+    routing policies. The exit code is 1 if a check fails.
     """
     del debug
     check_study(study, _STUDIES)
     # Spark is slow to import; help and errors come without it
     from headgate.experiments.burst import burst_study
+    from headgate.experiments.pools import POOL_TASKS, pools_study
     from headgate.experiments.predict import predict_study
     from headgate.spark.cluster import own_session
 
-    spark = own_session(master)
+    spark = own_session(master, pool_tasks=POOL_TASKS if study == "eddies" else 0)
     try:
         if study == "burst":
             done = burst_study(spark, out / study, seed, progress)
+        elif study == "eddies":
+            done = pools_study(spark, out / study, seconds, progress)
         else:
             done = predict_study(spark, out / study, progress)
     finally:

@@ -55,7 +55,7 @@ def carried_out(script: Script, options: RunOptions, quiet_stdout: bool = False)
             redirect_stdout(sys.stderr) if quiet_stdout else nullcontext(),
             Progress("starting Spark") as progress,
         ):
-            session = Session(master=options.master)
+            session = Session(master=options.master, pool_tasks=script.pool_tasks)
             if options.profile is not None:
                 session.measured = read_measured(options.profile)
             session.execute(script.text, script.origin)
@@ -80,6 +80,8 @@ def _start(session: Session, options: RunOptions, progress: Progress) -> Run:
         checkpoint=options.checkpoint,
         tick_budget=options.tick_budget_s,
         observers=[progress],
+        routing=options.routing,
+        balance_pools=options.balance_pools,
     )
 
 

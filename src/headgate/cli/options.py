@@ -12,6 +12,7 @@ import typer
 from headgate.cql.duration import parse_duration_us
 from headgate.cql.size import parse_bytes
 from headgate.errors import SetupError
+from headgate.routing.registry import router_named
 from headgate.scheduling import strategy_named
 
 
@@ -39,6 +40,8 @@ class RunOptions:
     tick_budget_s: float | None = None
     checkpoint: str | None = None
     master: str = "local[*]"
+    routing: str = "optimal"
+    balance_pools: bool = False
     profile: Path | None = None
     """What queries are judged by before they run."""
 
@@ -47,6 +50,7 @@ class RunOptions:
             raise SetupError("--until-done and --for exclude each other; keep one of them")
         # raises if there is none of that name, listing the others
         strategy_named(self.strategy)
+        router_named(self.routing)
 
 
 def seconds(option: str, text: str | None) -> float | None:

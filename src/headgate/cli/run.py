@@ -32,6 +32,12 @@ def run(
         None, metavar="DIR", help="Keep state here; the same queries go on from it."
     ),
     master: str = typer.Option("local[*]", metavar="URL", help="Spark master."),
+    routing: str = typer.Option(
+        "optimal", metavar="NAME", help="By which policy tuples visit pools: optimal, wscq, scq, ..."
+    ),
+    balance_pools: bool = typer.Option(
+        False, "--balance-pools", help="Move slots from pools that can do with fewer to one that is full."
+    ),
     force: bool = typer.Option(
         False, "--force", help="Run even if the profile says that a query breaks its bounds."
     ),
@@ -52,6 +58,8 @@ def run(
         tick_budget_s=seconds("--tick-budget", tick_budget),
         checkpoint=checkpoint,
         master=master,
+        routing=routing,
+        balance_pools=balance_pools,
         profile=None if force or not beside(file).is_file() else beside(file),
     )
     script = Script.read(file)

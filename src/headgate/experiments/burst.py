@@ -131,7 +131,7 @@ class BurstBench:
             until_done=True, strategy=strategy, tick_budget=_TICK_BUDGET_S, profiles=self._known
         )
         run.wait()
-        prints = tuple(_fingerprint(run.results(name)) for name in self.network.queries)
+        prints = tuple(fingerprint(run.results(name)) for name in self.network.queries)
         return BurstRun(strategy.name, run.status(), run.measured(), prints)
 
     def predict(
@@ -153,7 +153,7 @@ class BurstBench:
         return simulation.run(strategy)
 
 
-def _fingerprint(results: Any) -> tuple[int, int]:
+def fingerprint(results: Any) -> tuple[int, int]:
     """Number of rows, and an order-free sum of their hashes."""
     columns = ", ".join(f"`{name}`" for name in results.columns)
     hashed = results.selectExpr(f"CAST(xxhash64({columns}) AS DECIMAL(38, 0)) AS h")

@@ -25,9 +25,11 @@ from headgate.runtime.steering import Steered
 from headgate.scheduling.strategy import Strategy
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.cluster import processors, task_slots
 from headgate.spark.columns import ARRIVED
 from headgate.spark.compiled import Compiled, Functions, compile_network
 from headgate.spark.deadletters import DeadLetters
+from headgate.spark.eddies.balance import Balance
 from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.pools import Pools
 from headgate.spark.engine import SparkEngine, TickLimits
@@ -63,6 +65,7 @@ class SparkRun:
         observers: Iterable[Observer],
         functions: Functions = MappingProxyType({}),
         router: Router | None = None,
+        balance_pools: bool = False,
         helm: Helm | None = None,
     ) -> None:
         self._spark = spark
@@ -83,6 +86,8 @@ class SparkRun:
         self._outputs = compiled.outputs
         self.checkpoint.open(network)
         eddies = [o for o in network.operators.values() if isinstance(o, Eddy)]
+        self._eddies = len(eddies)
+        self._balance = Balance() if balance_pools else None
         self.pools = Pools(network.pools.values(), eddies, router or router_named("optimal"))
         self._runner = self._tick_runner(compiled, callbacks)
         self._engine = SparkEngine(self._runner, limits, known)
@@ -112,7 +117,9 @@ class SparkRun:
         }
         letters = DeadLetters(self._files, self.checkpoint)
         manifest = self.checkpoint.last_manifest(self.helm.first())
-        eddies = Eddies(compiled.layouts.values(), self.pools, store, self.checkpoint, manifest)
+        eddies = Eddies(
+            compiled.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
+        )
         return TickRunner(
             compiled,
             self.checkpoint,
@@ -123,6 +130,17 @@ class SparkRun:
             eddies,
             self._until_done,
             self.helm,
+        )
+
+    @property
+    def pools_want_tasks(self) -> str:
+        """A warning, if ticks and jobs of pools are in each other's way; otherwise nothing."""
+        slots, wanted = task_slots(self._spark), processors(self._spark) + 2 * self._eddies
+        if not self._eddies or slots is None or slots >= wanted:
+            return ""
+        return (
+            f"jobs of pools share {slots} task slots with ticks; "
+            f"start Spark with local[{wanted}], or Session(pool_tasks={2 * self._eddies})"
         )
 
     @property

@@ -42,6 +42,8 @@ class Assignment:
     lock_folder: str | None
     """Where jobs of one machine agree on who has which slot; None if no two run at a time."""
     budget_s: float
+    left_over: float
+    """Which share of its tuples the job may hand back: the last ones would keep few pools busy."""
     router: Router
     monitors: Mapping[str, Monitor]
     rates: Mapping[str, float]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 import threading
+import time
 import uuid
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -23,6 +24,7 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.cluster import task_slots
 from headgate.spark.columns import tick_constant
+from headgate.spark.eddies.balance import Balance
 from headgate.spark.eddies.job import finished_tuples, run_job
 from headgate.spark.eddies.layout import Layout, numbered
 from headgate.spark.eddies.line import Line, Share, Standing
@@ -33,13 +35,11 @@ from headgate.spark.sources import first_line
 
 # one works while the other begins or ends: its start is no loss for the pools
 _JOBS_OF_AN_EDDY = 2
-_BUDGET_S = 1.0
+_BUDGET_S = 0.7
 # where jobs of an eddy cannot overlap, they are longer
 _LONE_BUDGET_S = 4.0
 # tuples of the first job, which finds out how long they take
-_FIRST_ROWS = 64
-# a job is given somewhat more than it is expected to do: what is left over is handed back
-_GENEROUS = 1.5
+_FIRST_ROWS = 256
 _LATEST = 0.3
 
 
@@ -53,12 +53,14 @@ class Eddies:
         store: BlockStore,
         checkpoint: Checkpoint,
         manifest: Manifest,
+        balance: Balance | None = None,
         seed: int = 0,
     ) -> None:
         self._layouts = {layout.eddy.name: layout for layout in layouts}
         self.pools = pools
         self._store = store
         self._checkpoint = checkpoint
+        self._balance = balance
         self._seed = seed
         none = OperatorState()
         self._lines = {name: Line(manifest.operators.get(name, none).blocks[0]) for name in self._layouts}
@@ -110,6 +112,9 @@ class Eddies:
         with self._changed:
             return self._lines[eddy].enter(block)
 
+    def _waiting(self) -> dict[str, int]:
+        return {name: line.rows for name, line in self._lines.items()}
+
     def committed(self, manifest: Manifest, standings: Mapping[str, Standing]) -> None:
         """A tick has happened: what it took is gone, what came may be worked on."""
         with self._changed:
@@ -120,6 +125,9 @@ class Eddies:
             self._paths -= dead
         for path in dead:
             self._checkpoint.drop(path)
+        if self._balance is not None:
+            for pool, slots in self._balance.move(self.pools.status(), time.time()).items():
+                self.pools.alter(pool, slots)
         self._begin_jobs()
 
     def _begin_jobs(self) -> None:
@@ -146,7 +154,7 @@ class Eddies:
     def _rows_of_a_job(self, eddy: str) -> int:
         if eddy not in self._per_s:
             return _FIRST_ROWS
-        return max(1, round(_GENEROUS * self._budget_s * self._per_s[eddy]))
+        return max(1, round(self._budget_s * self._per_s[eddy]))
 
     def _run(self, eddy: str, share: Share) -> None:
         layout = self._layouts[eddy]
@@ -154,7 +162,9 @@ class Eddies:
         context = self._store.spark.sparkContext
         context.addJobTag(self._tag)
         try:
-            given = self.pools.assigned(eddy, layout.steps, self._budget_s, self._locks, self._seed)
+            with self._changed:
+                waiting = self._waiting()
+            given = self.pools.assigned(eddy, layout.steps, self._budget_s, self._locks, self._seed, waiting)
             done = run_job(self._store, layout, given, share, path, self._checkpoint.full(path))
         except BaseException as error:
             with self._changed:

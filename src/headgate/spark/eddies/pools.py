@@ -6,7 +6,7 @@ import copy
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.errors import SetupError, known_names
@@ -20,6 +20,10 @@ from headgate.spark.eddies.assignment import Assignment, Count, Step, Told
 
 # the rate of what comes in is that of so many seconds
 _RATE_S = 10.0
+# a line that is longer than what comes in within this time makes for a larger rate
+_EMPTY_S = 5.0
+# with others in line, a job ends before all its tuples are settled
+_LEFT_OVER = 0.25
 # before anything is known, every predicate takes the same
 _UNKNOWN_S = 0.01
 
@@ -120,11 +124,12 @@ class Pools:
         with self._lock:
             return {name: self._monitors[name] for name in names}
 
-    def view(self, eddy: str, now_s: float) -> RoutingView:
-        """What the router may know."""
+    def view(self, eddy: str, now_s: float, waiting: Mapping[str, int]) -> RoutingView:
+        """What the router may know; its rates are those at which lines get empty in a while."""
         with self._lock:
             statistics = {name: monitor.published for name, monitor in self._monitors.items()}
-            return RoutingView(statistics, eddy, now_s, self._rates(now_s))
+            rates = {name: rate + waiting[name] / _EMPTY_S for name, rate in self._rates(now_s).items()}
+            return RoutingView(statistics, eddy, now_s, rates)
 
     def _rates(self, now_s: float) -> dict[str, float]:
         rates = {}
@@ -138,11 +143,17 @@ class Pools:
         return rates
 
     def assigned(
-        self, plan: str, steps: tuple[Step, ...], budget_s: float, lock_folder: str | None, seed: int
+        self,
+        plan: str,
+        steps: tuple[Step, ...],
+        budget_s: float,
+        lock_folder: str | None,
+        seed: int,
+        waiting: Mapping[str, int],
     ) -> Assignment:
-        """What a job is told that begins now."""
+        """What a job is told that begins now; ``waiting`` are the tuples in line before every eddy."""
         now_s = time.time()
-        view = self.view(plan, now_s)
+        view = self.view(plan, now_s, waiting)
         with self._routing:
             # a router that solves its weights does so here, and not in every task
             self.router.route((), [step.name for step in steps], view)
@@ -154,6 +165,7 @@ class Pools:
             slots={step.pool: slots[step.pool] for step in steps},
             lock_folder=lock_folder,
             budget_s=budget_s,
+            left_over=_LEFT_OVER if waiting[plan] else 0.0,
             router=router,
             monitors=self.monitors(step.name for step in steps),
             rates=view.rates,

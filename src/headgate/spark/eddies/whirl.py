@@ -10,6 +10,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from headgate.routing.blocks import draw, target
 from headgate.routing.router import RoutingView
@@ -45,16 +46,17 @@ class Whirl:
         self._work = {pool: threading.Condition(self._lock) for pool in assignment.slots}
         self._queues: dict[str, deque[tuple[int, int]]] = {pool: deque() for pool in assignment.slots}
         self._noted_s = dict.fromkeys(self._names, time.time())
-        self._waiting = deque(row for row, bits in enumerate(done) if bits != self._full)
+        # blocks are read in any order, tuples are served in the order of their arrival
+        self._waiting = deque(sorted(range(len(done)), key=lambda row: numbers[row]))
         self._open = len(self._waiting)
         self._rows = self._open
+        self._spare = int(assignment.left_over * self._rows)
         self._inside = 0
         self._most = _PAGE + _PER_SLOT * sum(assignment.slots.values())
         self._in_service = 0
         self._begun_s: float | None = None
         self._over = False
         self._error: BaseException | None = None
-        self._weights: dict[int, dict[str, float]] = {}
 
     def run(self) -> Told:
         """Work until the end; ``done`` has every row's bitmap then, or DROPPED."""
@@ -68,7 +70,7 @@ class Whirl:
         for thread in threads:
             thread.start()
         with self._lock:
-            while self._open and not self._is_over():
+            while self._open > self._spare and not self._is_over():
                 self._ended.wait(self._left_s())
             self._over = True
             for waiting in self._work.values():
@@ -127,7 +129,7 @@ class Whirl:
                 self._ended.notify()
                 return
             self._settle(row, step, holds, busy_s)
-            if self._over or not self._open:
+            if self._over or self._open <= self._spare:
                 self._ended.notify()
 
     def _settle(self, row: int, step: int, holds: bool, busy_s: float) -> None:
@@ -171,12 +173,17 @@ class Whirl:
         self._work[pool].notify()
 
     def _weights_of(self, bits: int, left: list[int]) -> dict[str, float]:
-        if bits not in self._weights:
-            statistics = {name: monitor.published for name, monitor in self._monitors.items()}
-            view = RoutingView(statistics, self._given.plan, self._given.now_s, self._given.rates)
-            done = [name for step, name in enumerate(self._names) if bits >> step & 1]
-            self._weights[bits] = self._given.router.route(done, [self._names[s] for s in left], view)
-        return self._weights[bits]
+        # queues of one's own process are known as they are, whatever was published last
+        statistics = {
+            self._names[step]: replace(
+                self._monitors[self._names[step]].published,
+                queue=len(self._queues[self._given.steps[step].pool]),
+            )
+            for step in left
+        }
+        view = RoutingView(statistics, self._given.plan, self._given.now_s, self._given.rates)
+        done = [name for step, name in enumerate(self._names) if bits >> step & 1]
+        return self._given.router.route(done, [self._names[step] for step in left], view)
 
     def _note(self, step: int, tuples_in: int = 0, done: int = 0, out: int = 0, busy_s: float = 0.0) -> None:
         name = self._names[step]
@@ -191,6 +198,4 @@ class Whirl:
             elapsed_s=max(0.0, now_s - self._noted_s[name]),
         )
         self._noted_s[name] = now_s
-        if self._monitors[name].note(outcome, now_s):
-            # what was decided by older statistics is decided anew
-            self._weights.clear()
+        self._monitors[name].note(outcome, now_s)
