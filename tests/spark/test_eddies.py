@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import time
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 from tests.oracle.brute_force import Aggregation, Combination, Predicate, Query, Select, Stream
@@ -15,6 +19,7 @@ from tests.oracle.random_queries import World, random_world
 from tests.oracle.runs import Course, declarations, difference, found_rows, query_sql
 
 from headgate import Session
+from headgate.errors import SetupError
 from headgate.session import Run
 
 pytestmark = pytest.mark.spark
@@ -127,3 +132,56 @@ def test_random_placed_predicates_give_what_the_brute_force_gives(
     check(world, run)
     assert run.pools()["one"].calls > 0
     assert run.pools()["few"].calls > 0
+
+
+def slowly(v: int | None) -> bool:
+    time.sleep(0.004)
+    return v is not None
+
+
+def test_a_restart_goes_on_with_what_was_inside(
+    spark: SparkSession, tmp_path: Path, eventually: Callable[[Callable[[], bool], float], None]
+) -> None:
+    """Stopped while jobs are under way, with an aggregate behind the eddy; slots change on the way."""
+    rows, folder = 600, tmp_path / "in"
+    folder.mkdir()
+    table = pa.table({"ts": range(1000, 1000 + rows), "v": [i % 10 for i in range(rows)]})
+    pq.write_table(table, folder / "0.parquet")
+
+    def session() -> Session:
+        made = Session(spark)
+        made.function("slowly", slowly, "boolean").function("odd", odd, "boolean")
+        return made.execute(f"""
+            CREATE POOL one SLOTS 1; CREATE POOL few SLOTS 3; PLACE slowly ON one; PLACE odd ON few;
+            CREATE STREAM s (ts BIGINT, v BIGINT)
+              FROM parquet OPTIONS (path '{folder}', timestamp 'ts', idle_after '1 h');
+            CREATE QUERY passed AS SELECT v FROM s WHERE slowly(v) AND odd(v);
+            CREATE QUERY counted AS
+              SELECT COUNT(*) AS n FROM s [RANGE 99 SECONDS SLIDE 100 SECONDS] WHERE odd(v) AND slowly(v);""")
+
+    first = session().start(checkpoint=tmp_path / "checkpoint")
+    eventually(lambda: first.pools()["one"].calls > 0, TIMEOUT_S)
+    first.stop()
+    assert first.status().backlog_tuples > 0
+    again = session().start(until_done=True, checkpoint=tmp_path / "checkpoint", routing="scq")
+    again.alter_pool("one", 4)
+    assert again.wait(TIMEOUT_S)
+    assert again.status().backlog_tuples == 0
+    passed = Counter(row.v for row in again.results("passed").collect())
+    assert passed == {v: rows // 10 for v in (1, 3, 5, 7, 9)}
+    counted = {(row.ts, row.n) for row in again.results("counted").collect()}
+    assert counted == {(1100 + 100 * i, 50) for i in range(6)}
+
+
+def test_a_function_that_raises_ends_the_run_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+    def fails(v: int) -> bool:
+        raise ValueError(f"no {v}")
+
+    pq.write_table(pa.table({"ts": [1], "v": [7]}), tmp_path / "0.parquet")
+    session = Session(spark).function("fails", fails, "boolean")
+    session.execute(f"""
+        CREATE POOL one SLOTS 1; PLACE fails ON one;
+        CREATE STREAM s (ts BIGINT, v BIGINT) FROM parquet OPTIONS (path '{tmp_path}', timestamp 'ts');
+        CREATE QUERY q AS SELECT v FROM s WHERE fails(v);""")
+    with pytest.raises(SetupError, match=r"^placed function fails failed: ValueError: no 7$"):
+        session.start(until_done=True).wait(TIMEOUT_S)

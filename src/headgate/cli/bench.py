@@ -8,6 +8,7 @@ import typer
 
 from headgate.cli.options import DEBUG, JSON
 from headgate.cli.studies import check_study, progress, show_study
+from headgate.routing.registry import router_named
 
 EXAMPLE = "Example: headgate bench burst --out bench-out"
 
@@ -21,6 +22,11 @@ def bench(
     out: Path = typer.Option(Path("bench-out"), metavar="DIR", help="Folder for the figures."),
     seed: int = typer.Option(7, min=0, help="Seed of the traffic of burst."),
     seconds: float = typer.Option(60.0, min=10.0, help="Length of a run of eddies."),
+    policy: list[str] = typer.Option(
+        [],
+        metavar="NAME",
+        help="A policy of eddies; again for others. [default: optimal, wscq, sc, t]",
+    ),
     master: str = typer.Option("local[*]", metavar="URL", help="Spark master."),
     as_json: bool = JSON,
     debug: bool = DEBUG,
@@ -33,9 +39,11 @@ def bench(
     """
     del debug
     check_study(study, _STUDIES)
+    for name in policy:
+        router_named(name)
     # Spark is slow to import; help and errors come without it
     from headgate.experiments.burst import burst_study
-    from headgate.experiments.pools import POOL_TASKS, pools_study
+    from headgate.experiments.pools import POLICIES, POOL_TASKS, pools_study
     from headgate.experiments.predict import predict_study
     from headgate.spark.cluster import own_session
 
@@ -44,7 +52,7 @@ def bench(
         if study == "burst":
             done = burst_study(spark, out / study, seed, progress)
         elif study == "eddies":
-            done = pools_study(spark, out / study, seconds, progress)
+            done = pools_study(spark, out / study, seconds, policy or POLICIES, progress)
         else:
             done = predict_study(spark, out / study, progress)
     finally:
