@@ -63,9 +63,6 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
     builder = SparkSession.builder.master(master).appName("headgate")
     for key, value in _APPLICATION_SETTINGS.items():
         builder = builder.config(key, value)
-    if master.startswith("local"):
-        # workers of this machine have this package; those of a cluster may not
-        builder = builder.config("spark.python.daemon.module", "headgate.spark.daemon")
     builder = builder.config("spark.driver.memory", os.environ.get("HEADGATE_DRIVER_MEMORY", "4g"))
     if pool_tasks and threads is not None:
         # the work of ticks is still divided among the processors

@@ -1,4 +1,4 @@
-"""Manners of Spark's Python workers."""
+"""Manners of Spark's Python workers that run code of ours."""
 
 from __future__ import annotations
 
@@ -10,14 +10,13 @@ _DAEMON = "pyspark.daemon"
 
 
 def end_quietly() -> None:
-    """Say nothing when the pipe to Spark breaks, in a worker of Spark's own daemon."""
+    """Say nothing when the pipe to Spark breaks: a run that ends closes it, and nothing is wrong.
+
+    The daemon that workers are forked from would print a stack trace. Elsewhere nothing changes.
+    """
     spec = getattr(sys.modules["__main__"], "__spec__", None)
-    if spec is not None and spec.name == _DAEMON:
-        silence_broken_pipes()
-
-
-def silence_broken_pipes() -> None:
-    """Print no stack trace of a broken pipe: a run that ends closes it, and nothing is wrong."""
+    if spec is None or spec.name != _DAEMON:
+        return
     show = traceback.print_exc
 
     def show_unless_gone(*arguments: Any, **settings: Any) -> None:
