@@ -7,9 +7,9 @@ import pytest
 from tests.queueing.plans import plan_named, simulated_plan, slower
 
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
-from headgate.model.operator import JoinSide, StreamInput, Synthetic, WindowJoin
+from headgate.model.operator import JoinSide, OperatorInput, Project, StreamInput, Synthetic, WindowJoin
 from headgate.model.profile import Profile
-from headgate.model.window import RowWindow, TimeWindow
+from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.queueing import MG1, Overloaded, WrongFigure, md1
 from headgate.queueing.figures import PlanFigures
 from headgate.queueing.models import InTicks, OnServer, waiting_share
@@ -237,3 +237,40 @@ def test_many_values_of_work_keep_their_mean() -> None:
         seconds["a"] + 0.9 * (seconds["j"] + 7.3 * seconds["p"])
     )
     assert isinstance(MG1(0.001, work), MG1)
+
+
+def joined(left: Window, right: Window) -> Plan:
+    """A join whose tuples met three others each when it was measured."""
+    sides = tuple(
+        JoinSide(StreamInput(name, name, ()), name, name, window, (place, place))
+        for place, (name, window) in enumerate((("a", left), ("b", right)))
+    )
+    join = WindowJoin("j", sides, ())
+    network = Network(
+        (StreamDefinition("a", "synthetic", None), StreamDefinition("b", "synthetic", None)),
+        (),
+        (join, Project("p", OperatorInput("j"), ())),
+        (QueryDefinition("q", ("p",), SinkDefinition("none")),),
+    )
+    profiles = {"j": Profile(4e-6, 3.0, 100.0), "p": Profile(1e-6, 1.0, 100.0)}
+    return Plan(network, profiles, {"a": 10.0, "b": 30.0})
+
+
+def test_windows_by_time_hold_more_matches_at_higher_rates() -> None:
+    plan = joined(TimeWindow(5_000_000), TimeWindow(2_000_000))
+    twice = plan.scaled(2)
+    assert twice.profile["j"].selectivity == pytest.approx(6.0)
+    assert twice.profile["j"].seconds_per_tuple == pytest.approx(4e-6 * 7 / 4)
+    # a join's results grow with the square of the rates
+    assert twice.arriving["p"] == pytest.approx(4 * plan.arriving["p"])
+    assert twice.scaled(0.5).profile == plan.profile
+    # by the formula of the cost model: each side meets the other one's window
+    uneven = plan.at({"a": 10.0, "b": 90.0})
+    before, now = (10 * 30 * 2 + 30 * 10 * 5) / 40, (10 * 90 * 2 + 90 * 10 * 5) / 100
+    assert uneven.profile["j"].selectivity == pytest.approx(3 * now / before)
+
+
+def test_windows_by_rows_hold_the_same_at_any_rate() -> None:
+    plan = joined(RowWindow(100), RowWindow(100))
+    assert plan.scaled(7).profile == plan.profile
+    assert plan.with_windows("q", 0.5).profile["j"].selectivity == pytest.approx(1.5)

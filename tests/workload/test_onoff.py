@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from headgate.errors import SetupError
 from headgate.workload.arrivals import Arrivals
-from headgate.workload.onoff import EPOCH_US, OnOff, _epoch
+from headgate.workload.onoff import EPOCH_US, OnOff, Poisson, _epoch
 from headgate.workload.rates import RatePhases
 
 SECOND_US = 1_000_000
@@ -20,6 +20,7 @@ PROCESSES = (
     OnOff(7, RatePhases.constant(1000)),
     OnOff(8, RatePhases.constant(37), flows=3),
     OnOff(9, RatePhases.parse("200, 60000 from 2.000001 s, 900 from 3.7 s"), flows=128),
+    Poisson(10, RatePhases.constant(2000), flows=4),
 )
 
 
@@ -168,3 +169,14 @@ def test_settings_out_of_range_are_refused(options: dict[str, object]) -> None:
 def test_time_before_the_beginning_is_refused() -> None:
     with pytest.raises(SetupError, match="begins at 0"):
         PROCESSES[0].arrivals(-1, 5)
+
+
+def test_flows_that_are_always_on_give_counts_of_a_poisson_process() -> None:
+    process, end_us = Poisson(3, RatePhases.constant(1000), flows=5), 200 * SECOND_US
+    times_us = process.arrivals(0, end_us).time_us
+    for scale_us in (10_000, 100_000, SECOND_US):
+        windows = end_us // scale_us
+        # the variance of a sample, in standard errors
+        off = (dispersion(times_us, scale_us, end_us) - 1) / np.sqrt(2 / windows)
+        assert abs(off) < 4
+    assert abs(len(times_us) - 200_000) < 4 * np.sqrt(200_000)

@@ -80,11 +80,9 @@ def advise(
         if operator not in measured.profiles:
             known = f"{path} has no profile of operator {operator}"
             raise SetupError(f"{known}; measure it with: headgate profile {file}")
-    plan = Plan(
-        network,
-        measured.profiles,
-        _rates(network, measured, rate, {stream: per_s for stream, (_, per_s) in recorded.items()}),
-    )
+    rates = _rates(network, measured, rate, {stream: per_s for stream, (_, per_s) in recorded.items()})
+    profiled = {stream: measured.tuples_per_s.get(stream, per_s) for stream, per_s in rates.items()}
+    plan = Plan(network, measured.profiles, profiled).at(rates)
     model = _model(plan, measured, processors, tick, strategy, servers)
     advice = advised(plan, model, percentile)
     traced = None

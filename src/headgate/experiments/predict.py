@@ -15,6 +15,7 @@ from headgate.experiments.check import Progress, Study
 from headgate.experiments.predict_queries import QUERIES, PredictedQuery
 from headgate.model.measured import Measured
 from headgate.model.network import Network
+from headgate.queueing.inverse import largest_kept
 from headgate.queueing.models import InTicks
 from headgate.queueing.plan import Plan
 from headgate.report.lines import plot_lines
@@ -137,20 +138,19 @@ def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[
     plan, measured = bench.profile(query)
     assert measured.tick is not None
     model = InTicks.measured(measured.tick)
-    total = sum(plan.rates.values())
-    cost_s = plan.load / total
-    # packets a second at which ticks would grow without end
-    largest = plan.rates["packets"] / model.utilisation(plan)
+    # the load at which ticks would grow without end
+    most = largest_kept(lambda factor: model.utilisation(plan.scaled(factor)) < 1, precision=1e-3)
+    largest = most * plan.rates["packets"]
     study.progress(
-        f"{query.name}: {cost_s * 1e6:.1f} us a tuple, {model.overhead_s:.2f} s a tick, "
+        f"{query.name}: {_cost_per_tuple_s(plan) * 1e6:.1f} us a tuple, {model.overhead_s:.2f} s a tick, "
         f"up to {largest:,.0f} packets a second"
     )
     figures = []
     for load in _LOADS:
         network, ticks = bench.run(query, load * largest, _RUN_S)
-        arrivals_s = generated(network)
+        arrivals_s, loaded = generated(network), plan.scaled(load * most)
         simulation = TickSimulation(
-            network, measured.profiles, arrivals_s, measured.tick, float("inf"), bench.processors()
+            network, loaded.profile, arrivals_s, measured.tick, float("inf"), bench.processors()
         )
         told = simulation.run(Fifo())
         # jobs cost something before their first tuple: the more tuples share it, the less each
@@ -158,7 +158,7 @@ def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[
         figures.append(
             Figure(
                 f"{query.name}, load {load:g}: us a tuple",
-                (cost_s + fixed_s) * 1e6,
+                (_cost_per_tuple_s(loaded) + fixed_s) * 1e6,
                 cost_per_tuple_s(ticks) * 1e6,
             )
         )
@@ -166,11 +166,15 @@ def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[
             Figure(f"{query.name}, load {load:g}: tuples waiting", told.mean_waiting, mean_waiting(ticks))
         )
     _, ticks = bench.run(query, _OVERLOAD * largest, _RUN_S)
-    scale = total / plan.rates["packets"]
+    scale = sum(plan.rates.values()) / plan.rates["packets"]
     figures.append(Figure(f"{query.name}: tuples a second at saturation", largest * scale, throughput(ticks)))
     if query is QUERIES[0]:
         _confirm(study, bench, query, plan, model, largest)
     return figures
+
+
+def _cost_per_tuple_s(plan: Plan) -> float:
+    return plan.load / sum(plan.rates.values())
 
 
 def _confirm(

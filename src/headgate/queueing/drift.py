@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -106,7 +106,7 @@ class Drift:
 
     def _broken(self, trends: Mapping[str, Trend], seconds: float) -> tuple[Broken, ...]:
         rates = {stream: trend.at(seconds) for stream, trend in trends.items()}
-        return broken_bounds(replace(self._plan, rates=rates), self._model, self._percentile)
+        return broken_bounds(self._plan.at(rates), self._model, self._percentile)
 
     def _first(self, trends: Mapping[str, Trend], query: str, low_s: float, high_s: float) -> float:
         for _ in range(12):

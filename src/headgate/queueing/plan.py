@@ -9,7 +9,15 @@ from functools import cached_property
 
 from headgate.errors import known_names
 from headgate.model.network import Network
-from headgate.model.operator import Aggregate, Input, OperatorInput, StreamInput, WindowJoin, is_ordered
+from headgate.model.operator import (
+    Aggregate,
+    Input,
+    JoinSide,
+    OperatorInput,
+    StreamInput,
+    WindowJoin,
+    is_ordered,
+)
 from headgate.model.profile import Profile, Profiles
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.queueing.faults import WrongFigure, check_amount
@@ -20,7 +28,8 @@ class Plan:
     """A network, figures of its operators, and tuples a second of its streams.
 
     ``kept`` is the share of its input that a query keeps where it sheds some; ``window`` a factor on the
-    length of all windows of a query.
+    length of all windows of a query. ``measured`` is the plan as it was when its profiles were taken, if that
+    was another one: a join finds more matches the more its windows hold.
     """
 
     network: Network
@@ -28,6 +37,7 @@ class Plan:
     rates: Mapping[str, float]
     kept: Mapping[str, float] = field(default_factory=dict)
     window: Mapping[str, float] = field(default_factory=dict)
+    measured: Plan | None = None
 
     def __post_init__(self) -> None:
         for stream in self.rates:
@@ -42,26 +52,49 @@ class Plan:
             if operator not in self.profiles:
                 raise WrongFigure(f"operator {operator} has no profile; headgate profile makes one")
 
-    @cached_property
+    @property
     def profile(self) -> Mapping[str, Profile]:
-        """Figures of every operator, with windows as long as they are to be: matches grow with them."""
-        found = {}
-        for name, operator in self.network.operators.items():
-            factor = self._factor(self.window, name)
-            own = self.profiles[name]
-            if factor != 1 and isinstance(operator, WindowJoin):
-                # hashing stays; what is compared and passed on shrinks, but nobody has measured it apart
-                own = replace(own, selectivity=own.selectivity * factor)
-            found[name] = own
-        return found
+        """Figures of every operator, with windows as full as they are here."""
+        return self._figures[0]
 
-    @cached_property
+    @property
     def arriving(self) -> Mapping[str, float]:
         """Tuples that come to each operator a second."""
-        found: dict[str, float] = {}
+        return self._figures[1]
+
+    @cached_property
+    def _figures(self) -> tuple[Mapping[str, Profile], Mapping[str, float], Mapping[str, float]]:
+        """Profiles, what comes to each operator, and what it passes on."""
+        profiles: dict[str, Profile] = {}
+        arriving: dict[str, float] = {}
+        passed: dict[str, float] = {}
         for name, operator in self.network.operators.items():
-            found[name] = sum(self._from(source, name, found) for source in dict.fromkeys(operator.inputs))
-        return found
+            coming = {source: self._from(source, name, passed) for source in operator.inputs}
+            arriving[name] = sum(coming.values())
+            profiles[name] = self.profiles[name]
+            if isinstance(operator, WindowJoin) and self.measured is not None:
+                profiles[name] = self._fuller(operator, passed, self.measured)
+            passed[name] = arriving[name] * profiles[name].selectivity
+        return profiles, arriving, passed
+
+    def _fuller(self, join: WindowJoin, passed: Mapping[str, float], measured: Plan) -> Profile:
+        """A join's figures with windows that hold more than when it was measured, or less."""
+        own = self.profiles[join.name]
+        before, now = measured._met(join, measured._figures[2]), self._met(join, passed)
+        if not (0 < before < math.inf and now < math.inf):
+            return own
+        matches = own.selectivity * now / before
+        # a match is taken to cost as much as the tuple itself: nobody has measured them apart
+        seconds = own.seconds_per_tuple * (1 + matches) / (1 + own.selectivity)
+        return replace(own, selectivity=matches, seconds_per_tuple=seconds)
+
+    def _met(self, join: WindowJoin, passed: Mapping[str, float]) -> float:
+        """Combinations of the other sides' tuples that an arriving one meets, on average."""
+        coming = [self._from(side.input, join.name, passed) for side in join.sides]
+        held = [self._held(join.name, side.input, side.stream, side.window, passed) for side in join.sides]
+        others = [math.prod(held[:k] + held[k + 1 :]) for k in range(len(held))]
+        total = sum(coming)
+        return sum(c * o for c, o in zip(coming, others, strict=True)) / total if total > 0 else 0.0
 
     @cached_property
     def loads(self) -> Mapping[str, float]:
@@ -88,19 +121,23 @@ class Plan:
 
     def rate_from(self, source: Input, reader: str) -> float:
         """Tuples that come to an operator from one of its inputs, a second."""
-        return self._from(source, reader, self.arriving)
+        return self._from(source, reader, self._figures[2])
+
+    def at(self, rates: Mapping[str, float]) -> Plan:
+        """The same at other rates."""
+        return replace(self, rates=rates, measured=self.measured or self)
 
     def scaled(self, factor: float) -> Plan:
         """All rates times a factor."""
-        return replace(self, rates={stream: rate * factor for stream, rate in self.rates.items()})
+        return self.at({stream: rate * factor for stream, rate in self.rates.items()})
 
     def shedding(self, query: str, share: float) -> Plan:
         """A share of what comes to a query is dropped before it."""
-        return replace(self, kept={**self.kept, query: 1 - share})
+        return replace(self, kept={**self.kept, query: 1 - share}, measured=self.measured or self)
 
     def with_windows(self, query: str, factor: float) -> Plan:
         """All windows of a query, a factor as long."""
-        return replace(self, window={**self.window, query: factor})
+        return replace(self, window={**self.window, query: factor}, measured=self.measured or self)
 
     @cached_property
     def queries_of(self) -> Mapping[str, tuple[str, ...]]:
@@ -125,10 +162,13 @@ class Plan:
         """Tuples that the operator's windows hold; inf where nothing bounds them, 0 without windows."""
         settings = self.network.operators[operator]
         if isinstance(settings, WindowJoin):
-            return sum(self._held(operator, side.input, side.stream, side.window) for side in settings.sides)
-        if isinstance(settings, Aggregate):
-            return self._held(operator, settings.input, settings.stream, settings.window)
-        return 0.0
+            sides: list[JoinSide | Aggregate] = list(settings.sides)
+        elif isinstance(settings, Aggregate):
+            sides = [settings]
+        else:
+            return 0.0
+        passed = self._figures[2]
+        return sum(self._held(operator, s.input, s.stream, s.window, passed) for s in sides)
 
     def streams_below(self, source: Input) -> frozenset[str]:
         """The streams that an input goes back to."""
@@ -153,9 +193,9 @@ class Plan:
         streams = self.network.streams
         return tuple((self.rates[s], streams[s].idle_after_us / 1e6) for s in sorted(others - own))
 
-    def _from(self, source: Input, reader: str, found: Mapping[str, float]) -> float:
+    def _from(self, source: Input, reader: str, passed: Mapping[str, float]) -> float:
         if isinstance(source, OperatorInput):
-            return found[source.operator] * self.profile[source.operator].selectivity
+            return passed[source.operator]
         return self.rates[source.stream] * self._factor(self.kept, reader)
 
     def _factor(self, factors: Mapping[str, float], operator: str) -> float:
@@ -164,8 +204,10 @@ class Plan:
             return 1.0
         return max((factors.get(query, 1.0) for query in self.queries_of[operator]), default=1.0)
 
-    def _held(self, operator: str, source: Input, stream: str, window: Window) -> float:
-        coming = self._from(source, operator, self.arriving)
+    def _held(
+        self, operator: str, source: Input, stream: str, window: Window, passed: Mapping[str, float]
+    ) -> float:
+        coming = self._from(source, operator, passed)
         factor = self._factor(self.window, operator)
         if isinstance(window, TimeWindow):
             return coming * window.range_us / 1e6 * factor

@@ -7,6 +7,7 @@ Options, all of them optional:
 
 =================== ======== =============================================================================
 rate                1000     mean tuples a second; in phases: ``500, 2000 from 60 s, 8000 from 2 min``
+process             onoff    ``poisson``: flows are always on, and gaps between tuples exponential
 flows               64       on/off flows whose sum is the traffic
 seed                7        equal seeds give equal tuples
 onShape, offShape   1.4, 1.2 Pareto shapes of on-times and off-times

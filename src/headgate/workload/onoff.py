@@ -30,6 +30,8 @@ from headgate.workload.arrivals import Arrivals
 from headgate.workload.pareto import TruncatedPareto
 from headgate.workload.rates import RatePhases
 
+OnPeriods = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
+
 EPOCH_US = 1_000_000_000
 # an epoch of this many flows takes about 60 MB
 MOST_FLOWS = 1024
@@ -127,6 +129,10 @@ class OnOff:
             even[1:-1] = [time // self.cell_us * self.cell_us for time in even[1:-1]]
         return sorted(set(even))
 
+    def on_periods(self, time_us: int) -> OnPeriods:
+        """Flow, begin and end of all on-periods in the epoch of a time, by flow and time."""
+        return _epoch(self.seed, self.flows, self.on_time, self.off_time, time_us // EPOCH_US)
+
     def _cell_runs(self, start_us: int, end_us: int) -> Iterator[_Cells]:
         if start_us < 0:
             raise SetupError(f"the traffic begins at 0; {start_us} us lies before it")
@@ -137,6 +143,21 @@ class OnOff:
             end = min(begin + self.block_us, epoch_end, last)
             yield _Cells.plan(self, begin, end)
             begin = end
+
+
+@dataclass(frozen=True)
+class Poisson(OnOff):
+    """Flows that are always on: exponential gaps, and no bursts beyond those of chance."""
+
+    @property
+    def on_share(self) -> float:
+        """All of the time."""
+        return 1.0
+
+    def on_periods(self, time_us: int) -> OnPeriods:
+        """The whole epoch."""
+        begin_us = np.full(self.flows, time_us // EPOCH_US * EPOCH_US)
+        return np.arange(self.flows), begin_us, begin_us + EPOCH_US
 
 
 @dataclass(frozen=True)
@@ -155,7 +176,7 @@ class _Cells:
     @staticmethod
     def plan(process: OnOff, begin_us: int, end_us: int) -> _Cells:
         edges = _edges(process, begin_us, end_us)
-        flow, on, off = _on_periods(process.seed, process.flows, process.on_time, process.off_time, begin_us)
+        flow, on, off = process.on_periods(begin_us)
         touched = (off > begin_us) & (on < end_us)
         flow, on, off = flow[touched], np.maximum(on[touched], begin_us), np.minimum(off[touched], end_us)
         first = np.searchsorted(edges, on, side="right") - 1
@@ -224,18 +245,11 @@ def _ramps(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
 
 
-def _on_periods(
-    seed: int, flows: int, on_time: TruncatedPareto, off_time: TruncatedPareto, time_us: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    return _epoch(seed, flows, on_time, off_time, time_us // EPOCH_US)
-
-
 # a few megabytes each; several streams run side by side in one worker process, each with its own
 @lru_cache(maxsize=16)
 def _epoch(
     seed: int, flows: int, on_time: TruncatedPareto, off_time: TruncatedPareto, epoch: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Flow, begin and end of all on-periods in an epoch, by flow and time."""
+) -> OnPeriods:
     generator = np.random.default_rng([seed, _PERIOD_DRAWS, epoch])
     starts_on = generator.random(flows) < on_time.mean / (on_time.mean + off_time.mean)
     uniform, position = generator.random(flows), generator.random(flows)

@@ -9,11 +9,12 @@ from typing import TypeVar
 
 from headgate.errors import SetupError, known_names
 from headgate.workload.columns import Values
-from headgate.workload.onoff import OnOff
+from headgate.workload.onoff import OnOff, Poisson
 from headgate.workload.rates import RatePhases, duration_us
 
 OPTIONS = (
     "rate",
+    "process",
     "flows",
     "seed",
     "onShape",
@@ -26,6 +27,7 @@ OPTIONS = (
     "skew",
     "maxRowsPerTrigger",
 )
+_PROCESSES: dict[str, type[OnOff]] = {"onoff": OnOff, "poisson": Poisson}
 # short for the same cap
 _ALIASES = {"rowspertrigger": "maxrowspertrigger"}
 _T = TypeVar("_T")
@@ -51,7 +53,7 @@ class BurstSettings:
     def parse(options: Mapping[str, str]) -> BurstSettings:
         """Read options, whose names may be in any case; raise on an unknown name or a bad value."""
         given = _Given(options)
-        process = OnOff(
+        process = given.read("process", _process, OnOff)(
             seed=given.read("seed", int, 7),
             rate=given.read("rate", RatePhases.parse, RatePhases.constant(1000)),
             flows=given.read("flows", int, 64),
@@ -99,6 +101,13 @@ class _Given:
             raise SetupError(f"option {name}: {error}") from None
         except ValueError:
             raise SetupError(f"option {name}: '{text}' is no value for it") from None
+
+
+def _process(text: str) -> type[OnOff]:
+    found = _PROCESSES.get(text.strip().lower())
+    if found is None:
+        raise SetupError(f"'{text}' is no process of arrivals; known: {known_names(tuple(_PROCESSES))}")
+    return found
 
 
 def _at_least_one(parse: Callable[[str], int]) -> Callable[[str], int]:
