@@ -10,9 +10,14 @@ import typer
 from headgate.cli.options import DEBUG, JSON
 from headgate.cli.studies import check_study, progress, show_study
 from headgate.errors import SetupError
+from headgate.experiments.check import Study
 from headgate.experiments.studies import STUDIES
 
 EXAMPLE = "Example: headgate reproduce chain --out figures --trace arrivals.parquet"
+
+
+# the study that can go on with a real run
+_ON_SPARK = "queueing"
 
 
 def reproduce(
@@ -23,6 +28,9 @@ def reproduce(
         None, metavar="FILE", help="Recorded arrivals, a Parquet or CSV column of times; synthetic otherwise."
     ),
     out: Path = typer.Option(Path("reproduced"), metavar="DIR", help="Folder for the figures."),
+    on_spark: bool = typer.Option(
+        False, "--spark", help="With queueing: run the join on Spark too, which takes some minutes."
+    ),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -32,9 +40,25 @@ def reproduce(
     """
     del debug
     check_study(study, STUDIES)
+    if on_spark and study != _ON_SPARK:
+        raise SetupError(f"--spark goes with {_ON_SPARK}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
     if trace is None:
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
     done = STUDIES[study](trace, out / study, progress)
+    if on_spark:
+        _go_on_with_spark(done)
     show_study(done, as_json)
+
+
+def _go_on_with_spark(study: Study) -> None:
+    # Spark is slow to import; help and errors come without it
+    from headgate.experiments.queueing_spark import on_spark
+    from headgate.spark.cluster import own_session
+
+    spark = own_session()
+    try:
+        on_spark(study, spark)
+    finally:
+        spark.stop()

@@ -34,7 +34,7 @@ _OVERLOAD = 1.5
 # runs are on other traffic than the profile
 _PROFILE_SEED, _RUN_SEED = 3, 5
 # the first ticks of a run take what came while it started
-_SETTLING_TICKS = 2
+SETTLING_TICKS = 2
 # at 0.9 of the largest rate ticks must stay near what is predicted, at 1.15 of it they must grow
 _STABLE, _GROWING = 1.5, 1.5
 
@@ -97,7 +97,7 @@ def _expected_rate(network: Network, stream: str) -> float:
 
 def cost_per_tuple_s(ticks: Sequence[TickRecord]) -> float:
     """Processor seconds that a tuple took."""
-    counted = ticks[_SETTLING_TICKS:]
+    counted = ticks[SETTLING_TICKS:]
     return sum(tick.busy_s for tick in counted) / max(1, sum(tick.rows_in for tick in counted))
 
 
@@ -106,14 +106,14 @@ def mean_waiting(ticks: Sequence[TickRecord]) -> float:
     waited = [
         (tick.rows_in + before.backlog_tuples, tick.at_s - before.at_s) for before, tick in pairwise(ticks)
     ]
-    tuples, seconds = np.array(waited[_SETTLING_TICKS:]).T
+    tuples, seconds = np.array(waited[SETTLING_TICKS:]).T
     return float(np.average(tuples, weights=seconds))
 
 
 def throughput(ticks: Sequence[TickRecord]) -> float:
     """Tuples a second, once the run has settled."""
-    counted = ticks[_SETTLING_TICKS:]
-    return sum(tick.rows_in for tick in counted) / (ticks[-1].at_s - ticks[_SETTLING_TICKS - 1].at_s)
+    counted = ticks[SETTLING_TICKS:]
+    return sum(tick.rows_in for tick in counted) / (ticks[-1].at_s - ticks[SETTLING_TICKS - 1].at_s)
 
 
 def predict_study(spark: Any, out: Path, progress: Progress) -> Study:
