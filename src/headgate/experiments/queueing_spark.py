@@ -61,9 +61,6 @@ def _compare(study: Study, bench: PredictBench, query: PredictedQuery) -> None:
         told = tick_s * sum(loaded.rates.values())
         waiting[utilisation] = (told, mean_waiting(ticks))
         study.close(f"{name}: mean tuples that wait", *waiting[utilisation], _WITHIN)
-    study.progress(
-        f"{query.name}: full at {most * plan.rates['packets']:,.0f} tuples a second of each stream"
-    )
     path = study.out / f"spark-{query.name.replace(' ', '-')}.png"
     with drawing(path, f"Tuples that wait for a tick, {query.name}: theory (line) and Spark (dots)") as axes:
         axes.plot(list(waiting), [told for told, _ in waiting.values()], color="C0")
