@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import typer
@@ -11,13 +12,15 @@ from headgate.cli.options import DEBUG, JSON
 from headgate.cli.studies import check_study, progress, show_study
 from headgate.errors import SetupError
 from headgate.experiments.check import Study
+from headgate.experiments.eddies import study_eddies
+from headgate.experiments.eddy_runs import Case, Measured
 from headgate.experiments.studies import STUDIES
 
 EXAMPLE = "Example: headgate reproduce chain --out figures --trace arrivals.parquet"
 
 
-# the study that can go on with a real run
-_ON_SPARK = "queueing"
+# the study that can go on with a real run, and the one whose runs can be spread
+_ON_SPARK = ("queueing", "eddies")
 
 
 def reproduce(
@@ -29,7 +32,9 @@ def reproduce(
     ),
     out: Path = typer.Option(Path("reproduced"), metavar="DIR", help="Folder for the figures."),
     on_spark: bool = typer.Option(
-        False, "--spark", help="With queueing: run the join on Spark too, which takes some minutes."
+        False,
+        "--spark",
+        help="With queueing: run the join on Spark too, some minutes; with eddies: spread runs over it.",
     ),
     as_json: bool = JSON,
     debug: bool = DEBUG,
@@ -40,14 +45,17 @@ def reproduce(
     """
     del debug
     check_study(study, STUDIES)
-    if on_spark and study != _ON_SPARK:
-        raise SetupError(f"--spark goes with {_ON_SPARK}, not with {study}")
+    if on_spark and study not in _ON_SPARK:
+        raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
     if trace is None:
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
-    done = STUDIES[study](trace, out / study, progress)
-    if on_spark:
+    if on_spark and study == "eddies":
+        done = study_eddies(out / study, progress, fan=_over_spark)
+    else:
+        done = STUDIES[study](trace, out / study, progress)
+    if on_spark and study == "queueing":
         _go_on_with_spark(done)
     show_study(done, as_json)
 
@@ -62,3 +70,9 @@ def _go_on_with_spark(study: Study) -> None:
         on_spark(study, spark)
     finally:
         spark.stop()
+
+
+def _over_spark(work: Callable[[Case], Measured], cases: Sequence[Case]) -> Iterable[Measured]:
+    from headgate.spark.fanout import over_spark
+
+    return over_spark("local[*]", work, cases)
