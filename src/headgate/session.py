@@ -6,6 +6,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -38,6 +39,9 @@ from headgate.scheduling import Strategy, strategy_named
 from headgate.scheduling.threshold import Threshold
 from headgate.status import Recorder, RunStatus
 
+# tasks of pools beside the processors: two jobs of an eddy overlap, and another eddy may have its own
+_POOL_TASKS = 4
+
 
 class Session:
     """Continuous queries over one Spark application.
@@ -49,18 +53,15 @@ class Session:
     >>> run.arrow("q")
     """
 
-    def __init__(self, spark: Any = None, master: str = "local[*]", pool_tasks: int = 0) -> None:
-        """On one machine, ``pool_tasks`` more tasks run at a time than it has processors: those of pools."""
-        # pyspark starts a JVM: only those who run queries pay for it
-        from headgate.spark.cluster import own_session, private_session
-        from headgate.spark.files import Files
+    def __init__(self, spark: Any = None, master: str = "local[*]") -> None:
         from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS, Sources
+        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
 
-        self._spark = private_session(spark if spark is not None else own_session(master, pool_tasks))
-        self._sources = Sources(self._spark, Files(self._spark))
+        self._given = spark
+        self._master = master
+        self._registered: dict[str, tuple[Callable[..., Any], str | None]] = {}
         self.catalog = Catalog(
-            self._sources.schema_of,
+            lambda source: self._sources.schema_of(source),
             known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
             known_sinks=SINK_FORMATS,
         )
@@ -68,6 +69,24 @@ class Session:
         self._functions: dict[str, Callable[..., Any]] = {}
         self.measured: Measured | None = None
         """What is known of the operators; with it, queries are admitted by their bounds."""
+
+    @cached_property
+    def _spark(self) -> Any:
+        """Started when it is first needed: by then, whether there are pools is known."""
+        from headgate.spark.cluster import own_session, private_session
+
+        tasks = _POOL_TASKS if self.catalog.placements.pools else 0
+        found = private_session(self._given or own_session(self._master, tasks))
+        for name, (fn, returns) in self._registered.items():
+            found.udf.register(name, fn, returns)
+        return found
+
+    @cached_property
+    def _sources(self) -> Any:
+        from headgate.spark.files import Files
+        from headgate.spark.sources import Sources
+
+        return Sources(self._spark, Files(self._spark))
 
     def execute(self, text: str, origin: str = "<cql>", force: bool = False) -> Session:
         """Declare the streams, relations and queries of a CQL text.
@@ -132,11 +151,12 @@ class Session:
 
     def function(self, name: str, fn: Callable[..., Any], returns: str = "string") -> Session:
         """Register a Python function (or a Spark UDF) for use in expressions."""
-        if hasattr(fn, "returnType"):
-            self._spark.udf.register(name, fn)
-            returns = fn.returnType.simpleString()
-        else:
-            self._spark.udf.register(name, fn, returns)
+        of_udf = getattr(fn, "returnType", None)
+        self._registered[name] = fn, returns if of_udf is None else None
+        if "_spark" in vars(self):
+            self._spark.udf.register(name, *self._registered[name])
+        if of_udf is not None:
+            returns = of_udf.simpleString()
         self._functions[name.lower()] = plain_function(fn)
         self.catalog.placements.add_function(FunctionDefinition(name, returns))
         return self

@@ -55,7 +55,7 @@ def carried_out(script: Script, options: RunOptions, quiet_stdout: bool = False)
             redirect_stdout(sys.stderr) if quiet_stdout else nullcontext(),
             Progress("starting Spark") as progress,
         ):
-            session = Session(master=options.master, pool_tasks=script.pool_tasks)
+            session = Session(master=options.master)
             if options.profile is not None:
                 session.measured = read_measured(options.profile)
             session.execute(script.text, script.origin)

@@ -41,7 +41,7 @@ def profile(
     if not target.parent.is_dir():
         raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
     with Progress("starting Spark") as progress:
-        session = Session(master=master, pool_tasks=script.pool_tasks).execute(script.text, script.origin)
+        session = Session(master=master).execute(script.text, script.origin)
 
         def show(stage: str) -> None:
             progress.stage = stage

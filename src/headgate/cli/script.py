@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate import cql
-from headgate.cql.statement import CreatePool, CreateQuery, Source, Statement
+from headgate.cql.statement import CreateQuery, Source, Statement
 from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.planning.bind import bind
@@ -15,9 +15,6 @@ from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
 from headgate.session import Session
-
-# two jobs of an eddy overlap, and another eddy may have its own
-_POOL_TASKS = 4
 
 
 @dataclass(frozen=True)
@@ -58,11 +55,6 @@ class Script:
         unknown = {s.name.text.lower() for s in sources if not s.columns}
         read = {i.source.text.lower() for q in queries for select in q.branches for i in select.sources}
         return bool(unknown & read)
-
-    @property
-    def pool_tasks(self) -> int:
-        """Tasks that jobs of pools may take beside those of ticks."""
-        return _POOL_TASKS if any(isinstance(s, CreatePool) for s in self.statements) else 0
 
     def catalog(self) -> Catalog:
         """Everything declared; starts Spark only if columns have to be looked up."""

@@ -139,8 +139,8 @@ class SparkRun:
         if not self._eddies or slots is None or slots >= wanted:
             return ""
         return (
-            f"jobs of pools share {slots} task slots with ticks; "
-            f"start Spark with local[{wanted}], or Session(pool_tasks={2 * self._eddies})"
+            f"jobs of pools share {slots} task slots with ticks; start Spark with local[{wanted}] and "
+            f"spark.default.parallelism={processors(self._spark)}"
         )
 
     @property

@@ -6,6 +6,7 @@ is handed back with what it has done.
 
 from __future__ import annotations
 
+import heapq
 import threading
 import time
 from collections import deque
@@ -44,7 +45,8 @@ class Whirl:
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
         self._work = {pool: threading.Condition(self._lock) for pool in assignment.slots}
-        self._queues: dict[str, deque[tuple[int, int]]] = {pool: deque() for pool in assignment.slots}
+        # first come first served, by when a tuple came to the eddy: what has passed much has waited long
+        self._queues: dict[str, list[tuple[int, int, int]]] = {pool: [] for pool in assignment.slots}
         self._noted_s = dict.fromkeys(self._names, time.time())
         # blocks are read in any order, tuples are served in the order of their arrival
         self._waiting = deque(sorted(range(len(done)), key=lambda row: numbers[row]))
@@ -102,7 +104,7 @@ class Whirl:
                         work.wait_for(lambda: self._over or bool(queue))
                     if self._over:
                         return
-                    row, step = queue.popleft()
+                    _, row, step = heapq.heappop(queue)
                 slot.acquire()
                 with self._lock:
                     if self._is_over():
@@ -169,7 +171,7 @@ class Whirl:
         self._counts[self._names[step]].tuples_in += 1
         self._note(step, tuples_in=1)
         pool = self._given.steps[step].pool
-        self._queues[pool].append((row, step))
+        heapq.heappush(self._queues[pool], (self._numbers[row], row, step))
         self._work[pool].notify()
 
     def _weights_of(self, bits: int, left: list[int]) -> dict[str, float]:
