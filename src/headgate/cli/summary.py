@@ -24,7 +24,9 @@ def screen() -> Console:
 
 def print_json(done: Done, more: Mapping[str, object] | None = None) -> None:
     """The one document of ``--json``."""
-    print(json.dumps({**done.status.to_json(), **(more or {})}, indent=2))
+    pools = {name: vars(pool) for name, pool in done.run.pools().items()}
+    told = {"pools": pools} if pools else {}
+    print(json.dumps({**done.status.to_json(), **told, **(more or {})}, indent=2))
     _say_what_was_set_aside(done)
 
 
@@ -48,6 +50,12 @@ def print_summary(done: Done) -> None:
         f"{status.ticks:,} ticks in {status.seconds:,.1f} s; "
         f"backlog at most {status.peak_backlog_tuples:,} tuples, {status.backlog_tuples:,} at the end"
     )
+    for name, pool in done.run.pools().items():
+        if pool.calls:
+            console.print(
+                f"pool {name}: {pool.slots} slots, {pool.calls:,} calls of "
+                f"{pool.busy_s / pool.calls * 1e3:.1f} ms, {pool.passed:,} passed"
+            )
     _say_what_was_set_aside(done)
 
 
