@@ -34,7 +34,7 @@ def reproduce(
     on_spark: bool = typer.Option(
         False,
         "--spark",
-        help="With queueing: run the join on Spark too, some minutes; with eddies: spread runs over it.",
+        help="queueing: run the join on Spark too, some minutes; eddies: spread runs over it.",
     ),
     as_json: bool = JSON,
     debug: bool = DEBUG,
