@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -13,6 +13,7 @@ from typing import Any
 
 from headgate import cql
 from headgate.adaptation.controller import Adaptive, Setting
+from headgate.adaptation.wishes import Wishes, check_shares
 from headgate.admission import Refused, Watch, judge
 from headgate.cql.duration import parse_duration_us
 from headgate.cql.size import parse_bytes
@@ -20,10 +21,8 @@ from headgate.cql.statement import CreateFunction, CreateQuery
 from headgate.errors import SetupError, known_names
 from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
-from headgate.model.operator import WindowJoin
 from headgate.model.pool import FunctionDefinition
 from headgate.model.profile import Profiles
-from headgate.model.shedding import DropBox
 from headgate.placed import located_function, plain_function, router_for_run
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
@@ -201,7 +200,6 @@ class Session:
             raise SetupError("nothing to run: no CREATE QUERY was executed")
         chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
         network = self.network()
-        _check_shares(network, keep or {})
         return self._launch(
             network,
             until_done,
@@ -211,7 +209,7 @@ class Session:
             tick_budget,
             observers,
             profiles or {},
-            wishes=_Wishes(keep or {}, seed, _checked_orders(network, orders or {})),
+            wishes=Wishes.checked(network, keep or {}, seed, orders or {}),
             routing=router_for_run(routing) if isinstance(routing, str) else routing,
             balance_pools=balance_pools,
         )
@@ -249,7 +247,7 @@ class Session:
         observers: Iterable[Observer] = (),
         profiles: Profiles = MappingProxyType({}),
         earlier: Run | None = None,
-        wishes: _Wishes | None = None,
+        wishes: Wishes | None = None,
         routing: Router | None = None,
         balance_pools: bool = False,
     ) -> Run:
@@ -376,7 +374,7 @@ class Run:
 
         Only streams whose queries all say overload = 'shed' can be shed.
         """
-        _check_shares(self._network, keep)
+        check_shares(self._network, keep)
         self._run.helm.keep(keep)
 
     def status(self) -> RunStatus:
@@ -427,45 +425,6 @@ class Run:
         names = self._recorder.queries
         if query not in names:
             raise SetupError(f"unknown query {query}; known: {known_names(names)}")
-
-
-@dataclass(frozen=True)
-class _Wishes:
-    """What is asked of a run beside its queries."""
-
-    keep: Mapping[str, float]
-    seed: int | None
-    orders: Mapping[str, tuple[str, ...]]
-
-
-def _checked_orders(network: Network, orders: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    """Orders by the operators that join."""
-    checked = {}
-    for query, order in orders.items():
-        join = network.operators.get(f"{query}.join")
-        aliases = [side.alias for side in join.sides] if isinstance(join, WindowJoin) else []
-        if sorted(aliases) != sorted(order):
-            has = ", ".join(aliases) or "no join"
-            raise SetupError(f"the order {', '.join(order)} does not fit query {query}, which has {has}")
-        checked[f"{query}.join"] = tuple(order)
-    return checked
-
-
-def _check_shares(network: Network, keep: Mapping[str, float]) -> None:
-    for stream, share in keep.items():
-        if stream not in network.streams:
-            raise SetupError(f"unknown stream {stream}; known: {known_names(list(network.streams))}")
-        DropBox(stream, share)
-        if share < 1 and stream not in network.sheddable():
-            reader = next(
-                q.name
-                for q in network.queries.values()
-                if q.overload != "shed" and stream in network.streams_of(q.name)
-            )
-            raise SetupError(
-                f"stream {stream} cannot be shed: query {reader} reads it; "
-                f"write CREATE QUERY {reader} WITH (overload = 'shed')"
-            )
 
 
 def _located(checkpoint: str | Path) -> str:

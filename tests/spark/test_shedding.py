@@ -17,6 +17,7 @@ from tests.oracle.runs import PATIENT, difference, found_rows
 
 from headgate import Session
 from headgate.errors import SetupError
+from headgate.model.event import Event, TickCommitted
 from headgate.model.shedding import DropBox
 from headgate.session import Run
 
@@ -60,13 +61,13 @@ def queries(a: Stream) -> list[Query]:
     return [Query("vals", [values]), Query("pairs", [pairs]), Query("latest", [latest])]
 
 
-def finished(spark: SparkSession, folder: Path, whole: Stream, files_a_tick: int) -> Run:
+def finished(spark: SparkSession, folder: Path, whole: Stream, files_a_tick: int, events: list[Event]) -> Run:
     session = Session(spark)
     options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
     session.execute(stream_sql(whole, folder / "a", "csv", "BIGINT", **options))
     for query in queries(whole):
         session.execute(f"CREATE QUERY {query.name} WITH (overload = 'shed') AS {query.sql};")
-    run = session.start(until_done=True, keep={"a": KEEP}, seed=SEED)
+    run = session.start(until_done=True, keep={"a": KEEP}, seed=SEED, observers=[events.append])
     assert run.wait(TIMEOUT_S)
     return run
 
@@ -79,12 +80,15 @@ def test_a_box_keeps_the_same_tuples_wherever_ticks_begin(interpreted: SparkSess
         file.write("no,number,at,all\n")
     stamp(tmp_path / "a" / "003.csv")
     for files_a_tick in (1, 4):
-        run = finished(interpreted, tmp_path, whole, files_a_tick)
+        events: list[Event] = []
+        run = finished(interpreted, tmp_path, whole, files_a_tick, events)
         counts = run.status().streams["a"]
         assert (counts.rows_in, counts.late, counts.bad) == (241, len(whole.late()), 1)
         assert counts.rows_in == len(kept.arrivals) + counts.shed + counts.late + counts.bad
         good = counts.rows_in - counts.late - counts.bad
         assert run.status().queries["pairs"].kept == pytest.approx(len(kept.arrivals) / good)
+        batches = [q.kept for e in events if isinstance(e, TickCommitted) for q in e.queries.values()]
+        assert batches and all(0.3 < share < 0.9 for share in batches)
         wrong = [text for q in queries(kept) if (text := difference(q, found_rows(run.results(q.name))))]
         assert not wrong, "\n".join(wrong)
 
@@ -125,6 +129,31 @@ def test_intervals_of_shed_aggregates_cover_the_truth(spark: SparkSession, tmp_p
         assert 0.93 <= covered <= 0.97, (name, covered)
         estimate = np.array(table[name])[order]
         assert abs(estimate.mean() / true.mean() - 1) < 0.02
+
+
+def test_by_utility_the_tuples_that_matter_most_are_kept(spark: SparkSession, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    (tmp_path / "s").mkdir()
+    for number in range(3):
+        # half of all tuples matter as little as can be
+        value = np.where(rng.random(2000) < 0.5, 0, rng.integers(1, 1000, 2000))
+        ts = 1000 + number + np.arange(2000) / 2000
+        pq.write_table(pa.table({"ts": ts, "v": value}), tmp_path / "s" / f"{number}.parquet")
+    session = Session(spark)
+    session.execute(f"""
+      CREATE STREAM s (ts DOUBLE, v BIGINT) FROM parquet
+        OPTIONS (path '{tmp_path}/s', timestamp 'ts', maxFilesPerTrigger '1');
+      CREATE QUERY q WITH (overload = 'shed', utility = 'v * 2') AS SELECT v FROM s;
+      CREATE QUERY n WITH (overload = 'shed') AS SELECT COUNT(*) AS n FROM s [RANGE 1 SECOND SLIDE 1 SECOND];
+    """)
+    run = session.start(until_done=True, keep={"s": 0.3})
+    assert run.wait(TIMEOUT_S)
+    kept = run.arrow("q").to_pandas()
+    later = kept[kept.ts >= 1001]
+    assert 0.25 < len(later) / 4000 < 0.35 and later.v.min() > 300
+    # of what was kept: nobody knows how many others each one stands for
+    assert run.arrow("n").to_pydict()["n"][-1] < 0.5 * 2000
+    assert run.status().streams["s"].shed == 6000 - len(kept)
 
 
 def test_a_stream_is_not_shed_under_a_query_that_did_not_ask_for_it(spark: SparkSession) -> None:

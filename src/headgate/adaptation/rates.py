@@ -54,11 +54,10 @@ class Rates:
             return None
         arrived_s = started_s - before_s
         moved = {s: until - before_until[s] for s, until in tick.until_s.items() if s in before_until}
-        own_s = max(moved.values(), default=0.0)
+        # of streams that have just begun, the clock is all there is to go by
+        own_s = max(moved.values(), default=0.0) or arrived_s
         rows = {stream: counts.rows_in for stream, counts in tick.streams.items()}
         self._by_clock.add(sum(rows.values()), arrived_s)
-        if own_s <= 0:
-            return None
         self._speed.add(own_s, arrived_s)
         for stream, count in rows.items():
             self._by_own_time.setdefault(stream, _Rate()).add(count, own_s)

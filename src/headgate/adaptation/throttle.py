@@ -60,7 +60,7 @@ class Throttle:
         is_urgent = room < 1 / _EMERGENCY
         is_long, self._was_long = room < 1 and (has_risen or is_urgent or self._was_long), room < 1
         if is_long:
-            self.share = max(_LEAST, self.share * max(room, 0.1))
+            self.share = max(_LEAST, self.share * max(room, _LEAST))
             return self._why(load)
         if room > 1:
             self.share = min(1.0, self.share * min(room**_POWER, _STEP))

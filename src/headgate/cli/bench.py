@@ -12,7 +12,7 @@ from headgate.routing.registry import router_named
 
 EXAMPLE = "Example: headgate bench burst --out bench-out"
 
-_STUDIES = ("burst", "eddies", "predict")
+_STUDIES = ("burst", "eddies", "overload", "predict")
 
 
 def bench(
@@ -35,7 +35,8 @@ def bench(
 
     burst: one burst under several strategies, beside what the simulator says. predict: what a profile
     predicts of four queries, beside runs at several loads. eddies: three placed predicates under several
-    routing policies. The exit code is 1 if a check fails.
+    routing policies. overload: a join of three streams at three times what the machine can do. The exit code
+    is 1 if a check fails.
     """
     del debug
     check_study(study, _STUDIES)
@@ -43,6 +44,7 @@ def bench(
         router_named(name)
     # Spark is slow to import; help and errors come without it
     from headgate.experiments.burst import burst_study
+    from headgate.experiments.overload import overload_study
     from headgate.experiments.pools import POLICIES, POOL_TASKS, pools_study
     from headgate.experiments.predict import predict_study
     from headgate.spark.cluster import own_session
@@ -53,6 +55,8 @@ def bench(
             done = burst_study(spark, out / study, seed, progress)
         elif study == "eddies":
             done = pools_study(spark, out / study, seconds, policy or POLICIES, progress)
+        elif study == "overload":
+            done = overload_study(spark, out / study, progress)
         else:
             done = predict_study(spark, out / study, progress)
     finally:

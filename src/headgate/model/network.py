@@ -11,6 +11,7 @@ from headgate.errors import InternalError, SetupError, known_names
 from headgate.model.operator import Operator, OperatorInput, StreamInput
 from headgate.model.pool import FunctionDefinition, PoolDefinition
 from headgate.model.schema import Schema
+from headgate.model.shedding import Utility
 
 # splitting and joining again doubles the ways each time
 _MOST_PATHS = 10_000
@@ -60,6 +61,7 @@ class QueryDefinition:
     latency_s: float | None = None
     memory_bytes: int | None = None
     overload: str = "backpressure"
+    utility: Utility | None = None
 
 
 class Network:
@@ -133,6 +135,18 @@ class Network:
         names = {n for output in self.queries[query].outputs for path in self.paths_to(output) for n in path}
         inputs = (i for name in names for i in self.operators[name].inputs)
         return frozenset(i.stream for i in inputs if isinstance(i, StreamInput))
+
+    def utilities(self) -> dict[str, str]:
+        """Expressions that say which tuples of a stream to keep first."""
+        found: dict[str, str] = {}
+        for query in self.queries.values():
+            own = query.utility
+            if own is not None and found.setdefault(own.stream, own.text) != own.text:
+                both = f"{found[own.stream]} and {own.text}"
+                raise SetupError(
+                    f"stream {own.stream} has one drop box, not one by {both}; write one utility"
+                )
+        return found
 
     def sheddable(self) -> frozenset[str]:
         """The streams of which tuples may be dropped: all their queries say overload = 'shed'."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from headgate.errors import SetupError
@@ -15,8 +15,34 @@ _BUCKETS = 1 << BITS
 
 
 @dataclass(frozen=True)
+class Utility:
+    """How much the tuples of a stream matter: an expression over its columns."""
+
+    stream: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Floor:
+    """Tuples of a utility above ``above`` are kept, of those that have just this one a share ``ties``."""
+
+    text: str
+    above: float
+    ties: float
+
+    @staticmethod
+    def of(text: str, keep: float, quantiles: Sequence[float]) -> Floor:
+        """The floor that lets a share pass of tuples whose utilities have these evenly spaced quantiles."""
+        ordered = sorted(quantiles)
+        above = ordered[min(len(ordered) - 1, int((1 - keep) * len(ordered)))]
+        more = sum(value > above for value in ordered) / len(ordered)
+        equal = sum(value == above for value in ordered) / len(ordered)
+        return Floor(text, above, min(1.0, max(0.0, (keep - more) / equal)))
+
+
+@dataclass(frozen=True)
 class DropBox:
-    """Keeps a share of a stream, chosen by hash of seed and tuple.
+    """Keeps a share of a stream, chosen by hash of seed and tuple, or by utility where there is a floor.
 
     A replay keeps the same tuples; of two boxes with one seed, the smaller keeps a part of the larger.
     """
@@ -24,6 +50,7 @@ class DropBox:
     stream: str
     keep: float
     seed: int = 0
+    floor: Floor | None = None
 
     def __post_init__(self) -> None:
         if not 0 <= self.keep <= 1:
@@ -31,8 +58,8 @@ class DropBox:
 
     @property
     def threshold(self) -> int:
-        """A tuple is kept if the last bits of its hash are below this."""
-        return round(self.keep * _BUCKETS)
+        """A tuple is kept if the last bits of its hash are below this; with a floor, one just on it."""
+        return round((self.keep if self.floor is None else self.floor.ties) * _BUCKETS)
 
     def passes(self, hash_of_tuple: int) -> bool:
         """Whether a tuple is kept; the hash is over seed and tuple."""

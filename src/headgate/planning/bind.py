@@ -17,20 +17,22 @@ from headgate.planning.scope import Scope
 from headgate.planning.select_list import check_names, select_list
 from headgate.planning.service import service_of, sink_of
 from headgate.planning.sources import check_windows, from_clause, scope_of
+from headgate.planning.utility import utility_of
 
 
 def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
     """The query as a plan with WHERE above all joins; a QueryError says what is wrong with it, and where."""
     service = service_of(query.settings)
+    branches = _same_columns(query, [_branch(select, catalog) for select in query.branches])
     return LogicalPlan(
         query=query.name.text,
-        branches=_same_columns(query, [_branch(select, catalog) for select in query.branches]),
+        branches=branches,
         sink=sink_of(query.sink, catalog.known_sinks),
         latency_s=service.latency_s,
         memory_bytes=service.memory_bytes,
         overload=service.overload,
         quality=service.quality,
-        utility=service.utility,
+        utility=None if service.utility is None else utility_of(service.utility, branches),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
 from headgate.model.network import SinkDefinition
+from headgate.model.shedding import Utility
 from headgate.model.window import Window
 from headgate.planning.tree import Json, Tree, conjunction, quality_of_service
 
@@ -138,7 +139,7 @@ class LogicalPlan:
     memory_bytes: int | None = None
     overload: str = "backpressure"
     quality: bool = False
-    utility: str | None = None
+    utility: Utility | None = None
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -54,6 +54,7 @@ def _query(plan: LogicalPlan, operators: list[physical.Operator], catalog: Catal
         latency_s=plan.latency_s,
         memory_bytes=plan.memory_bytes,
         overload=plan.overload,
+        utility=plan.utility,
     )
 
 

@@ -11,7 +11,7 @@ from headgate.errors import QueryError, known_names
 from headgate.model.network import SinkDefinition
 from headgate.planning.declaration import duration_us, format_of, pairs, settings_by_key
 
-_KNOWN = ("latency", "memory", "overload", "quality")
+_KNOWN = ("latency", "memory", "overload", "quality", "utility")
 _OVERLOAD = ("backpressure", "shed")
 _FILES = ("parquet", "json", "csv", "orc", "text")
 
@@ -24,7 +24,7 @@ class Service:
     memory_bytes: int | None = None
     overload: str = "backpressure"
     quality: bool = False
-    utility: str | None = None
+    utility: Setting | None = None
 
 
 def service_of(settings: tuple[Setting, ...]) -> Service:
@@ -34,14 +34,27 @@ def service_of(settings: tuple[Setting, ...]) -> Service:
         if key not in _KNOWN:
             message = f"unknown setting {setting.key.text}; known: {known_names(_KNOWN)}"
             raise QueryError(message, setting.key.span)
-    quality = by_key.get("quality")
+    quality, utility = by_key.get("quality"), by_key.get("utility")
     latency, memory, overload = by_key.get("latency"), by_key.get("memory"), by_key.get("overload")
+    if utility is not None:
+        _check_utility(utility, overload, quality)
     return Service(
         latency_s=_positive(latency, duration_us(latency)) / 1e6 if latency else None,
         memory_bytes=_positive(memory, _bytes(memory)) if memory else None,
         overload=_one_of(overload, _OVERLOAD) if overload else Service.overload,
         quality=quality is not None and _one_of(quality, ("true", "false")) == "true",
+        utility=utility,
     )
+
+
+def _check_utility(utility: Setting, overload: Setting | None, quality: Setting | None) -> None:
+    if overload is None or overload.value.lower() != "shed":
+        raise QueryError(
+            "utility says what to keep when tuples are shed; write overload = 'shed' too", utility.span
+        )
+    if quality is not None and quality.value.lower() == "true":
+        message = "quality = true does not go with utility: nothing is known of the tuples that matter less"
+        raise QueryError(f"{message}; leave one out", quality.span)
 
 
 def sink_of(clause: SinkClause | None, known_sinks: Collection[str] | None = None) -> SinkDefinition:

@@ -28,7 +28,7 @@ from headgate.errors import SetupError
 from headgate.model.network import StreamDefinition
 from headgate.model.shedding import DropBox
 from headgate.spark.columns import ARRIVED, BEGINNING_US, TS, tick_constant
-from headgate.spark.dropbox import is_kept
+from headgate.spark.dropbox import is_kept, utility_of
 from headgate.spark.files import normal_path
 from headgate.spark.sources import BAD_ROW
 from headgate.spark.spread import QUANTILES, Spread
@@ -53,6 +53,7 @@ class Chunk:
     in_order: bool
     shed: int = 0
     quantiles: tuple[int, ...] = ()
+    utilities: tuple[float, ...] = ()
 
     @property
     def spread(self) -> Spread:
@@ -79,6 +80,7 @@ class Arrival:
     file_ranks: dict[str, int]
     seen_max_ts: int
     spreads: tuple[Spread, ...] = ()
+    utilities: tuple[float, ...] = ()
     suffix: Suffix | None = None
     """Reads the rows from a timestamp on, from as few files as hold any."""
 
@@ -122,7 +124,9 @@ def is_bad(frame: DataFrame, definition: StreamDefinition) -> Column:
 
 
 def chunk_statistics(
-    frames: Sequence[tuple[int, StreamDefinition, DataFrame]], boxes: Mapping[str, DropBox]
+    frames: Sequence[tuple[int, StreamDefinition, DataFrame]],
+    boxes: Mapping[str, DropBox],
+    utilities: Mapping[str, str],
 ) -> list[Chunk]:
     """Count and bound the rows of all streams, in one Spark job that reads timestamps alone.
 
@@ -130,12 +134,15 @@ def chunk_statistics(
     """
     parts: DataFrame | None = None
     for number, definition, frame in frames:
-        part = _chunks(number, definition, frame, boxes.get(definition.name))
+        name = definition.name
+        part = _chunks(number, definition, frame, boxes.get(name), utilities.get(name))
         parts = part if parts is None else parts.unionByName(part)
     return [] if parts is None else [_chunk(row) for row in parts.collect()]
 
 
-def _chunks(number: int, definition: StreamDefinition, frame: DataFrame, box: DropBox | None) -> DataFrame:
+def _chunks(
+    number: int, definition: StreamDefinition, frame: DataFrame, box: DropBox | None, utility: str | None
+) -> DataFrame:
     bad = is_bad(frame, definition)
     shed = F.lit(False) if box is None else ~is_kept(frame, box)
     times = F.collect_list(F.when(~bad, F.col(TS)))
@@ -147,12 +154,18 @@ def _chunks(number: int, definition: StreamDefinition, frame: DataFrame, box: Dr
         F.spark_partition_id().alias("partition"),
         F.col(TS),
         shed.alias("shed"),
+        *([] if utility is None else [utility_of(utility).alias("utility")]),
         *([BAD_ROW] if BAD_ROW in frame.columns else []),
     )
     measures = [
         F.count(F.lit(1)).alias("rows"),
         F.count_if(bad).alias("bad"),
         F.count_if(F.col("shed") & ~bad).alias("shed"),
+        (
+            F.lit(None).cast("array<double>")
+            if utility is None
+            else F.percentile_approx("utility", [i / QUANTILES for i in range(QUANTILES + 1)])
+        ).alias("utilities"),
     ]
     if definition.timestamp is None:
         counted = keys.groupBy("file", "block", "partition").agg(*measures)
@@ -175,6 +188,7 @@ def _chunks(number: int, definition: StreamDefinition, frame: DataFrame, box: Dr
         "rows",
         "bad",
         "shed",
+        "utilities",
         "min_ts",
         "max_ts",
         (F.sort_array("times") == F.col("times")).alias("in_order"),
@@ -189,6 +203,7 @@ def _chunk(row: Row) -> Chunk:
     known = row.asDict()
     if known["min_ts"] is None:
         known |= {"min_ts": -BEGINNING_US, "max_ts": BEGINNING_US}
+    known["utilities"] = tuple(known["utilities"] or ())
     known["quantiles"] = tuple(sorted(q for q in known["quantiles"] if q is not None))
     return Chunk(**known)
 

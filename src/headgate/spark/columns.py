@@ -52,6 +52,14 @@ def tick_constant(value: int, anchor: str = TS) -> Column:
     Spark writes numeric literals into generated code, but hands arrays over by reference; the index
     depends on a column, so that the optimiser cannot fold the access back into a literal.
     """
+    return _by_reference(F.lit(value).cast("bigint"), anchor)
+
+
+def tick_fraction(value: float, anchor: str = TS) -> Column:
+    """The same for a DOUBLE."""
+    return _by_reference(F.lit(value).cast("double"), anchor)
+
+
+def _by_reference(number: Column, anchor: str) -> Column:
     index = F.when(F.col(f"`{anchor}`").isNull(), F.lit(1)).otherwise(F.lit(0))
-    number = F.lit(value).cast("bigint")
     return F.array(number, number)[index]

@@ -26,7 +26,7 @@ from headgate.model.operator import (
 from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US, TS
-from headgate.spark.dropbox import streams_that_tell_chances
+from headgate.spark.dropbox import streams_that_tell_chances, utility_of
 from headgate.spark.eddies.layout import Layout, lay_out
 from headgate.spark.landing import LandingPlan, landed_schema, landing_plans
 from headgate.spark.plans import aggregate, running, simple
@@ -100,6 +100,7 @@ def compile_network(
     for name in streams_that_tell_chances(network):
         raw[name] = StructType([*raw[name].fields, StructField(KEEP, DoubleType())])
     relations = {name: _relation(network, sources, name) for name in network.relations}
+    _check_utilities(spark, network, raw)
     landing = landing_plans(network)
     shell = Compiled(network, raw, landing, relations, {}, {}, {}, {})
     inputs: dict[str, tuple[StructType, ...]] = {}
@@ -129,6 +130,14 @@ def compile_network(
     for query in network.queries.values():
         _check_union(query, empty)
     return Compiled(network, raw, landing, relations, inputs, outputs, groups, windows, layouts)
+
+
+def _check_utilities(spark: SparkSession, network: Network, raw: Mapping[str, StructType]) -> None:
+    for stream, text in network.utilities().items():
+        try:
+            spark.createDataFrame([], raw[stream]).select(utility_of(text))
+        except PySparkException as error:
+            raise QueryError(f"utility {text} of stream {stream}: {simple.spark_complaint(error)}") from error
 
 
 def _check_union(query: QueryDefinition, outputs: Mapping[str, DataFrame]) -> None:

@@ -9,7 +9,7 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 from headgate.model.network import Network
 from headgate.model.operator import StreamInput
 from headgate.model.shedding import BITS, KEEP, DropBox
-from headgate.spark.columns import is_system, tick_constant
+from headgate.spark.columns import is_system, tick_constant, tick_fraction
 from headgate.spark.sources import BAD_ROW
 
 
@@ -23,7 +23,16 @@ def is_kept(rows: DataFrame, box: DropBox) -> Column:
     hashed = F.xxhash64(F.lit(box.seed).cast("bigint"), *own)
     last_bits = hashed.bitwiseAND(F.lit(2**BITS - 1).cast("bigint"))
     anchor = next(field.name for field in rows.schema.fields)
-    return last_bits < tick_constant(box.threshold, anchor)
+    passes = last_bits < tick_constant(box.threshold, anchor)
+    if box.floor is None:
+        return passes
+    utility, above = utility_of(box.floor.text), tick_fraction(box.floor.above, anchor)
+    return F.coalesce((utility > above) | ((utility == above) & passes), F.lit(False))
+
+
+def utility_of(text: str) -> Column:
+    """What a tuple is worth."""
+    return F.expr(text).cast("double")
 
 
 def with_chance(rows: DataFrame, keep: float) -> DataFrame:

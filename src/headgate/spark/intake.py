@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+import numpy as np
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from headgate.model.event import StreamCounts
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.shedding import Course, DropBox
+from headgate.model.shedding import Course, DropBox, Floor
 from headgate.spark.arrive import (
     LATE,
     PLACE,
@@ -34,7 +35,7 @@ from headgate.spark.files import normal_path
 from headgate.spark.landing import Landing
 from headgate.spark.manifest import Manifest, StreamState
 from headgate.spark.sources import BAD_ROW, STREAM, TEXT_FORMATS, Sources
-from headgate.spark.spread import Spread, share_below
+from headgate.spark.spread import QUANTILES, Spread, share_below
 
 # asking more files one by one would take longer than a Spark job
 _FILES_TO_ASK = 16
@@ -74,6 +75,7 @@ class Intake:
         self._sources = sources
         self._log = log
         self._landings = landings
+        self._utilities = network.utilities()
         self._telling = streams_that_tell_chances(network)
         self._cached: list[DataFrame] = []
 
@@ -81,17 +83,21 @@ class Intake:
         self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, flush: bool = False
     ) -> dict[str, Inflow]:
         """What every stream brings into this tick; drop boxes are those of the manifest before it."""
-        boxes = before.course.boxes()
+        boxes = {name: self._with_floor(box, before) for name, box in before.course.boxes().items()}
         numbered = {name: i for i, name in enumerate(self._network.streams)}
         orders = {
             name: self._log.files(name, batch_id)
             for name, definition in self._network.streams.items()
             if self._sources.is_file_stream(definition)
         }
-        told = {n for n, files in orders.items() if n not in boxes and self._tells_rows(n, files)}
+        told = {
+            n
+            for n, files in orders.items()
+            if n not in boxes and n not in self._utilities and self._tells_rows(n, files)
+        }
         raw = self._raw_frames(batch, {n: files for n, files in orders.items() if n not in told})
         frames = [(numbered[n], self._network.streams[n], frame) for n, frame in raw.items()]
-        chunks = chunk_statistics(frames, boxes)
+        chunks = chunk_statistics(frames, boxes, self._utilities)
         inflows = {}
         for name, definition in self._network.streams.items():
             state = before.streams.get(name, StreamState())
@@ -106,6 +112,12 @@ class Intake:
             arrival = arrival and self._told(arrival, before.course)
             inflows[name] = self._inflow(definition, state, arrival, batch_id, now_us, flush)
         return inflows
+
+    def _with_floor(self, box: DropBox, before: Manifest) -> DropBox:
+        """By utility, once it is known how utilities lie; until then by hash."""
+        text = self._utilities.get(box.stream)
+        known = before.streams.get(box.stream, StreamState()).utilities
+        return box if text is None or not known else replace(box, floor=Floor.of(text, box.keep, known))
 
     def _tells_rows(self, name: str, files: list[str]) -> bool:
         """Whether all there is to know of a stream's new rows is how many there are, and files tell that."""
@@ -246,13 +258,16 @@ class Intake:
             # one timestamp for all, or those that the rows came with
             spreads=() if definition.timestamp is None else tuple(chunk.spread for chunk in chunks),
             suffix=suffix,
+            utilities=_utilities(chunks),
         )
 
     def _told(self, arrival: Arrival, course: Course) -> Arrival:
         """Tuples with the chance that they had, of the streams where that is asked for."""
         if arrival.definition.name not in self._telling:
             return arrival
-        keep, suffix = course.share(arrival.definition.name), arrival.suffix
+        name, suffix = arrival.definition.name, arrival.suffix
+        # of tuples kept for their utility, nobody knows how many others each one stands for
+        keep = 1.0 if name in self._utilities else course.share(name)
         told = None if suffix is None else lambda ts: with_chance(suffix(ts), keep)
         return replace(arrival, frame=with_chance(arrival.frame, keep), suffix=told)
 
@@ -308,6 +323,7 @@ class Intake:
             frontier_ts=frontier,
             silent_since_us=silent_since,
             totals=_sum(state.totals, counts),
+            utilities=_blended(state.utilities, arrival),
         )
         lowest = arrival.min_ts if arrival else END_US
         if landing is not None and state.waiting_rows:
@@ -346,6 +362,24 @@ def _spreads(arrival: Arrival | None, rows: int, min_ts: int, max_ts: int) -> tu
     if arrival is not None and arrival.spreads:
         return arrival.spreads
     return (Spread.over(rows, (min_ts, max_ts)),) if rows else ()
+
+
+def _utilities(chunks: list[Chunk]) -> tuple[float, ...]:
+    """Quantiles over all chunks, each weighed by its rows."""
+    points = sorted((value, c.rows / len(c.utilities)) for c in chunks for value in c.utilities)
+    if not points:
+        return ()
+    values, weights = np.array(points).T
+    reached = (np.cumsum(weights) - weights / 2) / weights.sum()
+    return tuple(np.interp(np.linspace(0, 1, QUANTILES + 1), reached, values).tolist())
+
+
+def _blended(old: tuple[float, ...], arrival: Arrival | None) -> tuple[float, ...]:
+    """Quantiles of utilities, halfway from what they were to what they are."""
+    new = () if arrival is None else arrival.utilities
+    if not new or not old:
+        return new or old
+    return tuple((a + b) / 2 for a, b in zip(old, new, strict=True))
 
 
 def _sum(a: StreamCounts, b: StreamCounts) -> StreamCounts:

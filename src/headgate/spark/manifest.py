@@ -62,6 +62,8 @@ class StreamState:
     key_counts: dict[str, BlockRef] = field(default_factory=dict)
     silent_since_us: int | None = None
     totals: StreamCounts = field(default_factory=StreamCounts)
+    utilities: tuple[float, ...] = ()
+    """Quantiles of how much its tuples matter, where a query says."""
 
 
 @dataclass(frozen=True)
@@ -129,6 +131,7 @@ def _stream(raw: dict[str, Any]) -> StreamState:
             "landed": _refs(raw["landed"]),
             "key_counts": {k: _ref(ref) for k, ref in raw["key_counts"].items()},
             "totals": StreamCounts(**raw["totals"]),
+            "utilities": tuple(raw.get("utilities", ())),
         }
     )
 

@@ -13,7 +13,7 @@ from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from headgate.model.event import CourseChanged, QueryCounts, TickCommitted, kept_share
+from headgate.model.event import CourseChanged, QueryCounts, TickCommitted
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import Aggregate, Eddy, WindowJoin
 from headgate.runtime.forecast import ForecastQueue
@@ -29,6 +29,7 @@ from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.line import Standing
 from headgate.spark.flow import Chosen, StoreTask, TickPlan
 from headgate.spark.intake import Inflow, Intake
+from headgate.spark.kept import KeptShares
 from headgate.spark.learn import Passed
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
 from headgate.spark.measuring import Measuring, widths_of
@@ -56,6 +57,7 @@ class OpenTick:
     inflows: dict[str, Inflow]
     flush: bool
     standings: dict[str, Standing] = field(default_factory=dict)
+    kept: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
 
 
@@ -103,6 +105,7 @@ class TickRunner:
         self._eddies = eddies
         self._mover = Mover(compiled, store, eddies)
         self._queues = Queues(self.network)
+        self._kept = KeptShares(self.network)
         self._operators_of = {
             query.name: {
                 n for output in query.outputs for path in self.network.paths_to(output) for n in path
@@ -135,6 +138,7 @@ class TickRunner:
             now_us = int(now_s * 1e6)
             tick.flush = self._until_done and self._intake.is_exhausted(batch_id)
             tick.inflows = self._intake.take(batch, batch_id, self.manifest, now_us, tick.flush)
+            tick.kept = self._kept.take_in(tick.inflows)
             tick.standings = self._eddies.standing()
         return tick
 
@@ -338,7 +342,7 @@ class TickRunner:
                 name: QueryCounts(
                     r.rows,
                     tuple((now_s - at / 1e6, n) for at, n in r.latencies_at),
-                    kept_share(counts[stream] for stream in self.network.streams_of(name)),
+                    tick.kept[name],
                 )
                 for name, r in written.items()
             },

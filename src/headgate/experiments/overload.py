@@ -1,0 +1,255 @@
+"""Three times what the machine can do, on Spark: what is shed, what still comes out, and by which plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from itertools import pairwise
+from math import sqrt
+from pathlib import Path
+from typing import Any
+
+from headgate.experiments.check import Progress, Study
+from headgate.model.profile import Profile, Profiles
+from headgate.planning.join_problem import problems_of
+from headgate.planning.joins.problem import JoinProblem
+from headgate.planning.live import LiveStatistics, work_of
+from headgate.planning.optimize import optimize
+from headgate.planning.statistics import Missing
+from headgate.profiling import tick_costs
+from headgate.report.lines import drawing
+from headgate.session import Session
+from headgate.status import RunStatus, TickRecord
+
+_QUERY = "abc"
+_LATENCY_S = 20.0
+_MEMORY_BYTES = 64 * 2**20
+_TICK_OF_BOUND = 0.4
+_WARM_UP_S = 25.0
+_CALIBRATION_S = 22.0
+_COLD_TICKS = 3
+_RUN_S = 70.0
+_COUNTING_S = 8.0
+# until the first boxes are closed
+_SETTLING_S = 10.0
+_FAST_BY_SLOW = 4.0
+_CALIBRATION_PER_S = 800.0
+_CALIBRATION_REPEATS = (1, 6000)
+# of the capacity: the selection of c, and the join of a and b
+_SELECTING, _JOINING = 1.8, 1.2
+_CHEAP_ORDER = ("a", "b", "c")
+_SELECTIVITIES = {"abc.join": {0: 1 / 4, 1: 1 / 13}}
+
+
+@dataclass(frozen=True)
+class Drive:
+    """How hard to drive the machine: tuples of a and of b a second, and how often c's text is repeated."""
+
+    slow_per_s: float
+    repeat: int
+
+    @property
+    def rates(self) -> dict[str, float]:
+        """Tuples a second."""
+        return {"a": self.slow_per_s, "b": self.slow_per_s, "c": _FAST_BY_SLOW * self.slow_per_s}
+
+    @property
+    def script(self) -> str:
+        """The streams and the query."""
+        text = (files("headgate.experiments") / "overload.sql").read_text(encoding="utf-8")
+        values = {
+            "$SLOW": f"{self.slow_per_s:.0f}",
+            "$FAST": f"{_FAST_BY_SLOW * self.slow_per_s:.0f}",
+            "$REPEAT": str(self.repeat),
+            "$LATENCY": f"{_LATENCY_S:g} s",
+            "$MEMORY": f"{_MEMORY_BYTES // 2**20} MB",
+        }
+        for name, value in values.items():
+            text = text.replace(name, value)
+        return text
+
+
+@dataclass(frozen=True)
+class Overloaded:
+    """A run under overload, and what it came to once boxes were closed."""
+
+    status: RunStatus
+    orders: tuple[tuple[str, ...], ...]
+
+    @property
+    def _steady(self) -> list[int]:
+        history = self.status.history
+        return [i for i, tick in enumerate(history) if tick.at_s - tick.seconds >= _SETTLING_S]
+
+    @property
+    def results_per_s(self) -> float:
+        """Results a second."""
+        ticks = [self.status.history[i] for i in self._steady]
+        since_s = self.status.history[self._steady[0] - 1].at_s
+        return sum(tick.rows_out for tick in ticks) / (ticks[-1].at_s - since_s)
+
+    @property
+    def promised_per_s(self) -> float:
+        """What the model has promised over the same time, decision by decision."""
+        total, seconds = 0.0, 0.0
+        for i in self._steady:
+            length_s = self.status.history[i].at_s - self.status.history[i - 1].at_s
+            before = [c for c in self.status.changes if c.batch_id < i and "output_per_s" in c.figures]
+            if before:
+                total += before[-1].figures["output_per_s"] * length_s
+                seconds += length_s
+        return total / seconds if seconds else float("inf")
+
+    @property
+    def max_latency_s(self) -> float:
+        """The slowest result, with the wait for the tick before its own."""
+        lengths = [0.0, *(tick.seconds for tick in self.status.history)]
+        return max(a + b for a, b in pairwise(lengths))
+
+    @property
+    def peak_bytes(self) -> float:
+        """Queues and windows together, at most."""
+        return float(max(tick.backlog_bytes + tick.window_bytes for tick in self.status.history))
+
+
+class OverloadBench:
+    """Runs on one Spark application."""
+
+    def __init__(self, spark: Any, progress: Progress) -> None:
+        self._spark = spark
+        self._progress = progress
+        self.known: Profiles = {}
+
+    def calibrate(self) -> tuple[Drive, float, float]:
+        """A drive of three times the capacity; the capacity, and what a handled tuple costs.
+
+        Two runs that differ in the selection of c alone tell what it costs, and what the join does.
+        """
+        self._progress("warming up")
+        easy, dear = (Drive(_CALIBRATION_PER_S, repeat) for repeat in _CALIBRATION_REPEATS)
+        self._run(dear, _WARM_UP_S)
+        self._progress("measuring what tuples cost")
+        histories = [self._run(drive, _CALIBRATION_S).status.history[_COLD_TICKS:] for drive in (easy, dear)]
+        joining_s, selecting_s = (_busy_s_per_s(history) for history in histories)
+        repeats = _FAST_BY_SLOW * _CALIBRATION_PER_S * (dear.repeat - easy.repeat)
+        per_repeat_s = max(1e-9, (selecting_s - joining_s) / repeats)
+        costs = tick_costs(histories)
+        assert costs is not None
+        free = 1 - costs.overhead_s / (_TICK_OF_BOUND * _LATENCY_S)
+        capacity = 0.9 * free / costs.work_s
+        [problem] = self._problems(easy, 1.0)
+        handled_s = joining_s / work_of(problem, _CHEAP_ORDER, {}).handled_per_s
+        drive = self._drive(capacity, handled_s, per_repeat_s)
+        select = Profile(per_repeat_s * drive.repeat, 1.0, samples=1)
+        self.known = {f"{_QUERY}.select_c": select, f"{_QUERY}.project": Profile(1e-7, 1.0, samples=1)}
+        self._progress(
+            f"capacity {capacity:.2f} processors, a handled tuple costs {handled_s * 1e6:.2f} us, "
+            f"a selected one {select.seconds_per_tuple * 1e6:.0f} us"
+        )
+        return drive, capacity, handled_s
+
+    def _drive(self, capacity: float, handled_s: float, per_repeat_s: float) -> Drive:
+        # a and b meet within 1.5 s on either side, one pair in four
+        slow = sqrt(_JOINING * capacity / handled_s / (2 * 1.5 / 4))
+        repeat = _SELECTING * capacity / (_FAST_BY_SLOW * slow * per_repeat_s)
+        return Drive(slow, max(1, round(repeat)))
+
+    def _problems(self, drive: Drive, handled_s: float) -> list[JoinProblem]:
+        plan = optimize(self._session(drive).plans()[0])
+        profiles = {f"{_QUERY}.{name}": Profile(0.0) for name in ("select_c", "project")} | dict(self.known)
+        statistics = LiveStatistics(drive.rates, profiles, _SELECTIVITIES, handled_s)
+        return [posed.problem for posed in problems_of(plan, statistics, Missing())]
+
+    def run(self, drive: Drive, order: Sequence[str] | None) -> Overloaded:
+        """Drive it, in an order or in whatever order the model finds."""
+        by = "by its own plan" if order is None else f"in the order {', '.join(order)}"
+        self._progress(f"driving it {by}")
+        return self._run(drive, _RUN_S, order)
+
+    def count(self, drive: Drive, keep: Mapping[str, float]) -> tuple[int, int, int]:
+        """Tuples that came in, that came through, and that were shed, of all streams."""
+        self._progress("counting what comes through")
+        session = self._session(drive)
+        session.catalog.drop_query(_QUERY)
+        reads = " UNION ALL ".join(f"SELECT value FROM {stream}" for stream in drive.rates)
+        session.execute(f"CREATE QUERY seen WITH (overload = 'shed') AS {reads} INTO noop")
+        run = session.start(keep=keep)
+        run.run_for(_COUNTING_S)
+        status = run.status()
+        streams = status.streams.values()
+        return (
+            sum(counts.rows_in for counts in streams),
+            status.queries["seen"].rows_out,
+            sum(counts.shed for counts in streams),
+        )
+
+    def _run(self, drive: Drive, seconds: float, order: Sequence[str] | None = None) -> Overloaded:
+        session = self._session(drive)
+        orders = None if order is None else {_QUERY: order}
+        run = session.start(profiles=self.known, orders=orders)
+        run.run_for(seconds)
+        status = run.status()
+        found = [change.after.orders.get(f"{_QUERY}.join", ()) for change in status.changes]
+        return Overloaded(status, tuple(found))
+
+    def _session(self, drive: Drive) -> Session:
+        session = Session(self._spark)
+        session.execute(drive.script)
+        return session
+
+
+def _busy_s_per_s(history: Sequence[TickRecord]) -> float:
+    """Processor time of ticks in a second."""
+    return sum(tick.busy_s for tick in history[1:]) / (history[-1].at_s - history[0].at_s)
+
+
+def overload_study(spark: Any, out: Path, progress: Progress) -> Study:
+    """Calibrate, drive, check."""
+    study = Study("overload", out, progress)
+    bench = OverloadBench(spark, progress)
+    drive, capacity, handled_s = bench.calibrate()
+    progress(f"driving a and b with {drive.slow_per_s:,.0f} tuples a second, c with four times that")
+    own, cheap = bench.run(drive, None), bench.run(drive, _CHEAP_ORDER)
+    study.table(
+        "drive", {**drive.rates, "repeat": drive.repeat, "capacity": capacity, "handled_s": handled_s}
+    )
+    for name, run in (("own plan", own), ("lowest utilisation", cheap)):
+        _bounds(study, name, run)
+    study.at_least("own plan: results, of those promised", 0.9, own.results_per_s / own.promised_per_s)
+    study.at_least(
+        "own plan: results, of those on the plan of lowest utilisation",
+        1.2,
+        own.results_per_s / cheap.results_per_s,
+    )
+    rows_in, kept, shed = bench.count(drive, own.status.changes[-1].after.keep)
+    study.equal("in = kept + shed, exactly", rows_in, kept + shed)
+    study.table(
+        "results a second",
+        {
+            "own plan": own.results_per_s,
+            "promised": own.promised_per_s,
+            "lowest utilisation": cheap.results_per_s,
+        },
+    )
+    study.figure(_drawn({"own plan": own, "lowest utilisation": cheap}, out / "overload.png"))
+    return study
+
+
+def _bounds(study: Study, name: str, run: Overloaded) -> None:
+    study.at_most(f"{name}: latency, of its bound", 1.0, run.max_latency_s / _LATENCY_S)
+    study.at_most(f"{name}: queues and windows, of the memory budget", 1.0, run.peak_bytes / _MEMORY_BYTES)
+
+
+def _drawn(runs: dict[str, Overloaded], path: Path) -> Path:
+    with drawing(path, "three times what the machine can do: results and shed tuples a second") as axes:
+        for number, (name, run) in enumerate(runs.items()):
+            at_s = [tick.at_s for tick in run.status.history]
+            out = [tick.rows_out / tick.seconds for tick in run.status.history]
+            shed = [tick.shed / tick.seconds for tick in run.status.history]
+            axes.step(at_s, out, where="pre", color=f"C{number}", label=f"{name}: results")
+            axes.step(at_s, shed, where="pre", color=f"C{number}", linestyle=":", label=f"{name}: shed")
+        axes.set_xlabel("time since the start (s)")
+        axes.set_ylabel("tuples a second")
+        axes.legend(frameon=False)
+    return path
