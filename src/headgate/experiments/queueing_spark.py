@@ -19,7 +19,7 @@ from headgate.report.lines import drawing
 # seconds of each stream's window
 WINDOWS = {"equal windows": (1, 1), "one window twice the other": (2, 1)}
 _SECONDS = 14.0
-_PROFILE_RATE = 10_000.0
+_FULL_RATE = 30_000.0
 # what a prediction may be off, as the profile that it is made from
 _WITHIN = 0.5
 _STREAM = """\
@@ -40,7 +40,7 @@ def on_spark(study: Study, spark: Any) -> None:
     bench = PredictBench(spark, study.progress)
     for windows, (left, right) in WINDOWS.items():
         streams = _STREAM.format(name="packets", seed=1) + _STREAM.format(name="others", seed=2)
-        query = PredictedQuery(windows, streams + _QUERY.format(left=left, right=right), _PROFILE_RATE)
+        query = PredictedQuery(windows, streams + _QUERY.format(left=left, right=right), _FULL_RATE)
         _compare(study, bench, query)
 
 
