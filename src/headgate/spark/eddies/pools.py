@@ -20,6 +20,8 @@ from headgate.spark.eddies.assignment import Assignment, Count, Step, Told
 
 # the rate of what comes in is that of so many seconds
 _RATE_S = 10.0
+# pools are not at work all of the time: between jobs, and while a call is on its way
+_HEADROOM = 1.1
 # a line that is longer than what comes in within this time makes for a larger rate
 _EMPTY_S = 5.0
 # with others in line, a job ends before all its tuples are settled
@@ -128,7 +130,8 @@ class Pools:
         """What the router may know; its rates are those at which lines get empty in a while."""
         with self._lock:
             statistics = {name: monitor.published for name, monitor in self._monitors.items()}
-            rates = {name: rate + waiting[name] / _EMPTY_S for name, rate in self._rates(now_s).items()}
+            came = self._rates(now_s)
+            rates = {name: _HEADROOM * rate + waiting[name] / _EMPTY_S for name, rate in came.items()}
             return RoutingView(statistics, eddy, now_s, rates)
 
     def _rates(self, now_s: float) -> dict[str, float]:
