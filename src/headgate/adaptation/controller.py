@@ -167,7 +167,7 @@ class Adaptive:
 
     def _look(self, costs: TickCosts | None) -> str:
         problems = self._problems(self._rates.tuples_per_own_s)
-        if problems is None:
+        if problems is None or (self._setting.sheds and costs is None):
             return ""
         shedding = [p for p in problems if self._may_shed(p)] if self._setting.sheds else problems
         others = [p for p in problems if p not in shedding]

@@ -79,12 +79,17 @@ class Overloaded:
 
     @property
     def _steady(self) -> list[int]:
+        """The ticks that went by a decision of the model, after a while."""
+        decided = [c.batch_id for c in self.status.changes if c.figures.get("load", 0.0) > 1]
+        since = decided[0] if decided else len(self.status.history)
         history = self.status.history
-        return [i for i, tick in enumerate(history) if tick.at_s - tick.seconds >= _SETTLING_S]
+        return [i for i, t in enumerate(history) if i > since and t.at_s - t.seconds >= _SETTLING_S]
 
     @property
     def results_per_s(self) -> float:
         """Results a second."""
+        if not self._steady:
+            return 0.0
         ticks = [self.status.history[i] for i in self._steady]
         since_s = self.status.history[self._steady[0] - 1].at_s
         return sum(tick.rows_out for tick in ticks) / (ticks[-1].at_s - since_s)
