@@ -277,6 +277,7 @@ class Session:
                     is_live=not (
                         until_done and all(map(self._sources.is_file_stream, network.streams.values()))
                     ),
+                    processors=limits.processors,
                     known=profiles,
                     orders=wishes.orders,
                 )

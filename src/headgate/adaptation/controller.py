@@ -57,6 +57,7 @@ class Setting:
     ticks: Callable[[], Sequence[TickRecord]]
     memory_bytes: float
     is_live: bool
+    processors: int = 1
     known: Profiles = field(default_factory=dict)
     """From an earlier run: operators told apart, as ticks alone cannot."""
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
@@ -198,7 +199,9 @@ class Adaptive:
             return _ENOUGH
         empty_s = costs.overhead_s + costs.work_s * self._costs.figures.fixed_s
         free = 1 - empty_s / self._setting.target_s - costs.intake_s * self._rates.tuples_per_s
-        return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (costs.work_s * self._rates.speed))
+        # no tick can use more processors than there are, whatever explains a few of them best
+        work_s = max(costs.work_s, 1 / self._setting.processors)
+        return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * self._rates.speed))
 
     def _load(self, tick: TickCommitted, stretch: Stretch, costs: TickCosts | None) -> TickLoad:
         rows_in = sum(c.rows_in for c in tick.streams.values())

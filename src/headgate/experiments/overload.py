@@ -10,6 +10,9 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from scipy.optimize import nnls
+
 from headgate.experiments.check import Progress, Study
 from headgate.model.profile import Profile, Profiles
 from headgate.planning.join_problem import problems_of
@@ -20,6 +23,7 @@ from headgate.planning.statistics import Missing
 from headgate.profiling import tick_costs
 from headgate.report.lines import drawing
 from headgate.session import Session
+from headgate.spark.cluster import processors
 from headgate.status import RunStatus, TickRecord
 
 _QUERY = "abc"
@@ -27,15 +31,13 @@ _LATENCY_S = 20.0
 _MEMORY_BYTES = 64 * 2**20
 _TICK_OF_BOUND = 0.4
 _WARM_UP_S = 25.0
-_CALIBRATION_S = 22.0
+_CALIBRATION_S = 18.0
 _COLD_TICKS = 3
 _RUN_S = 70.0
 _COUNTING_S = 8.0
 # until the first boxes are closed
 _SETTLING_S = 10.0
 _FAST_BY_SLOW = 4.0
-_CALIBRATION_PER_S = 800.0
-_CALIBRATION_REPEATS = (1, 6000)
 # of the capacity: the selection of c, and the join of a and b
 _SELECTING, _JOINING = 1.8, 1.2
 _CHEAP_ORDER = ("a", "b", "c")
@@ -68,6 +70,9 @@ class Drive:
         for name, value in values.items():
             text = text.replace(name, value)
         return text
+
+
+_CALIBRATIONS = (Drive(800.0, 1), Drive(1700.0, 1), Drive(800.0, 6000))
 
 
 @dataclass(frozen=True)
@@ -129,22 +134,17 @@ class OverloadBench:
     def calibrate(self) -> tuple[Drive, float, float]:
         """A drive of three times the capacity; the capacity, and what a handled tuple costs.
 
-        Two runs that differ in the selection of c alone tell what it costs, and what the join does.
+        Runs that differ in what they select and in what they join tell the two apart.
         """
         self._progress("warming up")
-        easy, dear = (Drive(_CALIBRATION_PER_S, repeat) for repeat in _CALIBRATION_REPEATS)
-        self._run(dear, _WARM_UP_S)
+        self._run(_CALIBRATIONS[-1], _WARM_UP_S)
         self._progress("measuring what tuples cost")
-        histories = [self._run(drive, _CALIBRATION_S).status.history[_COLD_TICKS:] for drive in (easy, dear)]
-        joining_s, selecting_s = (_busy_s_per_s(history) for history in histories)
-        repeats = _FAST_BY_SLOW * _CALIBRATION_PER_S * (dear.repeat - easy.repeat)
-        per_repeat_s = max(1e-9, (selecting_s - joining_s) / repeats)
+        histories = [self._run(drive, _CALIBRATION_S).status.history[_COLD_TICKS:] for drive in _CALIBRATIONS]
+        handled_s, per_repeat_s = self._costs(histories)
         costs = tick_costs(histories)
         assert costs is not None
         free = 1 - costs.overhead_s / (_TICK_OF_BOUND * _LATENCY_S)
-        capacity = 0.9 * free / costs.work_s
-        [problem] = self._problems(easy, 1.0)
-        handled_s = joining_s / work_of(problem, _CHEAP_ORDER, {}).handled_per_s
+        capacity = 0.9 * free / max(costs.work_s, 1 / processors(self._spark))
         drive = self._drive(capacity, handled_s, per_repeat_s)
         select = Profile(per_repeat_s * drive.repeat, 1.0, samples=1)
         self.known = {f"{_QUERY}.select_c": select, f"{_QUERY}.project": Profile(1e-7, 1.0, samples=1)}
@@ -153,6 +153,20 @@ class OverloadBench:
             f"a selected one {select.seconds_per_tuple * 1e6:.0f} us"
         )
         return drive, capacity, handled_s
+
+    def _costs(self, histories: Sequence[Sequence[TickRecord]]) -> tuple[float, float]:
+        """Seconds of a tuple that the join handles, and of a repetition, that explain the ticks best."""
+        rows, seconds = [], []
+        for drive, history in zip(_CALIBRATIONS, histories, strict=True):
+            [problem] = self._problems(drive, 1.0)
+            handled = work_of(problem, _CHEAP_ORDER, {}).handled_per_s / sum(drive.rates.values())
+            repeats = drive.rates["c"] * drive.repeat / sum(drive.rates.values())
+            rows += [[1.0, t.rows_in * handled, t.rows_in * repeats] for t in history]
+            seconds += [tick.busy_s for tick in history]
+        features = np.array(rows)
+        scale = np.linalg.norm(features, axis=0)
+        _, handled_s, per_repeat_s = nnls(features / scale, np.array(seconds))[0] / scale
+        return max(1e-8, float(handled_s)), max(1e-10, float(per_repeat_s))
 
     def _drive(self, capacity: float, handled_s: float, per_repeat_s: float) -> Drive:
         # a and b meet within 1.5 s on either side, one pair in four
@@ -202,11 +216,6 @@ class OverloadBench:
         session = Session(self._spark)
         session.execute(drive.script)
         return session
-
-
-def _busy_s_per_s(history: Sequence[TickRecord]) -> float:
-    """Processor time of ticks in a second."""
-    return sum(tick.busy_s for tick in history[1:]) / (history[-1].at_s - history[0].at_s)
 
 
 def overload_study(spark: Any, out: Path, progress: Progress) -> Study:
