@@ -33,18 +33,12 @@ class WorkCosts:
     def __init__(self) -> None:
         self._ticks: deque[tuple[Work, float]] = deque(maxlen=_TICKS)
         self.figures = Figures()
-        self._knows = False
 
     def take_in(self, work: Work, busy_s: float) -> None:
         """A tick that did this work, in so many processor seconds."""
         if busy_s <= 0:
             return
         self._ticks.append((work, busy_s))
-        if not self._knows and work.handled_per_s > 0:
-            # the first guess at what a join takes: all that nothing else explains
-            rest_s = max(busy_s - work.other_s_per_s, 0.1 * busy_s)
-            self.figures = Figures(0.0, rest_s / work.handled_per_s, 1.0)
-            self._knows = True
         self.figures = self._explained()
 
     def _explained(self) -> Figures:
@@ -54,6 +48,7 @@ class WorkCosts:
         last = np.array([self.figures.fixed_s, self.figures.handled_s, self.figures.other])
         scale = np.linalg.norm(seconds)
         hold = _HOLD * scale / np.maximum(last, np.array([float(scale), _LEAST_SECONDS, 0.01]))
+        # jobs do cost something before their first tuple; a join that handles few tuples cannot tell what
         hold[0] *= 0.1
         found, _ = nnls(np.vstack([rows, np.diag(hold)]), np.concatenate([seconds, hold * last]))
         return Figures(float(found[0]), max(_LEAST_SECONDS, float(found[1])), max(0.01, float(found[2])))
