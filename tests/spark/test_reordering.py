@@ -16,8 +16,8 @@ from headgate import Session
 
 pytestmark = pytest.mark.spark
 
-TICKS, ROWS_A_TICK = 13, 24
-SWAP = 6
+TICKS, ROWS_A_TICK = 15, 24
+SWAP = 7
 
 
 def drifting(name: str, place: int) -> Stream:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import sqrt
 
 # an older sample counts less, by this factor a sample
 _MEMORY = 0.5
+# figures so many standard errors apart are others; pairs share tuples, which makes errors larger
+_ERRORS = 6.0
 
 
 @dataclass(frozen=True)
@@ -26,6 +29,15 @@ class Sampled:
 Link = tuple[str, tuple[int, ...]]
 
 
+def _differ(old: Sampled, new: Sampled) -> bool:
+    """Whether chance alone would hardly explain the difference: then what was is over."""
+    if not old.pairs or not new.pairs:
+        return False
+    share = (old.matches + new.matches) / (old.pairs + new.pairs)
+    error = sqrt(share * (1 - share) * (1 / old.pairs + 1 / new.pairs))
+    return abs(old.matches / old.pairs - new.matches / new.pairs) > _ERRORS * error
+
+
 class Matches:
     """Selectivities of join predicates, from the latest samples."""
 
@@ -36,6 +48,8 @@ class Matches:
         """Take in a tick's samples."""
         for link, new in found.items():
             old = self._sampled.get(link, Sampled(0.0, 0.0))
+            if _differ(old, new):
+                old = Sampled(0.0, 0.0)
             self._sampled[link] = Sampled(
                 _MEMORY * old.pairs + new.pairs, _MEMORY * old.matches + new.matches
             )
