@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "workload"}
 BELOW_SESSION = ENGINE | {"cql", "planning", "queueing", "simulator", "spark"}
-BELOW_FRONT = BELOW_SESSION | {"admission", "placed", "profiling", "session", "status"}
+BELOW_FRONT = BELOW_SESSION | {"admission", "handle", "placed", "profiling", "session", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -37,7 +37,8 @@ ALLOWED: dict[str, set[str]] = {
     "placed": {"errors", "routing", "spark"},
     # the planner's model over a run's events: decides, and touches no engine
     "adaptation": {"errors", "model", "planning", "profiling", "runtime", "status"},
-    "session": BELOW_SESSION | {"adaptation", "admission", "placed", "profiling", "status"},
+    "handle": {"adaptation", "cql", "errors", "model", "profiling", "scheduling", "status"},
+    "session": BELOW_SESSION | {"adaptation", "admission", "handle", "placed", "profiling", "status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from headgate.errors import HeadgateError, QueryError, SetupError
 
 if TYPE_CHECKING:
-    from headgate.session import Run, Session
+    from headgate.handle import Run
+    from headgate.session import Session
 
 __all__ = ["HeadgateError", "QueryError", "Run", "Session", "SetupError"]
 __version__ = "0.1.0"
@@ -15,8 +16,12 @@ __version__ = "0.1.0"
 
 def __getattr__(name: str) -> Any:
     # Spark's Python workers import the package for a source of ours: they need no planner
-    if name in ("Run", "Session"):
-        from headgate import session
+    if name == "Run":
+        from headgate.handle import Run
 
-        return getattr(session, name)
+        return Run
+    if name == "Session":
+        from headgate.session import Session
+
+        return Session
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

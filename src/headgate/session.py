@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -13,12 +12,13 @@ from typing import Any
 
 from headgate import cql
 from headgate.adaptation.controller import Adaptive, Setting
-from headgate.adaptation.wishes import Wishes, check_shares
+from headgate.adaptation.wishes import Wishes
 from headgate.admission import Refused, Watch, judge
 from headgate.cql.duration import parse_duration_us
 from headgate.cql.size import parse_bytes
 from headgate.cql.statement import CreateFunction, CreateQuery
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError
+from headgate.handle import Run, duration_s
 from headgate.model.measured import Measured
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.pool import FunctionDefinition
@@ -29,14 +29,14 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
-from headgate.profiling import Profiler, sampled, tick_costs
+from headgate.profiling import Profiler, sampled
 from headgate.routing.router import Router
 from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
 from headgate.runtime.sampling import Sampling
 from headgate.scheduling import Strategy, strategy_named
 from headgate.scheduling.threshold import Threshold
-from headgate.status import Recorder, RunStatus
+from headgate.status import Recorder
 
 # tasks of pools beside the processors: two jobs of an eddy overlap, and another eddy may have its own
 _POOL_TASKS = 4
@@ -315,119 +315,6 @@ class Session:
         return handle
 
 
-class Run:
-    """The handle of running queries."""
-
-    def __init__(self, run: Any, recorder: Recorder, temporary: bool, network: Network) -> None:
-        self._run = run
-        self._recorder = recorder
-        self._temporary = temporary
-        self._network = network
-
-    @property
-    def checkpoint(self) -> str:
-        """Folder of the run's durable state."""
-        return str(self._run.checkpoint.root)
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether the checkpoint was made for this run alone, and may go with it."""
-        return self._temporary
-
-    @property
-    def is_running(self) -> bool:
-        """Whether queries still run."""
-        return bool(self._run.is_running)
-
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; whether it has come. Raises what made the run fail."""
-        return bool(self._run.wait(timeout_s))
-
-    def run_for(self, seconds: float) -> None:
-        """Let it run for a time, then stop."""
-        if not self.wait(seconds):
-            self.stop()
-
-    def stop(self) -> None:
-        """Finish the tick under way, then end."""
-        self._run.stop()
-
-    def change(
-        self,
-        strategy: str | Strategy | None = None,
-        memory: str | int | None = None,
-        latency: Mapping[str, str | float | None] | None = None,
-    ) -> None:
-        """Steer a run: another strategy, another memory limit, other latency bounds of queries.
-
-        ``latency`` gives bounds by query, as '2 s' or a number of seconds; None takes a bound away.
-        """
-        bounds = {}
-        for query, bound in (latency or {}).items():
-            self._known(query)
-            bounds[query] = None if bound is None else _duration_s(bound)
-        chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
-        limit = parse_bytes(memory) if isinstance(memory, str) else memory
-        self._run.change(chosen, limit, bounds)
-
-    def shed(self, keep: Mapping[str, float]) -> None:
-        """Keep these shares of streams, 1 for all of it, from the tick after next on.
-
-        Only streams whose queries all say overload = 'shed' can be shed.
-        """
-        check_shares(self._network, keep)
-        self._run.helm.keep(keep)
-
-    def status(self) -> RunStatus:
-        """Counts, backlog and latency so far."""
-        return self._recorder.status()
-
-    def measured(self) -> Measured:
-        """What explains the run as a whole: operators, rates of streams, and ticks."""
-        status = self.status()
-        found = self._run.engine.measured()
-        rates = {name: c.rows_in / status.seconds for name, c in status.streams.items() if status.seconds}
-        costs = tick_costs([status.history])
-        if costs is not None:
-            costs = replace(costs, fixed_busy_s=found.fixed_busy_s, stored_busy_s=found.stored_busy_s)
-        return Measured(found.profiles, rates, costs)
-
-    def pools(self) -> Mapping[str, Any]:
-        """What every pool has done so far: its slots, calls, tuples passed, and busy seconds."""
-        found: Mapping[str, Any] = self._run.pools.status()
-        return found
-
-    def alter_pool(self, name: str, slots: int) -> None:
-        """Give a pool another number of slots; counts from the next job on."""
-        self._run.pools.alter(name, slots)
-
-    def warnings(self) -> tuple[str, ...]:
-        """Which queries are about to break their bounds, as was noticed so far."""
-        return self._recorder.warnings
-
-    def results(self, query: str) -> Any:
-        """Results so far as a Spark DataFrame."""
-        self._known(query)
-        return self._run.results(query)
-
-    def arrow(self, query: str) -> Any:
-        """Results so far as an Arrow table."""
-        return self.results(query).toArrow()
-
-    def dead_letters(self) -> Any:
-        """Rows that were late or did not parse, as a Spark DataFrame; None if there are none."""
-        return self._run.dead_letters()
-
-    def profiles(self) -> Any:
-        """What has been learnt of each operator."""
-        return self._run.profiles()
-
-    def _known(self, query: str) -> None:
-        names = self._recorder.queries
-        if query not in names:
-            raise SetupError(f"unknown query {query}; known: {known_names(names)}")
-
-
 def _located(checkpoint: str | Path) -> str:
     """A local path made absolute; an address with a scheme as it is."""
     text = str(checkpoint)
@@ -437,14 +324,10 @@ def _located(checkpoint: str | Path) -> str:
 def _seconds(budget: str | float | None) -> float:
     if budget is None:
         return float("inf")
-    seconds = _duration_s(budget)
+    seconds = duration_s(budget)
     if seconds <= 0:
         raise SetupError("a tick budget must be more than 0 s")
     return seconds
-
-
-def _duration_s(given: str | float) -> float:
-    return parse_duration_us(given) / 1e6 if isinstance(given, str) else float(given)
 
 
 def _bytes(memory: str | int | None, network: Network) -> float:

@@ -20,7 +20,7 @@ from tests.oracle.runs import Course, declarations, difference, found_rows, quer
 
 from headgate import Session
 from headgate.errors import SetupError
-from headgate.session import Run
+from headgate.handle import Run
 
 pytestmark = pytest.mark.spark
 

@@ -14,7 +14,7 @@ from tests.oracle.brute_force import Results
 from tests.oracle.random_queries import World, random_world
 from tests.oracle.runs import Course, difference, found_rows, random_course, start
 
-from headgate.session import Run
+from headgate.handle import Run
 
 pytestmark = pytest.mark.spark
 

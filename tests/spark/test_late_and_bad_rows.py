@@ -15,7 +15,7 @@ from tests.oracle.random_queries import WORDS, column, compare
 from tests.oracle.runs import PATIENT, difference, found_rows, query_sql
 
 from headgate import Session
-from headgate.session import Run
+from headgate.handle import Run
 
 pytestmark = pytest.mark.spark
 

@@ -17,9 +17,9 @@ from tests.oracle.runs import PATIENT, difference, found_rows
 
 from headgate import Session
 from headgate.errors import SetupError
+from headgate.handle import Run
 from headgate.model.event import Event, TickCommitted
 from headgate.model.shedding import DropBox
-from headgate.session import Run
 
 pytestmark = pytest.mark.spark
 

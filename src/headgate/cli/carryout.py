@@ -15,9 +15,10 @@ from headgate.cli.measured import read_measured
 from headgate.cli.options import RunOptions
 from headgate.cli.progress import Progress
 from headgate.cli.script import Script
+from headgate.handle import Run
 from headgate.model.measured import FILE_NAME
 from headgate.model.network import Network
-from headgate.session import Run, Session
+from headgate.session import Session
 from headgate.status import RunStatus
 
 # how soon an end is noticed, and how often the live line changes
