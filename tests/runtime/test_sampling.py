@@ -47,11 +47,27 @@ def test_ticks_differ_in_the_operators_that_work() -> None:
 
 def test_a_backlog_ends() -> None:
     strategy, queues = prepared(), dict.fromkeys(OPERATORS, 100.0)
-    ticks = 0
+    ticks = idle = 0
     while sum(queues.values()) > 0:
-        assert tick(strategy, queues), "a tick that does nothing although there is work"
+        idle = 0 if tick(strategy, queues) else idle + 1
+        assert idle <= 2, "nothing is done although there is work"
         ticks += 1
-    assert ticks <= 12
+    assert ticks <= 16
+
+
+def test_ticks_of_one_operator_differ_in_how_much_they_take() -> None:
+    one = chains(1)
+    [name] = one.operators
+    strategy, waiting, taken = Sampling(1), 0.0, []
+    strategy.prepare(one, {})
+    for _ in range(40):
+        waiting += 100
+        if (turn := strategy.choose(view(**{name: waiting}))) is not None:
+            taken.append(waiting)
+            waiting = 0.0
+            assert strategy.choose(view()) is None
+            assert turn.operators == (name,)
+    assert {100.0, 200.0} <= set(taken) <= {100.0, 200.0, 300.0}
 
 
 def test_a_turn_takes_all_that_is_ready() -> None:

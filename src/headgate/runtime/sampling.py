@@ -1,7 +1,7 @@
 """Sampling: turns that tell operators apart.
 
 A tick has one time for all operators of a query. Ticks in which different operators rest say what each
-of them takes.
+of them takes; ticks in which nothing works make the next ones larger, which says what a tick costs anyway.
 """
 
 from __future__ import annotations
@@ -15,6 +15,8 @@ from headgate.model.view import SystemView, Turn
 # in every tick but each fourth, an operator rests with this chance
 _REST = 0.4
 _ALL_WORK_EVERY = 4
+# ticks in a row in which nothing works
+_MOST_IDLE = 2
 
 
 class Sampling:
@@ -26,6 +28,7 @@ class Sampling:
         self._random = random.Random(seed)
         self._ticks = 0
         self._has_worked = False
+        self._idle = 0
         self._resting: frozenset[str] = frozenset()
         self._order: tuple[str, ...] = ()
 
@@ -37,7 +40,7 @@ class Sampling:
         """All that waits for the first operator that does not rest."""
         ready = {queue.operator: queue for queue in view.ready()}
         awake = [name for name in self._order if name in ready and name not in self._resting]
-        if not awake and not self._has_worked:
+        if not awake and not self._has_worked and self._idle >= _MOST_IDLE:
             # nothing but what rests could be done
             awake = [name for name in self._order if name in ready]
         if not awake:
@@ -48,6 +51,7 @@ class Sampling:
         return Turn((queue.operator,), queue.ready)
 
     def _next_tick(self) -> None:
+        self._idle = 0 if self._has_worked else self._idle + 1
         self._ticks += 1
         self._has_worked = False
         some = self._ticks % _ALL_WORK_EVERY != 0
