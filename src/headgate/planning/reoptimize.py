@@ -102,10 +102,20 @@ class Reoptimizer:
         cost = sum(c.kept_cost_per_s for c in new)
         if gives > given * (1 + patience.least_gain):
             return True
-        return gives >= given * (1 - 1e-9) and cost < kept_cost * (1 - patience.least_gain)
+        # what all plans pay alike for the same results says nothing about which is better
+        alike = sum(_results_cost_per_s(p, c) for p, c in zip(problems, stays, strict=True))
+        return gives >= given * (1 - 1e-9) and cost - alike < (kept_cost - alike) * (1 - patience.least_gain)
 
     def _current(self, problem: JoinProblem) -> Candidate:
         return self.decision.queries[problem.query].chosen
+
+
+def _results_cost_per_s(problem: JoinProblem, plan: Candidate) -> float:
+    """What the operators above a join take for its results."""
+    if not problem.results_per_match:
+        return 0.0
+    joined_per_s = output_per_s(problem, plan, plan.keep) / problem.results_per_match
+    return joined_per_s * problem.result_seconds
 
 
 def _figures(problem: JoinProblem) -> Iterator[tuple[str, float]]:
