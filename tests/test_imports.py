@@ -31,7 +31,7 @@ ALLOWED: dict[str, set[str]] = {
     "simulator": ENGINE,
     "spark": ENGINE,
     "status": {"errors", "model"},
-    "profiling": {"errors", "model", "status"},
+    "profiling": {"errors", "model", "runtime", "status"},
     "admission": {"errors", "model", "queueing"},
     # functions by their place in files, and the router that runs use
     "placed": {"errors", "routing", "spark"},

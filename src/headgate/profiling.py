@@ -8,12 +8,12 @@ from dataclasses import replace
 from itertools import pairwise
 
 import numpy as np
-from scipy.optimize import nnls
 
 from headgate.model.measured import Measured
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.model.tick import TickCosts
+from headgate.runtime.least_squares import held
 from headgate.status import RunStatus, TickRecord
 
 # enough of a run to be worth its start
@@ -60,9 +60,7 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
     matrix = np.array(rows)
     scale = np.maximum(np.sqrt((matrix**2).sum(axis=0)), 1e-12)
     # under a steady load work grows with tuples: what cannot be told apart is work, not intake
-    hold = np.array([[0.0, _HOLD, 0.0]])
-    explaining = np.vstack([matrix / scale, hold])
-    figures, _ = nnls(explaining, np.append(np.array(seconds), 0.0))
+    figures = held(matrix / scale, seconds, (0.0, _HOLD, 0.0), np.zeros(3))
     overhead_s, intake_s, work_s = (float(figure) for figure in figures / scale)
     return TickCosts(overhead_s, intake_s, work_s)
 

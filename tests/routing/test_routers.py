@@ -14,7 +14,7 @@ import headgate.routing
 from headgate.errors import SetupError
 from headgate.experiments.eddy_plans import three_selections as s3
 from headgate.routing import Intervals, Monitor, Outcome, RoutingView, Statistics, router_named, router_names
-from headgate.routing.blocks import bounds, draw, pool_budgets, split_counts, target
+from headgate.routing.blocks import bounds, draw, target
 
 figure = st.floats(0.0, 1e6) | st.sampled_from([0.0, 1.0])
 statistics = st.builds(Statistics, figure, figure, st.floats(0.0, 3.0), st.floats(0.0, 10.0))
@@ -132,14 +132,6 @@ def test_an_overloaded_operator_has_no_tickets() -> None:
     assert monitor.published.tickets == 0.0
 
 
-@given(st.integers(0, 10_000), st.dictionaries(st.sampled_from("abcde"), st.floats(0.01, 9.0), min_size=1))
-def test_a_block_is_split_as_the_weights_say(tuples: int, weights: dict[str, float]) -> None:
-    counts = split_counts(tuples, weights)
-    assert sum(counts.values()) == tuples
-    total = sum(weights.values())
-    assert all(abs(counts[name] - tuples * weight / total) < 1 for name, weight in weights.items())
-
-
 def test_tuples_are_drawn_by_seed_and_number_alone() -> None:
     weights = {"a": 1.0, "b": 3.0, "c": 0.0}
     found = [target(weights, draw(7, number, 0)) for number in range(4000)]
@@ -147,7 +139,3 @@ def test_tuples_are_drawn_by_seed_and_number_alone() -> None:
     assert found.count("a") == pytest.approx(1000, abs=100) and found.count("c") == 0
     assert bounds(weights) == {"a": (0.0, 0.25), "b": (0.25, 1.0), "c": (1.0, 1.0)}
     assert [draw(7, 1, visit) for visit in range(3)] != [draw(8, 1, visit) for visit in range(3)]
-
-
-def test_a_pool_serves_what_its_slots_have_time_for() -> None:
-    assert pool_budgets({"a": 2, "b": 1}, 1.0, {"a": 0.01, "b": 30.0}) == {"a": 200, "b": 1}

@@ -6,9 +6,9 @@ from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import nnls
 
 from headgate.planning.live import Work
+from headgate.runtime.least_squares import held
 
 _TICKS = 20
 _MEMORY = 0.85
@@ -50,5 +50,5 @@ class WorkCosts:
         hold = _HOLD * scale / np.maximum(last, np.array([float(scale), _LEAST_SECONDS, 0.01]))
         # jobs do cost something before their first tuple; a join that handles few tuples cannot tell what
         hold[0] *= 0.1
-        found, _ = nnls(np.vstack([rows, np.diag(hold)]), np.concatenate([seconds, hold * last]))
+        found = held(rows, seconds, hold, last)
         return Figures(float(found[0]), max(_LEAST_SECONDS, float(found[1])), max(0.01, float(found[2])))

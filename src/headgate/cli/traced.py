@@ -90,8 +90,6 @@ def _in_ticks(plan: Plan, model: InTicks, arrivals: Mapping[str, Floats]) -> dic
     latencies = tick_latencies(arrivals, seconds, model.overhead_s)
     found = {}
     for query in plan.network.queries:
-        own = {
-            stream for stream in arrivals if set(plan.network.leaves(stream)) & set(plan.operators_of(query))
-        }
+        own = plan.network.streams_of(query) & set(arrivals)
         found[query] = np.concatenate([latencies[stream] for stream in sorted(own)])
     return found

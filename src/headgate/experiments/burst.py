@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from headgate.experiments.bursts import generated
 from headgate.experiments.check import Progress, Study
+from headgate.experiments.script import script
 from headgate.model.measured import Measured
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
@@ -88,11 +88,8 @@ class BurstBench:
 
     def script(self, quiet: float, burst: float) -> str:
         """The streams and queries, at some rates."""
-        text = (files("headgate.experiments") / "burst.sql").read_text(encoding="utf-8")
-        values = {"$QUIET": f"{quiet:.0f}", "$BURST": f"{burst:.0f}", "$SEED": str(self._seed)}
-        for name, value in values.items():
-            text = text.replace(name, value)
-        return text
+        values = {"$QUIET": f"{quiet:.0f}", "$BURST": f"{burst:.0f}", "$SEED": self._seed}
+        return script("burst.sql", values)
 
     def calibrate(self) -> None:
         """Warm up, and find a rate that is too high for this machine by a known factor."""

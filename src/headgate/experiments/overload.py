@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import files
 from itertools import pairwise
 from math import sqrt
 from pathlib import Path
@@ -14,6 +13,7 @@ import numpy as np
 from scipy.optimize import nnls
 
 from headgate.experiments.check import Progress, Study
+from headgate.experiments.script import script
 from headgate.model.profile import Profile, Profiles
 from headgate.planning.join_problem import problems_of
 from headgate.planning.joins.problem import JoinProblem
@@ -59,17 +59,14 @@ class Drive:
     @property
     def script(self) -> str:
         """The streams and the query."""
-        text = (files("headgate.experiments") / "overload.sql").read_text(encoding="utf-8")
         values = {
             "$SLOW": f"{self.slow_per_s:.0f}",
             "$FAST": f"{_FAST_BY_SLOW * self.slow_per_s:.0f}",
-            "$REPEAT": str(self.repeat),
+            "$REPEAT": self.repeat,
             "$LATENCY": f"{_LATENCY_S:g} s",
             "$MEMORY": f"{_MEMORY_BYTES // 2**20} MB",
         }
-        for name, value in values.items():
-            text = text.replace(name, value)
-        return text
+        return script("overload.sql", values)
 
 
 _CALIBRATIONS = (Drive(800.0, 1), Drive(1700.0, 1), Drive(800.0, 6000))

@@ -151,7 +151,7 @@ def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[
     assert measured.tick is not None
     model = InTicks.measured(measured.tick)
     # the load at which ticks would grow without end
-    most = largest_kept(lambda factor: model.utilisation(plan.scaled(factor)) < 1, precision=1e-3)
+    most = factor_at(1.0, plan, model)
     largest = most * plan.rates["packets"]
     study.progress(
         f"{query.name}: {_cost_per_tuple_s(plan) * 1e6:.1f} us a tuple, {model.overhead_s:.2f} s a tick, "
@@ -185,6 +185,11 @@ def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[
     if query is QUERIES[0]:
         _confirm(study, bench, query, plan, model, largest)
     return figures
+
+
+def factor_at(utilisation: float, plan: Plan, model: InTicks) -> float:
+    """On all rates of a plan, so that ticks spend this share of their time on tuples."""
+    return largest_kept(lambda f: model.utilisation(plan.scaled(f)) < utilisation, precision=1e-3)
 
 
 def _cost_per_tuple_s(plan: Plan) -> float:

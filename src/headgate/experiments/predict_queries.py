@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.experiments.script import filled
+
 _PACKETS = """\
 CREATE STREAM packets (ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT, bytes INT)
   FROM burst OPTIONS (rate '$RATE', flows '64', seed '$SEED', keys '5000', skew '0.5',
@@ -27,10 +29,7 @@ class PredictedQuery:
     def script(self, rate: float, seconds: float, seed: int) -> str:
         """The query over traffic of some rate, length and seed."""
         values = {"$RATE": rate, "$ALERTS": rate / 20, "$DURATION": seconds, "$SEED": seed}
-        text = self.text
-        for name, value in values.items():
-            text = text.replace(name, f"{value:.0f}")
-        return text
+        return filled(self.text, {name: f"{value:.0f}" for name, value in values.items()})
 
 
 QUERIES = (

@@ -8,12 +8,10 @@ from typing import Any
 import numpy as np
 
 from headgate.experiments.check import Study
-from headgate.experiments.predict import SETTLING_TICKS, PredictBench, mean_waiting
+from headgate.experiments.predict import SETTLING_TICKS, PredictBench, factor_at, mean_waiting
 from headgate.experiments.predict_queries import PredictedQuery
 from headgate.experiments.queueing_join import UTILISATIONS
-from headgate.queueing.inverse import largest_kept
 from headgate.queueing.models import InTicks
-from headgate.queueing.plan import Plan
 from headgate.report.lines import drawing
 
 # seconds of each stream's window
@@ -48,11 +46,11 @@ def _compare(study: Study, bench: PredictBench, query: PredictedQuery) -> None:
     plan, measured = bench.profile(query)
     assert measured.tick is not None
     model = InTicks.measured(measured.tick)
-    full = plan.scaled(_factor_of(1.0, plan, model)).rates["packets"]
+    full = plan.scaled(factor_at(1.0, plan, model)).rates["packets"]
     study.progress(f"{query.name}: full at {full:,.0f} tuples a second of each stream")
     waiting: dict[float, tuple[float, float]] = {}
     for utilisation in UTILISATIONS:
-        loaded = plan.scaled(_factor_of(utilisation, plan, model))
+        loaded = plan.scaled(factor_at(utilisation, plan, model))
         _, ticks = bench.run(query, loaded.rates["packets"], _SECONDS)
         name = f"{query.name} on Spark, utilisation {utilisation:g}"
         tick_s = model.tick_s(loaded)
@@ -68,8 +66,3 @@ def _compare(study: Study, bench: PredictBench, query: PredictedQuery) -> None:
         axes.set_xlabel("utilisation")
         axes.set_ylabel("tuples")
     study.figure(path)
-
-
-def _factor_of(utilisation: float, plan: Plan, model: InTicks) -> float:
-    """On all rates of a plan, so that ticks spend this share on tuples."""
-    return largest_kept(lambda f: model.utilisation(plan.scaled(f)) < utilisation, precision=1e-3)

@@ -130,10 +130,17 @@ class Network:
         """All ways from a stream to an operator whose output nobody reads."""
         return tuple(path for end in self.operators if not self.readers(end) for path in self.paths_to(end))
 
+    def operators_of(self, query: str) -> tuple[str, ...]:
+        """The operators that work for a query's results, inputs first."""
+        found = set(self.queries[query].outputs)
+        for name in reversed(list(self.operators)):
+            if name in found:
+                found |= {i.operator for i in self.operators[name].inputs if isinstance(i, OperatorInput)}
+        return tuple(name for name in self.operators if name in found)
+
     def streams_of(self, query: str) -> frozenset[str]:
         """The streams that a query reads."""
-        names = {n for output in self.queries[query].outputs for path in self.paths_to(output) for n in path}
-        inputs = (i for name in names for i in self.operators[name].inputs)
+        inputs = (i for name in self.operators_of(query) for i in self.operators[name].inputs)
         return frozenset(i.stream for i in inputs if isinstance(i, StreamInput))
 
     def utilities(self) -> dict[str, str]:

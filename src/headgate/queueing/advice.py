@@ -184,7 +184,7 @@ def _largest_factor(plan: Plan, model: LatencyModel, fits: Fits) -> float:
 
 def _remedies(plan: Plan, model: LatencyModel, query: str, fits: Fits) -> Remedies:
     window = None
-    if any(isinstance(plan.network.operators[name], WindowJoin) for name in plan.operators_of(query)):
+    if any(isinstance(plan.network.operators[name], WindowJoin) for name in plan.network.operators_of(query)):
         factor = largest_kept(
             lambda share: fits(plan.with_windows(query, share), model), limit=1.0, precision=_PRECISION
         )

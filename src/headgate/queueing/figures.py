@@ -59,11 +59,11 @@ class PlanFigures:
 
     def queue_tuples(self, plan: Plan, query: str) -> float:
         """Tuples in the queues of a query, on average."""
-        return sum(self.operators[name].tuples for name in plan.operators_of(query))
+        return sum(self.operators[name].tuples for name in plan.network.operators_of(query))
 
     def state_bytes(self, plan: Plan, query: str) -> float:
         """Bytes in the windows of a query."""
-        return sum(self.operators[name].state_bytes for name in plan.operators_of(query))
+        return sum(self.operators[name].state_bytes for name in plan.network.operators_of(query))
 
 
 def put_together(
@@ -91,7 +91,7 @@ def put_together(
 def _memory(plan: Plan, query: str, delays: Mapping[str, Delay]) -> Delay:
     """Bytes in queues: a tuple leaves behind what came while it was there; queues swell together."""
     mean = counting = swelling = 0.0
-    for name in plan.operators_of(query):
+    for name in plan.network.operators_of(query):
         rate, width, delay = plan.arriving[name], plan.profile[name].bytes_per_tuple, delays[name]
         mean += rate * delay.mean_s * width
         counting += rate * delay.mean_s * width**2

@@ -142,16 +142,11 @@ class Plan:
     @cached_property
     def queries_of(self) -> Mapping[str, tuple[str, ...]]:
         """Which queries' results an operator works for."""
-        found: dict[str, tuple[str, ...]] = {}
-        for name in reversed(list(self.network.operators)):
-            own = [q.name for q in self.network.queries.values() if name in q.outputs]
-            further = [query for reader in self.network.readers(name) for query in found[reader]]
-            found[name] = tuple(dict.fromkeys((*own, *further)))
-        return found
-
-    def operators_of(self, query: str) -> tuple[str, ...]:
-        """The operators that work for a query, inputs first."""
-        return tuple(name for name in self.network.operators if query in self.queries_of[name])
+        workers = {query: self.network.operators_of(query) for query in self.network.queries}
+        return {
+            name: tuple(query for query, names in workers.items() if name in names)
+            for name in self.network.operators
+        }
 
     def paths_of(self, query: str) -> tuple[tuple[str, ...], ...]:
         """All ways from a stream to the query's outputs."""

@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
-from scipy.optimize import nnls
 
-Floats = NDArray[np.float64]
+from headgate.runtime.least_squares import Floats, held
 
 _LEAST_SECONDS = 1e-8
 # how strongly an operator's figure is held to its last one: about as far as the times of like ticks differ
@@ -57,9 +55,8 @@ def explained(works: Sequence[Work], known: Mapping[str, float], memory: float) 
     faster = _faster(told, rest[:, -1], hold_rest[-1], seconds)
     last = last * max(_LEAST_SECONDS, faster)
     hold = np.append(_HOLD * np.linalg.norm(seconds) / np.maximum(last, _LEAST_SECONDS), hold_rest)
-    explaining = np.vstack([done, np.diag(hold)])
-    figures, _ = nnls(explaining, np.concatenate([seconds, hold * np.append(last, [0.0, 0.0])]))
-    errors = _standard_errors(done, seconds, figures, explaining)
+    figures = held(done, seconds, hold, np.append(last, [0.0, 0.0]))
+    errors = _standard_errors(done, seconds, figures, np.vstack([done, np.diag(hold)]))
     return Costs(
         {name: max(_LEAST_SECONDS, float(figure)) for name, figure in zip(names, figures, strict=False)},
         {name: float(error) for name, error in zip(names, errors, strict=False)},
@@ -71,8 +68,7 @@ def explained(works: Sequence[Work], known: Mapping[str, float], memory: float) 
 def _faster(told: Floats, ticks: Floats, hold: float, seconds: Floats) -> float:
     """How many times as long as ``told`` ticks took, beside what each one takes anyway."""
     scale = max(float(np.linalg.norm(told)), 1e-30)
-    explaining = np.vstack([np.column_stack([told / scale, ticks]), [0.0, hold]])
-    figures, _ = nnls(explaining, np.append(seconds, 0.0))
+    figures = held(np.column_stack([told / scale, ticks]), seconds, (0.0, hold), np.zeros(2))
     return float(figures[0]) / scale
 
 

@@ -22,7 +22,7 @@ def is_kept(rows: DataFrame, box: DropBox) -> Column:
     ]
     hashed = F.xxhash64(F.lit(box.seed).cast("bigint"), *own)
     last_bits = hashed.bitwiseAND(F.lit(2**BITS - 1).cast("bigint"))
-    anchor = next(field.name for field in rows.schema.fields)
+    anchor = rows.columns[0]
     passes = last_bits < tick_constant(box.threshold, anchor)
     if box.floor is None:
         return passes
@@ -37,9 +37,8 @@ def utility_of(text: str) -> Column:
 
 def with_chance(rows: DataFrame, keep: float) -> DataFrame:
     """Rows with the chance that each of them had to be kept."""
-    # a share changes from tick to tick: as a literal it would make Spark compile the plan anew
-    share = tick_constant(round(keep * 2**BITS), rows.columns[0])
-    return rows.withColumn(KEEP, share.cast("double") / F.lit(float(2**BITS)))
+    # as exact as the box itself
+    return rows.withColumn(KEEP, tick_fraction(round(keep * 2**BITS) / 2**BITS, rows.columns[0]))
 
 
 def _has_hash(kind: DataType) -> bool:

@@ -28,7 +28,7 @@ from headgate.spark.arrive import (
     stamped,
     with_timestamp,
 )
-from headgate.spark.columns import ARRIVED, END_US, TS, tick_constant
+from headgate.spark.columns import END_US, TS, tick_constant
 from headgate.spark.dropbox import is_kept, streams_that_tell_chances, with_chance
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import normal_path
@@ -109,7 +109,7 @@ class Intake:
                 ranks = file_ranks(own, orders.get(name, []))
                 box = boxes.get(name)
                 arrival = self._arrival(definition, raw[name], own, ranks, state, box, batch_id, now_us)
-            arrival = arrival and self._told(arrival, before.course)
+            arrival = arrival and self._with_chances(arrival, before.course)
             inflows[name] = self._inflow(definition, state, arrival, batch_id, now_us, flush)
         return inflows
 
@@ -145,11 +145,7 @@ class Intake:
         """The rows of files, none to set aside; ``at_us`` is their timestamp if they bring none."""
         rows = self._sources.read_files(definition, files)
         rows = rows if box is None else rows.where(is_kept(rows, box))
-        rows = with_timestamp(rows, definition)
-        anchor = _anchor(definition, rows)
-        if definition.timestamp is None:
-            rows = rows.withColumn(TS, tick_constant(at_us, anchor))
-        return stamped(rows, now_us, anchor)
+        return _stamped(with_timestamp(rows, definition), definition, at_us, now_us)
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream comes to its end with this micro-batch, or has before."""
@@ -231,21 +227,19 @@ class Intake:
             apart = set_aside_rows(marked.where(F.col(LATE)), definition, batch_id)
             set_aside = apart if set_aside is None else set_aside.unionByName(apart)
             good = marked.where(~F.col(LATE)).drop(LATE)
-        if BAD_ROW in good.columns:
-            good = good.drop(BAD_ROW)
-        if box is not None:
-            good = good.where(is_kept(good, box))
-        if definition.timestamp is None:
-            good = good.withColumn(TS, tick_constant(min_ts, good.columns[0]))
         suffix = None
         if not bad and not late:
             suffix = self._suffix(definition, ordered, box, min_ts, now_us)
         if suffix is not None and definition.name not in self._landings:
             # nobody will ask where a row stood
             good = suffix(min_ts)
+        else:
+            good = good.drop(BAD_ROW)
+            good = good if box is None else good.where(is_kept(good, box))
+            good = _stamped(good, definition, min_ts, now_us)
         return Arrival(
             definition=definition,
-            frame=good if ARRIVED in good.columns else stamped(good, now_us, _anchor(definition, good)),
+            frame=good,
             set_aside=set_aside,
             rows=rows - bad - late - shed,
             late=late,
@@ -261,7 +255,7 @@ class Intake:
             utilities=_utilities(chunks),
         )
 
-    def _told(self, arrival: Arrival, course: Course) -> Arrival:
+    def _with_chances(self, arrival: Arrival, course: Course) -> Arrival:
         """Tuples with the chance that they had, of the streams where that is asked for."""
         if arrival.definition.name not in self._telling:
             return arrival
@@ -353,9 +347,13 @@ def _stamp_us(state: StreamState, now_us: int) -> int:
     return max(now_us, state.max_ts + 1)
 
 
-def _anchor(definition: StreamDefinition, rows: DataFrame) -> str:
-    """A column that might be NULL as far as Spark knows, which a constant timestamp is not."""
-    return rows.columns[0] if definition.timestamp is None else TS
+def _stamped(rows: DataFrame, definition: StreamDefinition, at_us: int, now_us: int) -> DataFrame:
+    """Rows with the time of their arrival, and with ``at_us`` for a timestamp if they bring none."""
+    if definition.timestamp is not None:
+        return stamped(rows, now_us)
+    # a column that might be NULL as far as Spark knows, which a constant timestamp is not
+    anchor = rows.columns[0]
+    return stamped(rows.withColumn(TS, tick_constant(at_us, anchor)), now_us, anchor)
 
 
 def _spreads(arrival: Arrival | None, rows: int, min_ts: int, max_ts: int) -> tuple[Spread, ...]:

@@ -47,11 +47,8 @@ class KeptShares:
 
 def _reach_us(network: Network, query: str) -> float:
     """How far back the windows of a query reach; row windows as far as the tick."""
-    names = {
-        n for output in network.queries[query].outputs for path in network.paths_to(output) for n in path
-    }
     windows: list[Window] = []
-    for operator in (network.operators[name] for name in names):
+    for operator in (network.operators[name] for name in network.operators_of(query)):
         if isinstance(operator, WindowJoin):
             windows += [side.window for side in operator.sides]
         elif isinstance(operator, Aggregate):

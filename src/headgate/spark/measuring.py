@@ -26,14 +26,7 @@ class Measuring:
         self._network = network
         self._task_time = TaskTime(spark)
         self._run = run
-        self._operators_of = {
-            query.name: tuple(
-                dict.fromkeys(
-                    name for output in query.outputs for path in network.paths_to(output) for name in path
-                )
-            )
-            for query in network.queries.values()
-        }
+        self._operators_of = {query: network.operators_of(query) for query in network.queries}
         self._query_of = {name: query for query, names in self._operators_of.items() for name in names}
 
     def of_query(self, batch_id: int, query: str) -> AbstractContextManager[None]:

@@ -16,9 +16,8 @@ from pyspark.sql import functions as F
 from headgate.model.joining import aliases_of
 from headgate.model.operator import WindowJoin
 from headgate.runtime.matches import Link, Sampled
-from headgate.spark.columns import is_system
 from headgate.spark.plans.side import union
-from headgate.spark.plans.simple import all_of
+from headgate.spark.plans.simple import all_of, user_columns
 
 # of each side: enough for selectivities down to some 1e-6, and few enough to compare all pairs
 _SAMPLED_ROWS = 1_500
@@ -65,6 +64,6 @@ def run(probes: Sequence[Probe]) -> dict[Link, Sampled]:
 
 
 def _sampled(content: Content) -> DataFrame:
-    own = content.tuples.select(*[F.col(f"`{c}`") for c in content.tuples.columns if not is_system(c)])
+    own = content.tuples.select(*user_columns(content.tuples))
     share = _SAMPLED_ROWS / max(1, content.rows)
     return own if share >= 1 else own.sample(share, _SEED)

@@ -130,6 +130,7 @@ class SparkRun:
             eddies,
             self._until_done,
             self.helm,
+            manifest,
         )
 
     @property

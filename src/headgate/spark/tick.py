@@ -92,6 +92,7 @@ class TickRunner:
         eddies: Eddies,
         until_done: bool,
         helm: Helm,
+        manifest: Manifest,
     ) -> None:
         self.network: Network = compiled.network
         self._compiled = compiled
@@ -106,16 +107,10 @@ class TickRunner:
         self._mover = Mover(compiled, store, eddies)
         self._queues = Queues(self.network)
         self._kept = KeptShares(self.network)
-        self._operators_of = {
-            query.name: {
-                n for output in query.outputs for path in self.network.paths_to(output) for n in path
-            }
-            for query in self.network.queries.values()
-        }
         self._measuring = Measuring(self.network, store.spark, checkpoint.uid)
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
         self._sweeping: Future[None] | None = None
-        self.manifest = checkpoint.last_manifest(helm.first())
+        self.manifest = manifest
 
     def widths_bytes(self) -> dict[str, float]:
         """Bytes of a tuple before each operator, as its columns suggest."""
@@ -241,7 +236,7 @@ class TickRunner:
 
     def _may_have_waited(self, tick: OpenTick, query: QueryDefinition) -> bool:
         """Whether some results may be of tuples that arrived in an earlier tick."""
-        names = self._operators_of[query.name]
+        names = self.network.operators_of(query.name)
         if any(is_ordered(self.network.operators[name]) for name in names):
             return True
         streams = {stream for name in names for stream in self._queues.streams_of[name]}

@@ -39,11 +39,6 @@ class PoolStatus:
     passed: int
     busy_s: float
 
-    @property
-    def seconds_per_call(self) -> float | None:
-        """Mean time of a call; None before the first."""
-        return self.busy_s / self.calls if self.calls else None
-
 
 class Pools:
     """Shared by all eddies of a run; safe to ask from several threads."""
@@ -106,14 +101,12 @@ class Pools:
     def status(self) -> dict[str, PoolStatus]:
         """What every pool has done so far."""
         with self._lock:
+            totals = {pool: Count() for pool in self._slots}
+            for name, pool in self._pool_of.items():
+                totals[pool].add(self._counts[name])
             return {
-                pool: PoolStatus(
-                    slots,
-                    sum(self._counts[name].done for name, p in self._pool_of.items() if p == pool),
-                    sum(self._counts[name].out for name, p in self._pool_of.items() if p == pool),
-                    sum(self._counts[name].busy_s for name, p in self._pool_of.items() if p == pool),
-                )
-                for pool, slots in self._slots.items()
+                pool: PoolStatus(self._slots[pool], total.done, total.out, total.busy_s)
+                for pool, total in totals.items()
             }
 
     def came(self, eddy: str, tuples: int) -> None:

@@ -15,7 +15,7 @@ from headgate.model.operator import Aggregate
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.spark.columns import ARRIVED, SEQ, TS, WINDOW_SEQ, tick_constant
 from headgate.spark.plans.rows import EXPIRY_SEQ
-from headgate.spark.plans.simple import checked, expression
+from headgate.spark.plans.simple import blaming, expression
 
 # room for this many tuples of one microsecond and group; see _instant
 _TIES = 2**20
@@ -102,21 +102,21 @@ def _by_lifetime(operator: Aggregate, keyed: DataFrame, groups: list[str], old_t
 def _keyed(operator: Aggregate, tuples: DataFrame) -> DataFrame:
     """Group keys and aggregate arguments as columns."""
     system = [c for c in (TS, ARRIVED, SEQ, WINDOW_SEQ, EXPIRY_SEQ, "$boundary") if c in tuples.columns]
-    keys = []
-    for key in operator.keys:
-        column = expression(key.expression).alias(key.name)
-        checked(lambda c=column: tuples.select(c), key.expression)
-        keys.append(column)
-    arguments = []
-    for position, call in enumerate(operator.aggregates):
-        argument = F.lit(1)
-        if call.argument is not None:
-            argument = expression(call.argument)
-            checked(lambda a=argument: tuples.select(a), call.argument)
-        arguments.append(argument.alias(f"$arg{position}"))
+    keys = [expression(key.expression).alias(key.name) for key in operator.keys]
+    arguments = [
+        (F.lit(1) if call.argument is None else expression(call.argument)).alias(f"$arg{position}")
+        for position, call in enumerate(operator.aggregates)
+    ]
     numbered = {call.name: position for position, call in enumerate(operator.aggregates)}
     assert len(numbered) == len(operator.aggregates)
-    return tuples.select(*system, *keys, *arguments)
+    return blaming(
+        lambda: tuples.select(*system, *keys, *arguments),
+        tuples,
+        [
+            *(key.expression for key in operator.keys),
+            *(call.argument for call in operator.aggregates if call.argument is not None),
+        ],
+    )
 
 
 def _argument(call: AggregateExpression) -> Column:

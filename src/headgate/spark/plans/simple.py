@@ -50,7 +50,7 @@ def intake(frame: DataFrame, source: StreamInput, window: Window | None) -> Data
 
 def select(tuples: DataFrame, operator: Select) -> DataFrame:
     """The tuples that pass."""
-    return _blaming(lambda: tuples.where(all_of(operator.predicates)), tuples, operator.predicates)
+    return blaming(lambda: tuples.where(all_of(operator.predicates)), tuples, operator.predicates)
 
 
 def relation_join(tuples: DataFrame, operator: RelationJoin, relation: DataFrame) -> DataFrame:
@@ -65,14 +65,14 @@ def relation_join(tuples: DataFrame, operator: RelationJoin, relation: DataFrame
 def project(tuples: DataFrame, operator: Project, timestamp: Column) -> DataFrame:
     """The select list behind the result's timestamp; the time of arrival rides along."""
     items = [expression(item.expression).alias(item.name) for item in operator.items]
-    return _blaming(
+    return blaming(
         lambda: tuples.select(timestamp.alias("ts"), *items, F.col(ARRIVED)),
         tuples,
         [item.expression for item in operator.items],
     )
 
 
-def _blaming(
+def blaming(
     build: Callable[[], DataFrame], tuples: DataFrame, expressions: Sequence[Expression]
 ) -> DataFrame:
     """Build a plan; if Spark does not accept it, find the expression whose fault that is."""
@@ -100,6 +100,6 @@ def spark_complaint(error: BaseException) -> str:
     return first.split(" SQLSTATE")[0].split("; line ")[0].rstrip()
 
 
-def user_columns(tuples: DataFrame) -> list[str]:
+def user_columns(tuples: DataFrame) -> list[Column]:
     """The columns that are not ours."""
-    return [c for c in tuples.columns if not is_system(c)]
+    return [F.col(f"`{c}`") for c in tuples.columns if not is_system(c)]

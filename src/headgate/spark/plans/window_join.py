@@ -18,10 +18,10 @@ from pyspark.sql import functions as F
 from headgate.model.joining import aliases_of, connected_order
 from headgate.model.operator import JoinSide, WindowJoin
 from headgate.model.window import RowWindow, TimeWindow, Window
-from headgate.spark.columns import ARRIVED, TS, is_system, tick_constant
+from headgate.spark.columns import ARRIVED, TS, tick_constant
 from headgate.spark.plans.rows import BROADCAST_ROWS, EXPIRY
 from headgate.spark.plans.side import union
-from headgate.spark.plans.simple import expression
+from headgate.spark.plans.simple import expression, user_columns
 
 # a bucket this many windows wide: few tuples stand near its edge and are doubled, few candidates fail
 _WINDOWS_PER_BUCKET = 10
@@ -113,7 +113,7 @@ def _prepared(
     side: JoinSide, number: int, tuples: DataFrame, bucket_us: int | None, anchor: bool
 ) -> DataFrame:
     system = [TS, ARRIVED] + ([EXPIRY] if isinstance(side.window, RowWindow) else [])
-    user = [F.col(f"`{c}`") for c in tuples.columns if not is_system(c)]
+    user = user_columns(tuples)
     columns = [*[F.col(name).alias(f"{name}{number}") for name in system], *user]
     if bucket_us is not None:
         columns.append(_buckets(bucket_us, anchor).alias(f"$bucket{number}"))
@@ -163,7 +163,7 @@ def _joined(
         on = reduce(lambda a, b: a & b, conditions, F.lit(True))
         joined = joined.join(frames[number].hint(hint), on, "inner")
     kept = joined.where(inside_windows(operator)).where(_last_ts(operator) >= tick_constant(old_ts, f"{TS}0"))
-    user = [F.col(f"`{c}`") for c in kept.columns if not is_system(c)]
+    user = user_columns(kept)
     arrived = F.greatest(*[F.col(f"{ARRIVED}{i}") for i in range(len(frames))])
     return kept.select(_last_ts(operator).alias(TS), arrived.alias(ARRIVED), *user)
 

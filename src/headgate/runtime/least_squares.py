@@ -1,0 +1,20 @@
+"""Figures that explain what was measured, where measurements alone cannot tell them apart."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import nnls
+
+Floats = NDArray[np.float64]
+
+
+def held(rows: Floats, seconds: ArrayLike, hold: ArrayLike, last: ArrayLike) -> Floats:
+    """The figures, none below zero, by which sums over ``rows`` come nearest to ``seconds``.
+
+    Each is held to its ``last`` value, the more so the larger its ``hold`` is.
+    """
+    strength = np.asarray(hold, dtype=np.float64)
+    explaining = np.vstack([rows, np.diag(strength)])
+    figures: Floats = nnls(explaining, np.concatenate([seconds, strength * np.asarray(last)]))[0]
+    return figures
