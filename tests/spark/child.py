@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +20,7 @@ from tests.oracle.brute_force import (
     SECOND,
     Aggregation,
     Call,
+    Predicate,
     Query,
     Results,
     Select,
@@ -42,6 +45,25 @@ ROOT = Path(__file__).parents[2]
 FILES, ROWS_A_FILE = 12, 10
 
 
+# long enough for tuples to be inside of the eddy whenever the run is killed
+CALL_S = 0.05
+
+
+def is_odd(v: int) -> bool:
+    """Placed on a pool of one slot."""
+    time.sleep(CALL_S)
+    return v % 2 == 1
+
+
+def grade(k: int | None, v: int) -> int:
+    """Placed on a pool of two."""
+    time.sleep(CALL_S / 2)
+    return ((k or 0) * 7 + v) % 5
+
+
+POOLS = "CREATE POOL one SLOTS 1; CREATE POOL two SLOTS 2; PLACE is_odd ON one; PLACE grade ON two;"
+
+
 def streams() -> list[Stream]:
     """Two streams that are the same in every process."""
     rng = Random(7)
@@ -59,7 +81,7 @@ def _tuples(rng: Random) -> list[Tuple]:
 
 
 def queries(near: Stream, far: Stream) -> list[Query]:
-    """A filter, a join and aggregates with all kinds of state."""
+    """A filter, a join, aggregates with all kinds of state, and an eddy."""
     v, k = column("a", "v"), column("a", "k")
     joined = Select(
         [Side(near, "a", last(9 * SECOND)), Side(far, "b", rows(4))],
@@ -72,12 +94,20 @@ def queries(near: Stream, far: Stream) -> list[Query]:
     hopping = Aggregation(Side(far, "a", sliding(12 * SECOND, 5 * SECOND)), [k], [Call("AVG", v)])
     running = Aggregation(Side(far, "a", unbounded()), [k], [Call("SUM", v), Call("MAX", v)])
     filtered = Select([Side(near, "a")], [column("a", "ts"), v], [constant("a", "v", ">", 2)])
+    asked = [
+        Predicate("is_odd(a.v)", frozenset({"a"}), lambda c: c["a"]["v"] % 2 == 1),
+        Predicate(
+            "grade(a.k, a.v) > 0", frozenset({"a"}), lambda c: ((c["a"]["k"] or 0) * 7 + c["a"]["v"]) % 5 > 0
+        ),
+    ]
+    placed = Select([Side(near, "a")], [column("a", "ts"), k, v], asked)
     return [
         Query("joined", [joined]),
         Query("latest", [latest]),
         Query("hopping", [hopping]),
         Query("running", [running]),
         Query("filtered", [filtered]),
+        Query("placed", [placed]),
     ]
 
 
@@ -97,6 +127,7 @@ def statements(folder: Path, files_a_tick: int) -> Sequence[str]:
     near, far = streams()
     options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
     return [
+        POOLS,
         *(stream_sql(s, folder / s.name, "csv", "BIGINT", **options) for s in (near, far)),
         stream_sql(replace(near, name="some"), folder / near.name, "csv", "BIGINT", **options),
         "CREATE QUERY some_of WITH (overload = 'shed') AS SELECT k, v, s FROM some "
@@ -119,6 +150,14 @@ def _written(folder: Path, query: str) -> Results:
     files = f"{folder}/out/{query}/*.parquet"
     with duckdb.connect() as connection:
         return Counter(connection.execute(f"SELECT ts * {SECOND}, * EXCLUDE (ts) FROM '{files}'").fetchall())
+
+
+def inside_of_eddy(folder: Path) -> int:
+    """How many tuples a restart finds inside of the eddy."""
+    manifests = sorted((folder / "checkpoint" / "manifests").glob("*.json"))
+    operators = json.loads(manifests[-1].read_text())["operators"] if manifests else {}
+    sides = operators.get("placed.select_a_eddy", {"blocks": []})["blocks"]
+    return sum(block["rows"] for side in sides for block in side)
 
 
 @contextmanager
@@ -153,6 +192,7 @@ def log_of(folder: Path) -> Path:
 def main(folder: Path, seed: int, wild_ticks: int, files_a_tick: int, master: str) -> None:
     """Run to the end, if allowed to."""
     session = Session(own_session(master))
+    session.function("is_odd", is_odd, "boolean").function("grade", grade, "int")
     session.execute("\n".join(statements(folder, files_a_tick)))
     strategy = RandomCuts(seed, wild_ticks)
     run = session.start(

@@ -11,7 +11,17 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 from tests.oracle.brute_force import SECOND, Results
-from tests.spark.child import KEEP, SEED, child, differences, log_of, shed_results, streams, write_input
+from tests.spark.child import (
+    KEEP,
+    SEED,
+    child,
+    differences,
+    inside_of_eddy,
+    log_of,
+    shed_results,
+    streams,
+    write_input,
+)
 
 from headgate.model.shedding import DropBox
 
@@ -21,7 +31,8 @@ KILLS = 10
 LIFE_TIMEOUT_S = 120
 END_TIMEOUT_S = 300
 
-# what a tick leaves behind, in this order: its input is known, it executes, results show, it has happened
+# what a tick leaves behind, in this order: its input is known, it executes, results show, it has happened;
+# and beside the ticks, a job of the eddy writes what it has settled
 MOMENTS = {
     "arrive": "checkpoint/spark/offsets/*",
     "execute": "checkpoint/blocks/*/*",
@@ -29,6 +40,7 @@ MOMENTS = {
     "publish": "out/*/*.parquet",
     "manifest": "checkpoint/manifests/*.json",
     "commit": "checkpoint/spark/commits/*",
+    "job": "checkpoint/eddies/*/*",
 }
 
 
@@ -50,11 +62,15 @@ def test_ten_kills_lose_nothing_and_repeat_nothing(spark: SparkSession, tmp_path
     write_input(tmp_path)
     moments = [*MOMENTS, *rng.choices(list(MOMENTS), k=KILLS - len(MOMENTS))]
     rng.shuffle(moments)
+    inside = []
     for life, moment in enumerate(moments):
         # other turns in every life: a tick that is tried again need not go the same way
         with child(tmp_path, seed=life, wild_ticks=1000) as process:
             lived = lives_until(tmp_path, process, moment, rng.choice((0.0, rng.uniform(0, 0.5))))
         assert lived, f"the run ended before kill {life}: {log_of(tmp_path).read_text()[-2000:]}"
+        inside.append(inside_of_eddy(tmp_path))
+    # most kills should find tuples on their way through the pools
+    assert sum(rows > 0 for rows in inside) >= KILLS // 2, inside
     with child(tmp_path) as process:
         assert process.wait(END_TIMEOUT_S) == 0, log_of(tmp_path).read_text()[-2000:]
     assert not (wrong := differences(tmp_path)), "\n".join(wrong)
