@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from headgate.model.measured import Measured, beside
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import Profile
 from headgate.model.tick import TickCosts
-from headgate.profiling import Profiler, sampled, tick_costs
+from headgate.profiling import Profiler, Rests, sampled, tick_costs
 from headgate.status import RunStatus, TickRecord
 
 
@@ -53,8 +54,10 @@ def test_the_first_round_does_not_count() -> None:
     profiler = Profiler(network, 0.0)
     assert profiler.wants_more()
     profiler.take_in(Measured({}), status(1_000_000, 1.0, stream))
-    assert profiler.wants_more()
-    profiler.take_in(Measured({"a": Profile(2e-6)}), status(500, 2.0, stream))
+    assert profiler.wants_more() and profiler.tells_apart and profiler.goes_on
+    profiler.take_in(Measured({"a": Profile(3e-6)}), status(400, 1.0, stream))
+    assert profiler.wants_more() and not profiler.tells_apart and not profiler.goes_on
+    profiler.take_in(Measured({"a": Profile(2e-6)}), status(600, 3.0, stream))
     assert not profiler.wants_more()
     assert profiler.measured({}).profiles == {"a": Profile(2e-6)}
     assert profiler.measured({}).tuples_per_s == {stream: 250.0}
@@ -67,8 +70,35 @@ def test_rounds_that_tell_too_little_are_repeated_but_not_for_ever() -> None:
     profiler = Profiler(network, 0.0)
     while profiler.wants_more():
         profiler.take_in(Measured({}), status(10, 0.1, stream, ticks=1))
-    assert profiler.rounds == 5
+    assert profiler.rounds == 7
     assert profiler.measured({}).tick is None
+
+
+def test_what_waits_for_nobody_comes_in_ticks_of_several_sizes() -> None:
+    network = chains(2)
+    [stream] = network.streams
+    profiler, sizes = Profiler(network, 0.0), []
+    while profiler.wants_more():
+        sizes.append(profiler.files_per_tick)
+        profiler.take_in(Measured({}), status(10, 0.1, stream, ticks=1))
+    assert sizes == [1, 1, 1, 3, 1, 3, 1]
+
+
+def test_rests_make_ticks_of_several_sizes_and_are_no_cost_of_them() -> None:
+    true, rests = TickCosts(0.3, 0.0, 0.5), Rests()
+    history, at_s, rest_s = [tick(0.0, 0, 0.0)], 0.0, 0.0
+    for _ in range(12):
+        # 10,000 tuples a second, 20 us each
+        rows = int(10_000 * (rest_s + history[-1].seconds))
+        seconds = true.seconds(rows, rows * 2e-5)
+        at_s += rest_s + seconds
+        rest_s = rests(seconds)
+        phases_s = {"rest": rest_s}
+        history.append(replace(tick(at_s, rows, rows * 2e-5), seconds=seconds, phases_s=phases_s))
+    rows = [t.rows_in for t in history[3:]]
+    assert max(rows) > 2 * min(rows)
+    found = tick_costs([history])
+    assert found is not None and found.overhead_s == pytest.approx(0.3, rel=0.02)
 
 
 def test_a_profile_survives_being_written() -> None:

@@ -29,12 +29,13 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import lower
 from headgate.planning.optimize import optimize
-from headgate.profiling import Profiler, sampled
+from headgate.profiling import Profiler, Rests, sampled
 from headgate.routing.router import Router
 from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
 from headgate.runtime.sampling import Sampling
 from headgate.scheduling import Strategy, strategy_named
+from headgate.scheduling.fifo import Fifo
 from headgate.scheduling.threshold import Threshold
 from headgate.status import Recorder
 
@@ -223,13 +224,20 @@ class Session:
             raise SetupError("nothing to profile: no CREATE QUERY was executed")
         from headgate.spark.rates import tuples_per_s
 
-        network = sampled(self.network())
+        network = self.network()
         endless = not all(self._sources.ends(stream) for stream in network.streams.values())
         profiler = Profiler(network, seconds)
         earlier: Run | None = None
         while profiler.wants_more():
             progress(profiler.stage)
-            earlier = self._launch(network, not endless, Sampling(profiler.rounds), earlier=earlier)
+            earlier = self._launch(
+                sampled(network, profiler.files_per_tick),
+                not endless,
+                Sampling(profiler.rounds) if profiler.tells_apart else Fifo(),
+                profiles=earlier.profiles() if earlier is not None else {},
+                earlier=earlier if profiler.goes_on else None,
+                rest_s=None if profiler.tells_apart else Rests(),
+            )
             earlier.run_for(profiler.seconds_left)
             profiler.take_in(earlier.measured(), earlier.status())
             shutil.rmtree(earlier.checkpoint, ignore_errors=True)
@@ -250,6 +258,7 @@ class Session:
         wishes: Wishes | None = None,
         routing: Router | None = None,
         balance_pools: bool = False,
+        rest_s: Callable[[float], float] | None = None,
     ) -> Run:
         from headgate.spark.cluster import processors
         from headgate.spark.engine import TickLimits
@@ -304,6 +313,8 @@ class Session:
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)
+            if rest_s is not None:
+                run.engine.rest_s = rest_s
             handle = Run(run, recorder, temporary, network)
             if run.pools_want_tasks:
                 recorder.warn(run.pools_want_tasks)

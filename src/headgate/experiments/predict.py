@@ -26,7 +26,7 @@ from headgate.spark.cluster import processors
 from headgate.status import TickRecord
 from headgate.workload.settings import BurstSettings
 
-_PROFILE_S = 12.0
+_PROFILE_S = 24.0
 _RUN_S = 12.0
 _CONFIRM_S = 30.0
 # what a tuple costs falls by half in the first minute of a query: two runs at full load before it is measured

@@ -41,7 +41,7 @@ CREATE QUERY q AS
   SELECT src, dst, bytes FROM packets
   WHERE bytes > 60 AND aggregate(sequence(1, 60), concat(dst, bytes), (d, i) -> sha2(d, 256)) < '1';
 """,
-        30_000,
+        100_000,
     ),
     PredictedQuery(
         "digest",
@@ -51,7 +51,7 @@ CREATE QUERY q AS
   SELECT src, aggregate(sequence(1, 200), concat(src, bytes), (d, i) -> sha2(d, 256)) AS digest
   FROM packets WHERE port = 80;
 """,
-        30_000,
+        60_000,
     ),
     PredictedQuery(
         "join",
@@ -73,6 +73,6 @@ CREATE QUERY q AS
   SELECT src, COUNT(*) AS packets, SUM(bytes) AS volume, MAX(bytes) AS largest
   FROM packets [RANGE 4 SECONDS SLIDE 1 SECOND] GROUP BY src;
 """,
-        60_000,
+        250_000,
     ),
 )

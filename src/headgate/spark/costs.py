@@ -18,8 +18,8 @@ _HOLD_REST = 0.1
 
 @dataclass(frozen=True)
 class Work:
-    """What a tick did for a query: tuples that each operator took, tuples that had to be stored, and the
-    processor time of it all."""
+    """What a tick did for a query: tuples that each operator took, tuples that had to be written to blocks or
+    read from them, and the processor time of it all."""
 
     tuples: Mapping[str, float]
     stored: float

@@ -11,7 +11,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
@@ -67,6 +67,8 @@ class SparkEngine:
         self._over = threading.Event()
         self.stopping = False
         self.is_alive: Callable[[], bool] = lambda: True
+        self.rest_s: Callable[[float], float] = lambda tick_s: 0.0
+        """How long to wait after a tick of some length, while tuples for the next one gather."""
 
     @property
     def network(self) -> Network:
@@ -189,8 +191,10 @@ class SparkEngine:
             self._events.append(ProfilesLearnt(now_s))
         handover = self._handover
         self._tick = self._forecast = self._handover = None
+        rest_s = self.rest_s(outcome.event.seconds)
+        self._over.wait(rest_s)
         handover.done.set()
         if self._runner.manifest.flushed and outcome.event.backlog_tuples == 0:
             # the end of input, and all of it done
             self.stop()
-        return outcome.event
+        return replace(outcome.event, phases_s={**outcome.event.phases_s, "rest": rest_s})

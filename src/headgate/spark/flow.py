@@ -73,11 +73,23 @@ class Chosen:
         return all(share >= 1.0 for share in self.shares.values())
 
 
+@dataclass(frozen=True)
+class Moved:
+    """How many tuples an operator really takes, and how many of those were stored by an earlier tick.
+
+    One that keeps order takes less than was chosen while a stream of its own is behind.
+    """
+
+    rows: float
+    fetched: float = 0.0
+
+
 @dataclass
 class TickPlan:
     """The tick's plans, ready to run."""
 
     chosen: Chosen
+    moved: dict[str, Moved] = field(default_factory=dict)
     frontiers: dict[str, int] = field(default_factory=dict)
     kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
     stores: list[StoreTask] = field(default_factory=list)

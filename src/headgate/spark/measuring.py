@@ -40,15 +40,16 @@ class Measuring:
     def _tag(self, batch_id: int, query: str) -> str:
         return f"headgate {self._run} {batch_id} {query}"
 
-    def works(
-        self, batch_id: int, taken: Mapping[str, float], results: Mapping[str, int], stored: Stored
-    ) -> list[Work]:
+    def works(self, batch_id: int, plan: TickPlan, results: Mapping[str, int], stored: Stored) -> list[Work]:
         """What the tick did for each query that it did enough for.
 
-        ``taken`` is what operators should have taken; where results tell better, they do.
+        What operators take is counted by the plan; where results tell better, they do.
         """
-        taken = {**taken, **self._projected(results)}
-        rows_stored = dict.fromkeys(self._operators_of, 0.0)
+        taken = {name: moved.rows for name, moved in plan.moved.items()} | self._projected(results)
+        rows_stored = {
+            query: sum(plan.moved[name].fetched for name in names)
+            for query, names in self._operators_of.items()
+        }
         for task, ref in stored:
             rows_stored[self._query_of[task.operator]] += ref.rows if ref is not None else 0
         works = []
@@ -80,7 +81,7 @@ class Measuring:
             counted = [b for b in below if b is not None]
             # an ordered operator may leave some of what it is given for the next tick
             exact = plan.counting and len(counted) == len(sources) and not is_ordered(operators[name])
-            taken = plan.chosen.taken[name]
+            taken = plan.moved[name].rows
             if name in projected:
                 taken = rows
             elif exact:

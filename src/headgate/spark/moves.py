@@ -30,7 +30,7 @@ from headgate.spark.compiled import Compiled
 from headgate.spark.eddies.crossing import add_eddy
 from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.line import Standing
-from headgate.spark.flow import Flow, StoreTask, TickPlan
+from headgate.spark.flow import Flow, Moved, StoreTask, TickPlan
 from headgate.spark.intake import Inflow
 from headgate.spark.landing import landed_schema
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
@@ -107,6 +107,7 @@ class Mover:
             entering = self._source_flow(name, 0, inflows, plan)
             add_eddy(self._eddies, name, entering, standings[name], plan)
             plan.flows[name].tuples = plan.pass_on(name, plan.flows[name].tuples)
+            plan.moved[name] = Moved(plan.chosen.taken[name])
             return
         state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.inputs)))
         flows = [self._source_flow(name, i, inflows, plan) for i in range(len(operator.inputs))]
@@ -124,6 +125,7 @@ class Mover:
             self._add_simple(operator, sides[0], old, new, plan)
         flow = plan.flows[name]
         # a queue is cut by how many tuples stand in it, stored ones and those to come
+        plan.moved[name] = Moved(flow.rows, sum(side.waiting_rows(old, new) for side in sides))
         flow.made_of = max(flow.rows, *(f.made_of for f in flows))
         flow.rows *= plan.chosen.selectivities[name]
         if self._network.readers(name):

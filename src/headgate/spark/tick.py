@@ -319,7 +319,7 @@ class TickRunner:
         change: CourseChanged | None,
     ) -> Outcome:
         results = {name: result.rows for name, result in written.items()}
-        works = self._measuring.works(tick.batch_id, plan.chosen.taken, results, stored)
+        works = self._measuring.works(tick.batch_id, plan, results, stored)
         event = replace(self._event(tick, self.manifest, written), busy_s=sum(work.seconds for work in works))
         passed = self._measuring.passed(plan, results)
         return Outcome(event, change, works, passed, widths_of(stored))
