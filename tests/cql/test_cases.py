@@ -18,6 +18,7 @@ from headgate.cql import (
     FromItem,
     PartitionedRows,
     Place,
+    PlaceProbe,
     Range,
     Rows,
     ScalarExpression,
@@ -68,7 +69,7 @@ def statement_lines(statement: Statement) -> Iterator[str]:
         if statement.sink:
             yield f"  into {statement.sink.format.text}{settings(statement.sink.options)}"
         return
-    if isinstance(statement, (CreatePool, AlterPool, CreateFunction, Place)):
+    if isinstance(statement, (CreatePool, AlterPool, CreateFunction, Place, PlaceProbe)):
         yield pool_line(statement)
         return
     kind = type(statement).__name__.removeprefix("Create").lower()
@@ -77,13 +78,15 @@ def statement_lines(statement: Statement) -> Iterator[str]:
         yield f"  column {column.name.text}: {column.type}"
 
 
-def pool_line(statement: CreatePool | AlterPool | CreateFunction | Place) -> str:
+def pool_line(statement: CreatePool | AlterPool | CreateFunction | Place | PlaceProbe) -> str:
     """A statement about pools and what is placed on them."""
     name = statement.name.text
     if isinstance(statement, CreateFunction):
         return f"function {name} as {statement.location!r} returns {statement.returns}"
     if isinstance(statement, Place):
         return f"place {name} on {statement.pool.text}"
+    if isinstance(statement, PlaceProbe):
+        return f"place probe of {name} on {statement.pool.text}"
     return f"{'pool' if isinstance(statement, CreatePool) else 'alter pool'} {name} slots {statement.slots}"
 
 

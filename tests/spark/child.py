@@ -46,7 +46,7 @@ FILES, ROWS_A_FILE = 12, 10
 
 
 # long enough for tuples to be inside of the eddy whenever the run is killed
-CALL_S = 0.05
+CALL_S = 0.02
 
 
 def is_odd(v: int) -> bool:
@@ -61,13 +61,22 @@ def grade(k: int | None, v: int) -> int:
     return ((k or 0) * 7 + v) % 5
 
 
-POOLS = "CREATE POOL one SLOTS 1; CREATE POOL two SLOTS 2; PLACE is_odd ON one; PLACE grade ON two;"
+POOLS = """
+CREATE POOL one SLOTS 1; CREATE POOL two SLOTS 2; CREATE POOL windows SLOTS 2;
+PLACE is_odd ON one; PLACE grade ON two; PLACE PROBE OF west ON windows; PLACE PROBE OF east ON windows;
+"""
 
 
 def streams() -> list[Stream]:
     """Two streams that are the same in every process."""
     rng = Random(7)
     return [Stream(name, place, _tuples(rng), slack=2 * SECOND) for place, name in enumerate(("near", "far"))]
+
+
+def probed_streams() -> list[Stream]:
+    """The same tuples once more, for a join by placed probes."""
+    near, far = streams()
+    return [replace(near, name="west", declared=3), replace(far, name="east", declared=4)]
 
 
 def _tuples(rng: Random) -> list[Tuple]:
@@ -81,7 +90,7 @@ def _tuples(rng: Random) -> list[Tuple]:
 
 
 def queries(near: Stream, far: Stream) -> list[Query]:
-    """A filter, a join, aggregates with all kinds of state, and an eddy."""
+    """A filter, a join, aggregates with all kinds of state, and an eddy of probes and functions."""
     v, k = column("a", "v"), column("a", "k")
     joined = Select(
         [Side(near, "a", last(9 * SECOND)), Side(far, "b", rows(4))],
@@ -97,10 +106,15 @@ def queries(near: Stream, far: Stream) -> list[Query]:
     asked = [
         Predicate("is_odd(a.v)", frozenset({"a"}), lambda c: c["a"]["v"] % 2 == 1),
         Predicate(
-            "grade(a.k, a.v) > 0", frozenset({"a"}), lambda c: ((c["a"]["k"] or 0) * 7 + c["a"]["v"]) % 5 > 0
+            "grade(b.k, b.v) > 0", frozenset({"b"}), lambda c: ((c["b"]["k"] or 0) * 7 + c["b"]["v"]) % 5 > 0
         ),
     ]
-    placed = Select([Side(near, "a")], [column("a", "ts"), k, v], asked)
+    west, east = probed_streams()
+    placed = Select(
+        [Side(west, "a", last(9 * SECOND)), Side(east, "b", last(6 * SECOND))],
+        [column("a", "ts"), v, column("b", "ts"), column("b", "v")],
+        [compare("a", "k", "=", "b", "k"), *asked],
+    )
     return [
         Query("joined", [joined]),
         Query("latest", [latest]),
@@ -127,9 +141,13 @@ def statements(folder: Path, files_a_tick: int) -> Sequence[str]:
     near, far = streams()
     options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
     return [
-        POOLS,
         *(stream_sql(s, folder / s.name, "csv", "BIGINT", **options) for s in (near, far)),
         stream_sql(replace(near, name="some"), folder / near.name, "csv", "BIGINT", **options),
+        *(
+            stream_sql(probed, folder / s.name, "csv", "BIGINT", **options)
+            for probed, s in zip(probed_streams(), (near, far), strict=True)
+        ),
+        POOLS,
         "CREATE QUERY some_of WITH (overload = 'shed') AS SELECT k, v, s FROM some "
         f"INTO parquet OPTIONS (path '{folder}/out/some_of');",
         *(query_sql(q, f"INTO parquet OPTIONS (path '{folder}/out/{q.name}')") for q in queries(near, far)),
@@ -156,7 +174,7 @@ def inside_of_eddy(folder: Path) -> int:
     """How many tuples a restart finds inside of the eddy."""
     manifests = sorted((folder / "checkpoint" / "manifests").glob("*.json"))
     operators = json.loads(manifests[-1].read_text())["operators"] if manifests else {}
-    sides = operators.get("placed.select_a_eddy", {"blocks": []})["blocks"]
+    sides = operators.get("placed.join_eddy", {"blocks": []})["blocks"]
     return sum(block["rows"] for side in sides for block in side)
 
 

@@ -71,7 +71,7 @@ def test_ten_kills_lose_nothing_and_repeat_nothing(spark: SparkSession, tmp_path
         inside.append(inside_of_eddy(tmp_path))
     # most kills should find tuples on their way through the pools
     assert sum(rows > 0 for rows in inside) >= KILLS // 2, inside
-    with child(tmp_path) as process:
+    with child(tmp_path, files_a_tick=4) as process:
         assert process.wait(END_TIMEOUT_S) == 0, log_of(tmp_path).read_text()[-2000:]
     assert not (wrong := differences(tmp_path)), "\n".join(wrong)
     assert shed_results(tmp_path) == kept_tuples(spark)

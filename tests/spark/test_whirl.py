@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -149,12 +150,27 @@ def test_a_line_loses_and_doubles_nothing(sizes: list[int], most: int, rng) -> N
                 continue
         ended = working.pop(rng.randrange(len(working)))
         left = ended.rows // 3 if rng.random() < 0.5 else 0
-        handed_back = block("left", left) if left else None
+        handed_back = [block("left", left)] if left else []
         line.harvest(ended, block("through", ended.rows - left), handed_back)
         seen.append(ended.rows - left)
     assert sum(seen) == sum(sizes)
     finished = line.standing().finished
     assert sum(b.rows for b in finished) == sum(sizes)
+
+
+def test_tuples_on_their_way_to_a_probe_stand_in_a_lane_of_its_own() -> None:
+    line = Line([replace(block("left", 3), step=1)])
+    line.enter_decided([replace(block("new", 5), step=1), replace(block("new", 2), step=0)])
+    line.enter(block("called", 7))
+    assert [line.rows_before(step) for step in (None, 0, 1)] == [7, 2, 8]
+    assert line.rows == 17
+    share = line.take(4, step=1)
+    assert share is not None
+    # what a probe takes is not cut: whole blocks are told by where they go
+    assert [(b.path, b.rows) for b in share.blocks] == [("left", 3), ("new", 5)]
+    line.harvest(share, None, [block("back", 4), replace(block("on", 6), step=0)])
+    assert [line.rows_before(step) for step in (None, 0, 1)] == [11, 8, 0]
+    assert sum(b.rows for b in line.standing().inside) == 19
 
 
 def test_a_slot_moves_from_an_idle_pool_to_a_full_one() -> None:

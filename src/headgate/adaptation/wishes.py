@@ -52,7 +52,7 @@ def _by_operator(network: Network, orders: Mapping[str, Sequence[str]]) -> dict[
         join = network.operators.get(f"{query}.join")
         aliases = [side.alias for side in join.sides] if isinstance(join, WindowJoin) else []
         if sorted(aliases) != sorted(order):
-            has = ", ".join(aliases) or "no join"
+            has = ", ".join(aliases) or "no join in ticks"
             raise SetupError(f"the order {', '.join(order)} does not fit query {query}, which has {has}")
         checked[f"{query}.join"] = tuple(order)
     return checked

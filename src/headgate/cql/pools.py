@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlglot.tokens import TokenType
 
-from headgate.cql.statement import AlterPool, CreateFunction, CreatePool, Place
+from headgate.cql.statement import AlterPool, CreateFunction, CreatePool, Place, PlaceProbe
 from headgate.cql.tokens import Cursor, new_name, span_of
 from headgate.errors import QueryError, Span
 
@@ -40,9 +40,13 @@ def alter_pool(cursor: Cursor, first: Span) -> AlterPool:
     return AlterPool(name, _slots(cursor), cursor.since(first))
 
 
-def place(cursor: Cursor, first: Span) -> Place:
+def place(cursor: Cursor, first: Span) -> Place | PlaceProbe:
     """Read on behind PLACE."""
-    function = cursor.name("the name of a function")
+    if cursor.accept("PROBE", "OF"):
+        stream = cursor.name("the name of a stream")
+        cursor.expect("ON", " and the name of a pool")
+        return PlaceProbe(stream, cursor.name("the name of a pool"), cursor.since(first))
+    function = cursor.name("the name of a function or PROBE OF and that of a stream")
     cursor.expect("ON", " and the name of a pool")
     return Place(function, cursor.name("the name of a pool"), cursor.since(first))
 

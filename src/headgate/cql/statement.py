@@ -225,5 +225,14 @@ class Place:
     span: Span
 
 
+@dataclass(frozen=True)
+class PlaceProbe:
+    """``PLACE PROBE OF stream ON pool``: looking into its windows takes slots of the pool."""
+
+    name: Name
+    pool: Name
+    span: Span
+
+
 Source = CreateStream | CreateRelation
-Statement = Source | CreateQuery | CreateFunction | CreatePool | AlterPool | Place
+Statement = Source | CreateQuery | CreateFunction | CreatePool | AlterPool | Place | PlaceProbe

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
-from headgate.model.window import Window
+from headgate.model.window import TimeWindow, Window
 
 
 @dataclass(frozen=True)
@@ -95,8 +95,47 @@ class Eddy:
         """The one input."""
         return (self.input,)
 
+    @property
+    def steps(self) -> tuple[PlacedProbe | PlacedPredicate, ...]:
+        """All that a tuple visits, in the order of the bits of its history."""
+        return self.predicates
+
     def __str__(self) -> str:
-        return f"eddy {', '.join(map(str, self.predicates))}"
+        return f"eddy {', '.join(map(str, self.steps))}"
+
+
+@dataclass(frozen=True)
+class PlacedProbe:
+    """Looks up a tuple's partners in the window of one side of a join, in a slot of a pool."""
+
+    alias: str
+    window: TimeWindow
+    order: tuple[int, int]
+    pool: str = field(repr=False)
+
+    def __str__(self) -> str:
+        return f"probe {self.alias} ON {self.pool}"
+
+
+@dataclass(frozen=True)
+class JoinEddy(Eddy):
+    """Takes every tuple of a window update to the windows of all other sides, and asks placed predicates.
+
+    There is a probe for every side, in the order of the sides. ``matches`` are the predicates of the join;
+    each is asked as soon as all it looks at is there.
+    """
+
+    matches: tuple[Expression, ...]
+    probes: tuple[PlacedProbe, ...]
+
+    @property
+    def steps(self) -> tuple[PlacedProbe | PlacedPredicate, ...]:
+        """Probes come first."""
+        return (*self.probes, *self.predicates)
+
+    def __str__(self) -> str:
+        on = " AND ".join(p.text for p in self.matches) or "TRUE"
+        return f"{super().__str__()}, join ON {on}"
 
 
 @dataclass(frozen=True)
@@ -136,17 +175,26 @@ class JoinSide:
 
 
 @dataclass(frozen=True)
-class WindowJoin:
-    """Joins every arriving tuple with the other sides' windows at that instant."""
+class WindowUpdate:
+    """Keeps the windows of a join, and passes every tuple on, in timestamp order."""
 
     name: str
     sides: tuple[JoinSide, ...]
-    predicates: tuple[Expression, ...]
 
     @property
     def inputs(self) -> tuple[Input, ...]:
         """One input a side."""
         return tuple(side.input for side in self.sides)
+
+    def __str__(self) -> str:
+        return f"window update {', '.join(f'{side.alias} {side.window}' for side in self.sides)}"
+
+
+@dataclass(frozen=True)
+class WindowJoin(WindowUpdate):
+    """Keeps windows too, and joins every arriving tuple with those of the other sides at that instant."""
+
+    predicates: tuple[Expression, ...]
 
     def __str__(self) -> str:
         sides = ", ".join(f"{side.alias} {side.window}" for side in self.sides)
@@ -212,9 +260,9 @@ class Synthetic:
         return f"{'ordered ' if self.ordered else ''}operator over {', '.join(map(str, self.inputs))}"
 
 
-Operator = Select | Eddy | RelationJoin | WindowJoin | Aggregate | Project | Synthetic
+Operator = Select | Eddy | RelationJoin | WindowUpdate | Aggregate | Project | Synthetic
 
 
 def is_ordered(operator: Operator) -> bool:
     """Whether the operator takes the tuples of all its inputs in timestamp order."""
-    return isinstance(operator, WindowJoin) or (isinstance(operator, Synthetic) and operator.ordered)
+    return isinstance(operator, WindowUpdate) or (isinstance(operator, Synthetic) and operator.ordered)

@@ -42,7 +42,7 @@ def _branch(select: Select, catalog: Catalog) -> Project:
     if aggregated:
         check_one_stream(select, scope)
     check_windows(scope, aggregated)
-    node = _filtered(from_clause(scope), select.conjuncts, scope, catalog.placements)
+    node = _filtered(from_clause(scope, catalog.placements), select.conjuncts, scope, catalog.placements)
     if aggregated:
         return _aggregated(select, scope, node, catalog.placements)
     if select.having is not None:

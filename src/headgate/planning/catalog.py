@@ -16,9 +16,10 @@ from headgate.cql.statement import (
     CreateRelation,
     CreateStream,
     Place,
+    PlaceProbe,
     Statement,
 )
-from headgate.errors import QueryError, Span
+from headgate.errors import QueryError, Span, known_names
 from headgate.model.network import RelationDefinition, StreamDefinition
 from headgate.model.pool import FunctionDefinition
 from headgate.model.schema import Schema
@@ -86,9 +87,21 @@ class Catalog:
             self.placements.create_pool(name.text, statement.slots)
         elif isinstance(statement, AlterPool):
             self.placements.alter_pool(name.text, statement.slots, name.span)
+        elif isinstance(statement, PlaceProbe):
+            self._place_probe(statement)
         else:
             assert isinstance(statement, Place)
             self.placements.place(name.text, statement.pool.text, name.span, statement.pool.span)
+
+    def _place_probe(self, statement: PlaceProbe) -> None:
+        kind, stream = self._kinds.get(statement.name.text.lower(), ("", ""))
+        if kind != "stream":
+            known = known_names(list(self._streams))
+            message = (
+                f"unknown stream {statement.name.text}; known: {known}; write CREATE STREAM before PLACE"
+            )
+            raise QueryError(message, statement.name.span)
+        self.placements.place_probe(stream, statement.pool.text, statement.name.span, statement.pool.span)
 
     def drop_query(self, name: str) -> None:
         """Forget a query."""

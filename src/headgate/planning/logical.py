@@ -65,13 +65,18 @@ class Filter:
 
 @dataclass(frozen=True)
 class WindowJoin:
-    """Every arriving tuple with the other inputs' windows; each input has one stream below it."""
+    """Every arriving tuple with the other inputs' windows; each input has one stream below it.
+
+    ``pools`` has the pool of each input's probes, if they are placed; otherwise nothing.
+    """
 
     inputs: tuple[Node, ...]
     predicates: tuple[Expression, ...] = ()
+    pools: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        return f"window join ON {conjunction(self.predicates)}"
+        probes = f", probes ON {', '.join(self.pools)}" if self.pools else ""
+        return f"window join ON {conjunction(self.predicates)}{probes}"
 
 
 @dataclass(frozen=True)

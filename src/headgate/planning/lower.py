@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from headgate.errors import InternalError
+from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
+from headgate.model.expression import Expression
 from headgate.model.network import Network, QueryDefinition
+from headgate.model.window import TimeWindow
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import (
     Aggregate,
@@ -22,6 +24,9 @@ from headgate.planning.logical import (
     scans,
 )
 from headgate.planning.placing import placed_predicate
+
+# an eddy of a join has weights for every history, and those double with each step
+_MOST_STEPS = 10
 
 
 def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
@@ -72,8 +77,7 @@ class _Lowering:
         if isinstance(node, Filter):
             return self._filter(node)
         if isinstance(node, WindowJoin):
-            sides = tuple(self._side(side, position) for position, side in enumerate(node.inputs))
-            return self._add(physical.WindowJoin(self._name("join"), sides, node.predicates))
+            return self._join(node, ())
         if isinstance(node, RelationJoin):
             return self._relation_join(node)
         if isinstance(node, Aggregate):
@@ -94,13 +98,35 @@ class _Lowering:
             name = "having"
         placed = tuple(p for p in predicates if p.pool is not None)
         plain = tuple(p for p in predicates if p.pool is None)
-        source = self.lower(below)
+        if isinstance(below, WindowJoin) and below.pools:
+            source, placed = self._join(below, placed), ()
+        else:
+            source = self.lower(below)
         if plain:
             source = self._add(physical.Select(self._name(name), source, plain))
         if placed:
-            asked = tuple(placed_predicate(p, self.catalog.placements) for p in placed)
-            source = self._add(physical.Eddy(self._name(f"{name}_eddy"), source, asked))
+            source = self._add(physical.Eddy(self._name(f"{name}_eddy"), source, self._asked(placed)))
         return source
+
+    def _asked(self, placed: tuple[Expression, ...]) -> tuple[physical.PlacedPredicate, ...]:
+        return tuple(placed_predicate(p, self.catalog.placements) for p in placed)
+
+    def _join(self, node: WindowJoin, placed: tuple[Expression, ...]) -> physical.Input:
+        """A join in ticks; with placed probes, windows below an eddy that probes them and asks predicates."""
+        sides = tuple(self._side(side, position) for position, side in enumerate(node.inputs))
+        if not node.pools:
+            return self._add(physical.WindowJoin(self._name("join"), sides, node.predicates))
+        if len(sides) + len(placed) > _MOST_STEPS:
+            message = f"{len(sides)} placed probes and {len(placed)} placed conditions are too many"
+            span = next((p.span for p in (*placed, *node.predicates)), None)
+            raise QueryError(f"{message} for one join; {_MOST_STEPS} together at most", span)
+        windows = self._add(physical.WindowUpdate(self._name("windows"), sides))
+        probes = []
+        for side, pool in zip(sides, node.pools, strict=True):
+            assert isinstance(side.window, TimeWindow), f"the probe of {side.alias} cannot be placed"
+            probes.append(physical.PlacedProbe(side.alias, side.window, side.order, pool))
+        name, asked = self._name("join_eddy"), self._asked(placed)
+        return self._add(physical.JoinEddy(name, windows, asked, node.predicates, tuple(probes)))
 
     def _side(self, node: Node, position: int) -> physical.JoinSide:
         scan = _stream_below(node)

@@ -1,6 +1,8 @@
-"""Placements: which functions and pools there are, and which function is placed where."""
+"""Placements: which functions and pools there are, and which function or probe is placed where."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from headgate.errors import QueryError, Span, known_names
 from headgate.model.pool import FunctionDefinition, PoolDefinition
@@ -13,6 +15,7 @@ class Placements:
         self._functions: dict[str, FunctionDefinition] = {}
         self._pools: dict[str, PoolDefinition] = {}
         self._pool_of: dict[str, str] = {}
+        self._pool_of_probe: dict[str, str] = {}
 
     @property
     def functions(self) -> tuple[FunctionDefinition, ...]:
@@ -58,7 +61,28 @@ class Placements:
         placed = self._pool_of.get(function.lower())
         if placed is not None:
             raise QueryError(f"function {found.name} is placed on {placed} already; keep one", function_span)
-        self._pool_of[function.lower()] = self._pool(pool, pool_span).name
+        self._pool_of[function.lower()] = self._free(pool, self._pool_of_probe, "probes", pool_span)
+
+    def place_probe(
+        self, stream: str, pool: str, stream_span: Span | None = None, pool_span: Span | None = None
+    ) -> None:
+        """Bind the probes of a stream's windows to a pool."""
+        placed = self._pool_of_probe.get(stream)
+        if placed is not None:
+            raise QueryError(f"the probe of {stream} is placed on {placed} already; keep one", stream_span)
+        self._pool_of_probe[stream] = self._free(pool, self._pool_of, "functions", pool_span)
+
+    def pool_of_probe(self, stream: str) -> str | None:
+        """Where joins look tuples up in the windows of a stream; None: in ticks, as other joins do."""
+        return self._pool_of_probe.get(stream)
+
+    def _free(self, pool: str, others: Mapping[str, str], kind: str, span: Span | None) -> str:
+        """A pool without placements of the other kind: a slot is a call of one tuple, or a job on many."""
+        found = self._pool(pool, span).name
+        if found in others.values():
+            message = f"pool {found} serves {kind}; a pool takes functions or probes, so create another one"
+            raise QueryError(message, span)
+        return found
 
     def placed(self, name: str) -> tuple[FunctionDefinition, str] | None:
         """The function of that name and its pool, if it is placed."""

@@ -17,6 +17,7 @@ from headgate.model import window as model
 from headgate.model.network import StreamDefinition
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
+from headgate.planning.placements import Placements
 from headgate.planning.scope import Scope, Source, column_of_source
 
 
@@ -43,14 +44,31 @@ def check_windows(scope: Scope, is_aggregate: bool) -> None:
         )
 
 
-def from_clause(scope: Scope) -> Node:
+def from_clause(scope: Scope, placements: Placements) -> Node:
     """The sources joined: streams first, then relations, as they stand in FROM."""
     streams = tuple(_stream_scan(source) for source in scope.streams)
-    node: Node = streams[0] if len(streams) == 1 else WindowJoin(streams)
+    node: Node = streams[0] if len(streams) == 1 else WindowJoin(streams, pools=_probed_on(scope, placements))
     for relation in scope.relations:
         scan = RelationScan(relation.definition.name, relation.alias, relation.schema.names)
         node = RelationJoin(node, scan)
     return node
+
+
+def _probed_on(scope: Scope, placements: Placements) -> tuple[str, ...]:
+    """The pools of all probes; none, if no probe is placed."""
+    pools = [placements.pool_of_probe(source.definition.name) for source in scope.streams]
+    placed = [source for source, pool in zip(scope.streams, pools, strict=True) if pool is not None]
+    if not placed:
+        return ()
+    for source, pool in zip(scope.streams, pools, strict=True):
+        name = source.definition.name
+        if pool is None:
+            message = f"the probe of {placed[0].definition.name} is placed, that of {name} is not"
+            raise QueryError(f"{message}; write PLACE PROBE OF {name} ON a pool too", source.item.source.span)
+        if not isinstance(window_of(source), model.TimeWindow):
+            message = f"the probe of {name} is placed, and placed probes look into windows of time only"
+            raise QueryError(f"{message}; write {name} [RANGE 10 SECONDS]", source.item.source.span)
+    return tuple(pool for pool in pools if pool is not None)
 
 
 def window_of(source: Source) -> model.Window:

@@ -16,6 +16,7 @@ from headgate.model.operator import (
     OperatorInput,
     StreamInput,
     WindowJoin,
+    WindowUpdate,
     is_ordered,
 )
 from headgate.model.profile import Profile, Profiles
@@ -156,7 +157,7 @@ class Plan:
     def state_tuples(self, operator: str) -> float:
         """Tuples that the operator's windows hold; inf where nothing bounds them, 0 without windows."""
         settings = self.network.operators[operator]
-        if isinstance(settings, WindowJoin):
+        if isinstance(settings, WindowUpdate):
             sides: list[JoinSide | Aggregate] = list(settings.sides)
         elif isinstance(settings, Aggregate):
             sides = [settings]

@@ -24,6 +24,9 @@ FINAL = "$final"
 WINDOW_SEQ = "$wseq"
 """Number of the tuple in its row window: in the stream, or among those of its key."""
 
+SIDE = "$side"
+"""Number of the side that a tuple comes from, on its way through placed probes of a join."""
+
 BEGINNING_US = -(2**62)
 """A timestamp before all others."""
 

@@ -16,16 +16,18 @@ from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
     Aggregate,
     Eddy,
+    JoinEddy,
     Operator,
     Project,
     RelationJoin,
     Select,
     StreamInput,
     WindowJoin,
+    WindowUpdate,
 )
 from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
-from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US, TS
+from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US, SIDE, TS
 from headgate.spark.dropbox import streams_that_tell_chances, utility_of
 from headgate.spark.eddies.layout import Layout, lay_out
 from headgate.spark.landing import LandingPlan, landed_schema, landing_plans
@@ -33,6 +35,7 @@ from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import with_expiry
 from headgate.spark.plans.side import union
 from headgate.spark.plans.window_join import JoinInput, window_join
+from headgate.spark.plans.window_update import arrivals
 from headgate.spark.sources import Sources
 
 Functions = Mapping[str, Callable[..., Any]]
@@ -123,7 +126,8 @@ def compile_network(
         try:
             empty[name] = _empty_output(shell, operator, sides, groups)
             if isinstance(operator, Eddy):
-                layouts[name] = lay_out(operator, network.functions, sides[0], functions)
+                probed = inputs[_windows_of(operator)] if isinstance(operator, JoinEddy) else ()
+                layouts[name] = lay_out(operator, network.functions, sides[0], functions, probed)
             outputs[name] = empty[name].schema
         except PySparkException as error:
             raise QueryError(f"{name}: {simple.spark_complaint(error)}", _span(operator)) from error
@@ -159,7 +163,7 @@ def stream_schema(raw: StructType, landing: LandingPlan | None) -> StructType:
 
 def _windows(network: Network, operator: Operator) -> tuple[Window | None, ...]:
     """The window that the tuples of each input will meet, here or further up their path."""
-    if isinstance(operator, WindowJoin):
+    if isinstance(operator, WindowUpdate):
         return tuple(side.window for side in operator.sides)
     if isinstance(operator, Aggregate):
         return (operator.window,)
@@ -192,7 +196,7 @@ def _empty_output(
     if isinstance(operator, Select):
         return simple.select(sides[0], operator)
     if isinstance(operator, Eddy):
-        return sides[0]
+        return _passed_probes(operator, sides[0]) if isinstance(operator, JoinEddy) else sides[0]
     if isinstance(operator, RelationJoin):
         return simple.relation_join(sides[0], operator, compiled.relations[operator.relation])
     if isinstance(operator, Project):
@@ -206,8 +210,23 @@ def _empty_output(
         joined = window_join(operator, inputs, BEGINNING_US, END_US)
         assert joined is not None
         return joined
+    if isinstance(operator, WindowUpdate):
+        passed_on = arrivals([side.schema for side in sides], sides)
+        assert passed_on is not None
+        return passed_on
     assert isinstance(operator, Aggregate), f"{operator.name} can be simulated only"
     return _empty_aggregate(operator, sides[0], groups)
+
+
+def _windows_of(eddy: JoinEddy) -> str:
+    assert not isinstance(eddy.input, StreamInput), f"{eddy.name} has no windows below it"
+    return eddy.input.operator
+
+
+def _passed_probes(operator: JoinEddy, tuples: DataFrame) -> DataFrame:
+    """Every predicate of the join is asked of a tuple that has all columns."""
+    simple.blaming(lambda: tuples.where(simple.all_of(operator.matches)), tuples, operator.matches)
+    return tuples.drop(SIDE)
 
 
 def _empty_aggregate(operator: Aggregate, tuples: DataFrame, groups: dict[str, StructType]) -> DataFrame:

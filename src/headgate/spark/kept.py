@@ -8,7 +8,7 @@ from math import inf
 
 from headgate.model.event import StreamCounts, kept_share
 from headgate.model.network import Network
-from headgate.model.operator import Aggregate, WindowJoin
+from headgate.model.operator import Aggregate, WindowUpdate
 from headgate.model.window import TimeWindow, UnboundedWindow, Window
 from headgate.spark.intake import Inflow
 
@@ -49,7 +49,7 @@ def _reach_us(network: Network, query: str) -> float:
     """How far back the windows of a query reach; row windows as far as the tick."""
     windows: list[Window] = []
     for operator in (network.operators[name] for name in network.operators_of(query)):
-        if isinstance(operator, WindowJoin):
+        if isinstance(operator, WindowUpdate):
             windows += [side.window for side in operator.sides]
         elif isinstance(operator, Aggregate):
             windows.append(operator.window)

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, LongType, StructField, StructType
 
 from headgate.model.network import Network
-from headgate.model.operator import Aggregate, StreamInput, WindowJoin
+from headgate.model.operator import Aggregate, StreamInput, WindowUpdate
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.spark.arrive import BLOCK, FILE, PLACE, Arrival
 from headgate.spark.blocks import BlockStore
@@ -36,7 +36,7 @@ def landing_plans(network: Network) -> dict[str, LandingPlan]:
     """The streams whose order matters: under row windows, and aggregates that emit per tuple."""
     windows: dict[str, list[Window]] = {}
     for operator in network.operators.values():
-        if isinstance(operator, WindowJoin):
+        if isinstance(operator, WindowUpdate):
             for side in operator.sides:
                 if isinstance(side.window, RowWindow):
                     windows.setdefault(side.stream, []).append(side.window)

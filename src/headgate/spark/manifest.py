@@ -20,7 +20,8 @@ from headgate.spark.spread import Spread
 class BlockRef:
     """An immutable block of tuples below the checkpoint.
 
-    ``number`` is that of its first tuple in the line before an eddy, of which it may be a part.
+    ``number`` is that of its first tuple in the line before an eddy, of which it may be a part. ``step`` is
+    the probe that its tuples are on their way to; others may be in the same files.
     """
 
     path: str
@@ -31,6 +32,7 @@ class BlockRef:
     arrived_us: int = 0
     quantiles: tuple[int, ...] = ()
     number: int | None = None
+    step: int | None = None
 
     @property
     def spread(self) -> Spread:

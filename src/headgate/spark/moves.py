@@ -22,12 +22,13 @@ from headgate.model.operator import (
     Select,
     StreamInput,
     WindowJoin,
+    WindowUpdate,
 )
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark.blocks import BlockStore
 from headgate.spark.columns import BEGINNING_US, END_US, FINAL, TS, tick_constant
 from headgate.spark.compiled import Compiled
-from headgate.spark.eddies.crossing import add_eddy
+from headgate.spark.eddies.crossing import add_eddy, probed_since
 from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.line import Standing
 from headgate.spark.flow import Flow, Moved, StoreTask, TickPlan
@@ -38,6 +39,7 @@ from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import EXPIRY, EXPIRY_SEQ, timeline, with_expiry
 from headgate.spark.plans.side import Side, between, union
 from headgate.spark.plans.window_join import JoinInput, window_join
+from headgate.spark.plans.window_update import arrivals
 from headgate.spark.probing import Content, probes_of
 from headgate.spark.spread import Spread, cut_at
 
@@ -120,7 +122,7 @@ class Mover:
         new = bound if share >= 1.0 else self._cut(sides, old, bound, share, is_ordered(operator))
         plan.frontiers[name] = new
         if is_ordered(operator):
-            self._add_ordered(operator, sides, old, new, before, inflows, plan)
+            self._add_ordered(operator, sides, old, new, before, inflows, plan, standings)
         else:
             self._add_simple(operator, sides[0], old, new, plan)
         flow = plan.flows[name]
@@ -195,6 +197,7 @@ class Mover:
         before: Manifest,
         inflows: Mapping[str, Inflow],
         plan: TickPlan,
+        standings: Mapping[str, Standing],
     ) -> None:
         windows = self._compiled.windows[operator.name]
         timed = [
@@ -209,13 +212,17 @@ class Mover:
                 order = before.course.orders.get(operator.name)
                 joining = [_join_input(*pair, old, new) for pair in timed]
                 out = window_join(operator, joining, old, new, order)
+            elif isinstance(operator, WindowUpdate):
+                come = [side.tuples(self._store, old, new) for side in sides]
+                out = arrivals(self._compiled.inputs[operator.name], come)
             else:
                 assert isinstance(operator, Aggregate)
                 out = self._aggregated(operator, timed[0][1], old, new, before, plan)
         rows = sum(side.fresh_rows * side.fresh_share(new) + side.waiting_rows(old, new) for side in sides)
         plan.kept[operator.name] = []
+        since = min([new, *probed_since(self._network, operator.name, old, standings)])
         for number, ((side, tuples), window) in enumerate(zip(timed, windows, strict=True)):
-            self._keep_window(operator.name, number, side, tuples, window, old, new, plan)
+            self._keep_window(operator.name, number, side, tuples, window, old, new, since, plan)
         emitted = (Spread.over(rows, (old, new - 1)),) if old > BEGINNING_US else ()
         plan.flows[operator.name] = Flow(out, rows, old, new - 1, new, False, emitted)
 
@@ -300,9 +307,10 @@ class Mover:
         window: Window | None,
         old: int,
         new: int,
+        since: int,
         plan: TickPlan,
     ) -> None:
-        """Keep what waits, and what is still inside of a window."""
+        """Keep what waits, and what is inside of a window for tuples from ``since`` on."""
         if isinstance(window, RowWindow):
             plan.kept[name].append([])
             if tuples is None:
@@ -320,7 +328,7 @@ class Mover:
             plan.stores.append(StoreTask(name, number, alive, rows))
             return
         reach = _reach_us(window)
-        from_ts = new if isinstance(window, UnboundedWindow) or reach is None else new - reach
+        from_ts = new if isinstance(window, UnboundedWindow) or reach is None else since - reach
         plan.kept[name].append([block for block in side.blocks if block.max_ts >= from_ts])
         if (left := side.fresh_within(from_ts, END_US)) is not None:
             rows = side.fresh_made_of * (1 - side.fresh_share(from_ts))
@@ -341,7 +349,7 @@ def _bound(flows: list[Flow]) -> int:
 
 def _stream_of(operator: Operator, number: int) -> str:
     """The stream whose tuples an input of an ordered operator holds."""
-    if isinstance(operator, WindowJoin):
+    if isinstance(operator, WindowUpdate):
         return operator.sides[number].stream
     assert isinstance(operator, Aggregate)
     return operator.stream
@@ -349,7 +357,7 @@ def _stream_of(operator: Operator, number: int) -> str:
 
 def is_ordered(operator: Operator) -> bool:
     """Whether the operator consumes its inputs in timestamp order."""
-    return isinstance(operator, (WindowJoin, Aggregate))
+    return isinstance(operator, (WindowUpdate, Aggregate))
 
 
 def _reach_us(window: Window | None) -> int | None:

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 
 from headgate.model.event import CourseChanged, QueryCounts, TickCommitted
 from headgate.model.network import Network, QueryDefinition
-from headgate.model.operator import Aggregate, Eddy, WindowJoin
+from headgate.model.operator import Aggregate, Eddy, WindowUpdate
 from headgate.runtime.forecast import ForecastQueue
 from headgate.runtime.helm import Helm
 from headgate.spark import probing
@@ -274,9 +274,10 @@ class TickRunner:
                 if task.operator == name and ref is not None:
                     if task.side is None:
                         groups = ref
+                    elif isinstance(operator, Eddy):
+                        blocks[task.side] += self._eddies.entered(name, ref)
                     else:
-                        entered = self._eddies.entered(name, ref) if isinstance(operator, Eddy) else ref
-                        blocks[task.side].append(entered)
+                        blocks[task.side].append(ref)
             frontier = plan.frontiers[name]
             if not is_ordered(operator) and not any(blocks):
                 # an empty queue has no order to remember: stragglers are welcome again
@@ -297,7 +298,7 @@ class TickRunner:
         readers = [
             operators[name].frontier_ts
             for name, operator in self.network.operators.items()
-            if isinstance(operator, (WindowJoin, Aggregate)) and stream in self._queues.streams_of[name]
+            if isinstance(operator, (WindowUpdate, Aggregate)) and stream in self._queues.streams_of[name]
         ]
         floor = max([state.floor_ts, *readers])
         needed_from = min(readers, default=BEGINNING_US)

@@ -16,7 +16,6 @@ from headgate.planning.logical import (
     RelationJoin,
     RelationScan,
     StreamScan,
-    WindowJoin,
 )
 
 Columns = frozenset[str]
@@ -49,7 +48,7 @@ def _pruned(node: Node, needed: Columns) -> Node:
         return replace(node, input=_pruned(node.input, needed))
     if isinstance(node, RelationJoin):
         return replace(node, input=_pruned(node.input, needed), relation=_pruned_scan(node.relation, needed))
-    return WindowJoin(tuple(_pruned(side, needed) for side in node.inputs), node.predicates)
+    return replace(node, inputs=tuple(_pruned(side, needed) for side in node.inputs))
 
 
 def _pruned_scan(scan: AnyScan, needed: Columns) -> AnyScan:

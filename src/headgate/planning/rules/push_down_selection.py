@@ -69,10 +69,13 @@ def _into_window_join(join: WindowJoin, predicates: Predicates) -> Node:
     for side in join.inputs:
         # a predicate without columns holds for all tuples or for none: it goes to every side
         own = tuple(p for p in predicates if plan_columns(side).issuperset(p.columns))
+        if join.pools:
+            # placed probes and placed predicates commute: they meet in one eddy
+            own = tuple(p for p in own if p.pool is None)
         sides.append(_pushed(side, own))
         across = _without(across, own)
     placed = tuple(p for p in across if p.pool is not None)
-    joined = WindowJoin(tuple(sides), join.predicates + _without(across, placed))
+    joined = replace(join, inputs=tuple(sides), predicates=join.predicates + _without(across, placed))
     return _filtered(joined, placed)
 
 

@@ -14,7 +14,7 @@ from headgate.model.operator import (
     RelationJoin,
     StreamInput,
     Synthetic,
-    WindowJoin,
+    WindowUpdate,
 )
 from headgate.model.window import Window
 
@@ -66,12 +66,12 @@ class _Sharing:
         operator = self.network.operators[name]
         if isinstance(operator, Aggregate):
             return frozenset({operator.window})
-        if isinstance(operator, WindowJoin):
+        if isinstance(operator, WindowUpdate):
             return frozenset()
         found: set[Window] = set()
         for reader in self.network.readers(name):
             above = self.network.operators[reader]
-            if isinstance(above, WindowJoin):
+            if isinstance(above, WindowUpdate):
                 found |= {s.window for s in above.sides if s.input == OperatorInput(name)}
             else:
                 found |= self._windows_above(reader)
@@ -79,7 +79,7 @@ class _Sharing:
 
 
 def _with_inputs(operator: Operator, inputs: list[Input]) -> Operator:
-    if isinstance(operator, WindowJoin):
+    if isinstance(operator, WindowUpdate):
         sides = zip(operator.sides, inputs, strict=True)
         return replace(operator, sides=tuple(replace(side, input=i) for side, i in sides))
     if isinstance(operator, Synthetic):

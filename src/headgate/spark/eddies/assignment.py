@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from headgate.routing.router import Router
 from headgate.routing.statistics import Monitor
+from headgate.spark.eddies.ways import Ways
 
 DROPPED = -1
 """In place of a bitmap: a predicate does not hold."""
@@ -35,8 +36,9 @@ class Step:
 class Assignment:
     """All that a job has to know beside its tuples."""
 
-    plan: str
+    ways: Ways
     steps: tuple[Step, ...]
+    """Those that call functions: behind the probes, if there are any."""
     slots: Mapping[str, int]
     """Of each pool: how many calls at a time."""
     lock_folder: str | None
@@ -46,6 +48,8 @@ class Assignment:
     """Which share of its tuples the job may hand back: the last ones would keep few pools busy."""
     router: Router
     monitors: Mapping[str, Monitor]
+    queues: Mapping[str, int]
+    """Tuples in line before every probe."""
     rates: Mapping[str, float]
     now_s: float
     seed: int
@@ -76,7 +80,7 @@ class Told:
     counts: Mapping[str, Count]
     active_s: float
     settled: int = 0
-    """Tuples that were finished or dropped."""
+    """Tuples that were finished, dropped, or sent on to a probe."""
 
     def to_text(self) -> str:
         """One line that survives a column of text."""

@@ -8,16 +8,16 @@ from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import LongType, NumericType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, NumericType, StringType, StructField, StructType
 
 from headgate.errors import QueryError
 from headgate.model.expression import Expression
 from headgate.model.operator import ByTruth, Eddy, PlacedPredicate
 from headgate.model.pool import FunctionDefinition
 from headgate.spark.eddies.assignment import Step
-from headgate.spark.eddies.pools import step_name
 from headgate.spark.eddies.shipping import pickled
-from headgate.spark.eddies.task import DONE, NUMBER, TOLD
+from headgate.spark.eddies.task import DONE, NEXT, NUMBER, TOLD
+from headgate.spark.eddies.ways import Ways, ways_of
 from headgate.spark.plans.simple import checked, expression
 
 
@@ -32,13 +32,19 @@ class Layout:
     """What predicates read, of a tuple."""
     inputs: StructType
     steps: tuple[Step, ...]
+    ways: Ways
+    windows: tuple[StructType, ...]
+    """Of a join: what the window of every side holds."""
 
     @property
     def stored(self) -> StructType:
         """A tuple in a block of the eddy."""
-        return StructType(
-            [*self.schema.fields, StructField(NUMBER, LongType()), StructField(DONE, LongType())]
-        )
+        own = [
+            StructField(NUMBER, LongType()),
+            StructField(DONE, LongType()),
+            StructField(NEXT, IntegerType()),
+        ]
+        return StructType([*self.schema.fields, *own])
 
     @property
     def answered(self) -> StructType:
@@ -46,19 +52,16 @@ class Layout:
         fields = [StructField(f.name, f.dataType, True) for f in self.stored.fields]
         return StructType([*fields, StructField(TOLD, StringType())])
 
-    @property
-    def full(self) -> int:
-        """The bitmap of a tuple that has passed everything."""
-        return (1 << len(self.steps)) - 1
-
 
 def lay_out(
     eddy: Eddy,
     declared: Mapping[str, FunctionDefinition],
     tuples: DataFrame,
     functions: Mapping[str, Callable[..., Any]],
+    windows: tuple[StructType, ...] = (),
 ) -> Layout:
     """Check what the predicates read, and number it; ``tuples`` is any frame of the eddy's input."""
+    ways = ways_of(eddy)
     columns: list[Column] = []
     steps = []
 
@@ -78,10 +81,10 @@ def lay_out(
             comparison, tests = verdict.comparison, (read(verdict.other),)
             _check_comparison(predicate, verdict.other, declared[predicate.function].returns, tuples)
         function = pickled(functions[predicate.function.lower()])
-        name = step_name(eddy, number)
+        name = ways.names[ways.probes + number]
         steps.append(Step(name, predicate.pool, predicate.function, function, arguments, comparison, tests))
     inputs = tuples.select(*columns).schema
-    return Layout(eddy, tuples.schema, tuple(columns), inputs, tuple(steps))
+    return Layout(eddy, tuples.schema, tuple(columns), inputs, tuple(steps), ways, windows)
 
 
 def _check_comparison(predicate: PlacedPredicate, other: Expression, returns: str, tuples: DataFrame) -> None:

@@ -11,6 +11,7 @@ from pyspark import cloudpickle
 from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.types import StructType
 
+from headgate.spark.columns import SIDE
 from headgate.spark.eddies.assignment import DROPPED, Assignment, Step
 from headgate.spark.eddies.whirl import Holds, Whirl
 from headgate.spark.worker import end_quietly
@@ -20,6 +21,9 @@ NUMBER = "$n"
 
 DONE = "$done"
 """Bitmap of the predicates that a tuple has passed; null before its first job."""
+
+NEXT = "$next"
+"""The step that a tuple is on its way to; null: whoever takes it decides."""
 
 TOLD = "$told"
 """A task's report, in a row without anything else."""
@@ -63,8 +67,11 @@ class EddyTask:
         names = [field.name for field in self._inputs.fields]
         rows = ArrowTableToRowsConversion.convert(table.select(names), self._inputs)
         holds = [_holds(step, rows) for step in self._assignment.steps]
-        told = Whirl(self._assignment, holds, done, table.column(NUMBER).to_pylist()).run()
+        sides = table.column(SIDE).to_pylist() if self._assignment.ways.probes else None
+        aims = table.column(NEXT).to_pylist()
+        told = Whirl(self._assignment, holds, done, table.column(NUMBER).to_pylist(), sides, aims).run()
         left = table.select(self._kept).append_column(DONE, pa.array(done, pa.int64()))
+        left = left.append_column(NEXT, pa.array(aims, pa.int32()))
         left = left.filter(pa.array([bits != DROPPED for bits in done]))
         left = left.append_column(TOLD, pa.nulls(left.num_rows, pa.string()))
         yield from left.to_batches()

@@ -32,22 +32,33 @@ class Whirl:
     """Takes rows through predicates until all are settled or time is over."""
 
     def __init__(
-        self, assignment: Assignment, holds: Sequence[Holds], done: list[int], numbers: Sequence[int]
+        self,
+        assignment: Assignment,
+        holds: Sequence[Holds],
+        done: list[int],
+        numbers: Sequence[int],
+        sides: Sequence[int] | None = None,
+        aims: list[int | None] | None = None,
     ) -> None:
+        """``aims`` are the steps that rows are on their way to; at the end, probes that others will do."""
         self._given = assignment
         self._holds = holds
         self.done = done
         self._numbers = numbers
-        self._full = (1 << len(assignment.steps)) - 1
-        self._names = [step.name for step in assignment.steps]
+        self._sides = sides or [0] * len(done)
+        self.aims: list[int | None] = aims if aims is not None else [None] * len(done)
+        self._ways = assignment.ways
+        self._names = assignment.ways.names
         self._monitors = dict(assignment.monitors)
-        self._counts = {name: Count() for name in self._names}
+        called = self._names[self._ways.probes :]
+        self._counts = {name: Count() for name in called}
+        self._sent = dict(assignment.queues)
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
         self._work = {pool: threading.Condition(self._lock) for pool in assignment.slots}
         # first come first served, by when a tuple came to the eddy: what has passed much has waited long
         self._queues: dict[str, list[tuple[int, int, int]]] = {pool: [] for pool in assignment.slots}
-        self._noted_s = dict.fromkeys(self._names, time.time())
+        self._noted_s = dict.fromkeys(called, time.time())
         # blocks are read in any order, tuples are served in the order of their arrival
         self._waiting = deque(sorted(range(len(done)), key=lambda row: numbers[row]))
         self._open = len(self._waiting)
@@ -83,7 +94,8 @@ class Whirl:
             if self._error is not None:
                 raise self._error
             active_s = 0.0 if self._begun_s is None else time.perf_counter() - self._begun_s
-            return Told(self._monitors, self._counts, active_s, self._rows - self._open)
+            learnt = {name: self._monitors[name] for name in self._counts}
+            return Told(learnt, self._counts, active_s, self._rows - self._open)
 
     def _is_over(self) -> bool:
         return self._over or self._left_s() == 0.0
@@ -120,7 +132,7 @@ class Whirl:
     def _call(self, row: int, step: int) -> None:
         began_s = time.perf_counter()
         try:
-            holds, error = self._holds[step](row), None
+            holds, error = self._holds[step - self._ways.probes](row), None
         except BaseException as raised:
             holds, error = False, raised
         busy_s = time.perf_counter() - began_s
@@ -140,52 +152,69 @@ class Whirl:
         count.done += 1
         count.out += holds
         count.busy_s += busy_s
-        pool = self._given.steps[step].pool
+        pool = self._ways.pools[step]
         self._note(step, done=1, out=int(holds), busy_s=busy_s / self._given.slots[pool])
         if not holds:
             self.done[row] = DROPPED
         else:
             self.done[row] |= 1 << step
+        is_settled = self.done[row] in (DROPPED, self._ways.full)
         if self._over:
-            self._open -= self.done[row] in (DROPPED, self._full)
-        elif holds and self.done[row] != self._full:
-            self._route(row)
-        else:
-            self._open -= 1
-            self._inside -= 1
+            self._open -= is_settled
+        elif is_settled or not self._route(row):
+            self._leave()
             self._admit()
 
     def _admit(self) -> None:
         while self._waiting and self._inside < self._most:
             self._inside += 1
-            self._route(self._waiting.popleft())
+            if not self._route(self._waiting.popleft()):
+                self._leave()
 
-    def _route(self, row: int) -> None:
-        bits = self.done[row]
-        left = [step for step in range(len(self._names)) if not bits >> step & 1]
-        if len(left) == 1:
-            step = left[0]
-        else:
-            chance = draw(self._given.seed, self._numbers[row], bits.bit_count())
-            step = self._names.index(target(self._weights_of(bits, left), chance))
+    def _leave(self) -> None:
+        self._open -= 1
+        self._inside -= 1
+
+    def _route(self, row: int) -> bool:
+        """Send a row on; whether it stays in this process."""
+        step = self._next_of(row)
+        if step < self._ways.probes:
+            self.aims[row] = step
+            self._sent[self._names[step]] += 1
+            return False
+        self.aims[row] = None
         self._counts[self._names[step]].tuples_in += 1
         self._note(step, tuples_in=1)
-        pool = self._given.steps[step].pool
+        pool = self._ways.pools[step]
         heapq.heappush(self._queues[pool], (self._numbers[row], row, step))
         self._work[pool].notify()
+        return True
 
-    def _weights_of(self, bits: int, left: list[int]) -> dict[str, float]:
+    def _next_of(self, row: int) -> int:
+        aim, bits, side = self.aims[row], self.done[row], self._sides[row]
+        if aim is not None:
+            # whoever sent it here has decided already
+            return aim
+        left = self._ways.ready(side, bits)
+        if len(left) == 1:
+            return left[0]
+        chance = draw(self._given.seed, self._numbers[row], bits.bit_count())
+        return self._names.index(target(self._weights_of(side, bits, left), chance))
+
+    def _weights_of(self, side: int, bits: int, left: list[int]) -> dict[str, float]:
         # queues of one's own process are known as they are, whatever was published last
         statistics = {
-            self._names[step]: replace(
-                self._monitors[self._names[step]].published,
-                queue=len(self._queues[self._given.steps[step].pool]),
-            )
+            self._names[step]: replace(self._monitors[self._names[step]].published, queue=self._queue(step))
             for step in left
         }
-        view = RoutingView(statistics, self._given.plan, self._given.now_s, self._given.rates)
-        done = [name for step, name in enumerate(self._names) if bits >> step & 1]
+        view = RoutingView(statistics, self._ways.plans[side], self._given.now_s, self._given.rates)
+        done = self._ways.visited(side, bits)
         return self._given.router.route(done, [self._names[step] for step in left], view)
+
+    def _queue(self, step: int) -> int:
+        if step < self._ways.probes:
+            return self._sent[self._names[step]]
+        return len(self._queues[self._ways.pools[step]])
 
     def _note(self, step: int, tuples_in: int = 0, done: int = 0, out: int = 0, busy_s: float = 0.0) -> None:
         name = self._names[step]
@@ -196,7 +225,7 @@ class Whirl:
             tuples_done=done,
             tuples_out=out,
             busy_s=busy_s,
-            queue=len(self._queues[self._given.steps[step].pool]),
+            queue=self._queue(step),
             elapsed_s=max(0.0, now_s - self._noted_s[name]),
         )
         self._noted_s[name] = now_s
