@@ -42,7 +42,7 @@ ALLOWED: dict[str, set[str]] = {
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report
-    "experiments": BELOW_FRONT | {"report"},
+    "experiments": BELOW_FRONT | {"adaptation", "report"},
     # a command starts the thing it is named after
     "cli": BELOW_FRONT | {"dashboard", "experiments", "report"},
     "__init__": BELOW_FRONT,

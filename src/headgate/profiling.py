@@ -18,6 +18,7 @@ from headgate.status import RunStatus, TickRecord
 # enough of a run to be worth its start
 _LEAST_S = 2.0
 _WARM_UP_SHARE = 0.75
+_APART_SHARE = 1 / 3
 # a machine that is too slow to tell in so many rounds will not in more
 _MOST_ROUNDS = 5
 _HOLD = 0.01
@@ -26,7 +27,7 @@ _RECENT_TICKS = 100
 _LEAST_TICKS = 4
 # of the length of a tick; after a long wait comes a long tick, and after that another
 _FILES_PER_TICK = (1, 3)
-_RESTS = (0.0, 0.5, 0.0, 2.0, 0.0, 1.0)
+_RESTS = (0.0, 1.0, 0.0, 3.0, 0.0, 2.0)
 
 
 def sampled(network: Network, files_per_tick: int = 1) -> Network:
@@ -138,7 +139,7 @@ class Profiler:
         self.rounds += 1
         self._found = replace(found, tick=found.tick or self._found.tick)
         if self.rounds == 1:
-            self._end_s = time.monotonic() + self._seconds / 2
+            self._end_s = time.monotonic() + _APART_SHARE * self._seconds
             return
         for name, counts in status.streams.items():
             self._rows[name] += counts.rows_in
@@ -147,7 +148,7 @@ class Profiler:
             self._histories.append(status.history)
         elif self._end_s - time.monotonic() < _LEAST_S:
             self._whole_since = self.rounds
-            self._end_s = time.monotonic() + self._seconds / 2
+            self._end_s = time.monotonic() + (1 - _APART_SHARE) * self._seconds
 
     def measured(self, tuples_per_s: Mapping[str, float]) -> Measured:
         """What came out; ``tuples_per_s`` are the rates known better than by counting."""

@@ -65,6 +65,17 @@ def test_boxes_close_above_the_capacity_and_open_below_nine_tenths_of_it() -> No
     assert "is below 0.9 of the capacity" in opening.reason and opening.after.is_feasible
 
 
+def test_boxes_follow_a_capacity_that_turns_out_smaller() -> None:
+    problem = example_1(0.007)
+    watch = Reoptimizer([problem], 1.0)
+    assert not watch.decision.is_feasible
+    before = sum(watch.decision.keep.values())
+    watch.capacity = 0.6
+    [(look, change)] = changes(watch, [problem] * 5)
+    assert look == 1 and change.reason == "the capacity went from 1 to 0.6"
+    assert sum(change.after.keep.values()) < before
+
+
 def test_load_around_the_capacity_does_not_make_it_waver() -> None:
     problem = example_1(1 / 280)
     watch = Reoptimizer([with_rates(problem, 0.95)], 1.0)

@@ -35,14 +35,17 @@ _RECENT_TICKS = 30
 # of what a tick may take: the model is not exact, and ticks differ
 _HEAD_ROOM = 0.9
 # a tuple waits for the tick before its own to end
-_TICK_OF_BOUND = 0.4
+TICK_OF_BOUND = 0.3
 _TARGET_S = 2.0
 _MEMORY_SHARE = 0.8
 _ENOUGH = 1e9
 _LEAST_CAPACITY = 0.01
 # shares that differ by less are the same
 _SAME = 0.03
-# results until they tell how far predicates over more than two streams let pass
+# boxes open by no more than this a tick: a share that is too large makes one tick that is much too long
+_OPENING = 2.0
+_AJAR = 0.05
+# results, found or expected, until they tell how far predicates over more than two streams let pass
 _TELLING_RESULTS = 50
 _MEMORY = 0.7
 
@@ -73,7 +76,7 @@ class Setting:
         """How long ticks may be for the latency bounds of queries that shed."""
         queries = self.network.queries.values()
         bounds = [q.latency_s for q in queries if q.overload == "shed" and q.latency_s is not None]
-        return _TICK_OF_BOUND * min(bounds) if bounds else _TARGET_S
+        return TICK_OF_BOUND * min(bounds) if bounds else _TARGET_S
 
     @property
     def is_worth_it(self) -> bool:
@@ -134,11 +137,13 @@ class Adaptive:
             return
         works = [work_of(p, self._order(p, course), course.keep) for p in problems]
         span_s = stretch.own_s
-        self._doing = Work(
-            sum(w.handled_per_s for w in works) * span_s,
-            sum(w.other_s_per_s for w in works) * span_s,
-            sum(w.results_per_s for w in works) * span_s,
-        )
+        if set(tick.queries) <= set(self._results):
+            # before, results were only guessed, and so was what they cost
+            self._doing = Work(
+                sum(w.handled_per_s for w in works) * span_s,
+                sum(w.other_s_per_s for w in works) * span_s,
+                sum(w.results_per_s for w in works) * span_s,
+            )
         for problem, work in zip(problems, works, strict=True):
             query = problem.query.split(".")[0] if problem.query not in tick.queries else problem.query
             if query not in tick.queries or len(self._setting.network.queries[query].outputs) > 1:
@@ -150,7 +155,8 @@ class Adaptive:
     def _passing(self, query: str) -> float:
         """Results by results that the sampled selectivities promise."""
         expected, found = self._results.get(query, (0.0, 0.0))
-        return found / expected if found >= _TELLING_RESULTS and expected > 0 else 1.0
+        tells = expected > 0 and max(found, expected) >= _TELLING_RESULTS
+        return max(found, 1.0) / expected if tells else 1.0
 
     def _problems(self, rates: Mapping[str, float]) -> list[JoinProblem] | None:
         """The queries as the optimiser sees them; None while figures are missing."""
@@ -168,7 +174,7 @@ class Adaptive:
 
     def _look(self, costs: TickCosts | None) -> str:
         problems = self._problems(self._rates.tuples_per_own_s)
-        if problems is None or (self._setting.sheds and costs is None):
+        if problems is None:
             return ""
         shedding = [p for p in problems if self._may_shed(p)] if self._setting.sheds else problems
         others = [p for p in problems if p not in shedding]
@@ -196,7 +202,8 @@ class Adaptive:
     def _capacity(self, costs: TickCosts | None) -> float:
         """Processor seconds for tuples in a second of the streams' own time, beside what ticks cost."""
         if costs is None or costs.work_s <= 0:
-            return _ENOUGH
+            # what ticks cost beside their tuples is not known yet
+            return _HEAD_ROOM * self._setting.processors / self._rates.speed
         empty_s = costs.overhead_s + costs.work_s * self._costs.figures.fixed_s
         free = 1 - empty_s / self._setting.target_s - costs.intake_s * self._rates.tuples_per_s
         # no tick can use more processors than there are, whatever explains a few of them best
@@ -226,7 +233,8 @@ class Adaptive:
             share = model.get(stream, 1.0)
             if self._throttle.is_hard or not are_shed or stream in are_shed:
                 share *= self._throttle.share
-            shares[stream] = round(share, 4)
+            opened = _OPENING * max(course.share(stream), _AJAR)
+            shares[stream] = round(min(share, opened), 4)
         same = all(_is_same(shares[s], course.share(s)) for s in sheddable)
         return dict(course.keep) if same else {**course.keep, **shares}
 

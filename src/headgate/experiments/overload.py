@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from scipy.optimize import nnls
 
+from headgate.adaptation.controller import TICK_OF_BOUND
 from headgate.experiments.check import Progress, Study
 from headgate.experiments.script import script
 from headgate.model.profile import Profile, Profiles
@@ -28,15 +29,14 @@ from headgate.status import RunStatus, TickRecord
 
 _QUERY = "abc"
 _LATENCY_S = 20.0
-_MEMORY_BYTES = 64 * 2**20
-_TICK_OF_BOUND = 0.4
+_MEMORY_BYTES = 2**20
 _WARM_UP_S = 25.0
 _CALIBRATION_S = 18.0
 _COLD_TICKS = 3
 _RUN_S = 70.0
 _COUNTING_S = 8.0
 # until the first boxes are closed
-_SETTLING_S = 10.0
+_SETTLING_S = 20.0
 _FAST_BY_SLOW = 4.0
 # of the capacity: the selection of c, and the join of a and b
 _SELECTING, _JOINING = 1.8, 1.2
@@ -140,7 +140,7 @@ class OverloadBench:
         handled_s, per_repeat_s = self._costs(histories)
         costs = tick_costs(histories)
         assert costs is not None
-        free = 1 - costs.overhead_s / (_TICK_OF_BOUND * _LATENCY_S)
+        free = 1 - costs.overhead_s / (TICK_OF_BOUND * _LATENCY_S)
         capacity = 0.9 * free / max(costs.work_s, 1 / processors(self._spark))
         drive = self._drive(capacity, handled_s, per_repeat_s)
         select = Profile(per_repeat_s * drive.repeat, 1.0, samples=1)

@@ -50,6 +50,7 @@ class Reoptimizer:
         self._patience = patience or Patience()
         self._plans_of = plans_of
         self._basis = tuple(problems)
+        self._basis_capacity = capacity
         self._seen = 0
         self.capacity = capacity
         self.decision = choose(problems, capacity, plans_of)
@@ -63,7 +64,7 @@ class Reoptimizer:
         self._seen = 0
         after = choose(problems, self.capacity, self._plans_of)
         # from now on, drift is what differs from these figures
-        self._basis = tuple(problems)
+        self._basis, self._basis_capacity = tuple(problems), self.capacity
         if not self._is_worth_it(after, problems):
             return None
         before, self.decision = self.decision, after
@@ -81,12 +82,17 @@ class Reoptimizer:
                 return (
                     f"load {load:.4g} is below {self._patience.relief:g} of the capacity of {self.capacity:g}"
                 )
+            if self._has_drifted(self._basis_capacity, self.capacity):
+                return f"the capacity went from {self._basis_capacity:.4g} to {self.capacity:.4g}"
         return next(self._drifts(problems), None)
+
+    def _has_drifted(self, before: float, now: float) -> bool:
+        return abs(now - before) > self._patience.drift * abs(before)
 
     def _drifts(self, problems: Sequence[JoinProblem]) -> Iterator[str]:
         for old, new in zip(self._basis, problems, strict=True):
             for (name, before), (_, now) in zip(_figures(old), _figures(new), strict=True):
-                if abs(now - before) > self._patience.drift * abs(before):
+                if self._has_drifted(before, now):
                     yield f"{name} went from {before:.4g} to {now:.4g}"
 
     def _is_worth_it(self, after: Decision, problems: Sequence[JoinProblem]) -> bool:
