@@ -92,7 +92,11 @@ class Run:
         costs = tick_costs([status.history])
         if costs is not None:
             costs = replace(costs, fixed_busy_s=found.fixed_busy_s, stored_busy_s=found.stored_busy_s)
-        return Measured(found.profiles, rates, costs)
+        predicates = self._run.asking.figures
+        also = {
+            name: predicates[first] for name, first in self._network.shared.items() if first in predicates
+        }
+        return Measured(found.profiles, rates, costs, {**predicates, **also})
 
     def pools(self) -> Mapping[str, Any]:
         """What every pool has done so far: its slots, calls, tuples passed, and busy seconds."""

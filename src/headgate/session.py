@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
@@ -27,11 +28,11 @@ from headgate.placed import located_function, plain_function, router_for_run
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
-from headgate.planning.lower import lower
+from headgate.planning.lower import lower, network_of
 from headgate.planning.optimize import optimize
 from headgate.profiling import Profiler, Rests, sampled
 from headgate.routing.router import Router
-from headgate.runtime.helm import Helm
+from headgate.runtime.helm import Helm, Watching
 from headgate.runtime.observers import Observer
 from headgate.runtime.sampling import Sampling
 from headgate.scheduling import Strategy, strategy_named
@@ -172,7 +173,19 @@ class Session:
 
     def network(self) -> Network:
         """The operators that would run."""
-        return lower([optimize(plan) for plan in self.plans()], self.catalog)
+        return network_of([optimize(plan) for plan in self.plans()], self.catalog)
+
+    def _network_on(self, checkpoint: str | Path | None) -> Network:
+        """The operators that would run; a checkpoint of queries that did not share any goes on without."""
+        from headgate.spark.checkpoint import Checkpoint
+        from headgate.spark.files import Files
+
+        network = self.network()
+        if checkpoint is None or not network.shared:
+            return network
+        alone = lower([optimize(plan) for plan in self.plans()], self.catalog)
+        kept = Checkpoint(Files(self._spark), _located(checkpoint))
+        return alone if kept.belongs_to(alone) else network
 
     def start(
         self,
@@ -200,7 +213,7 @@ class Session:
         if not self.catalog.queries:
             raise SetupError("nothing to run: no CREATE QUERY was executed")
         chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
-        network = self.network()
+        network = self._network_on(checkpoint)
         return self._launch(
             network,
             until_done,
@@ -226,7 +239,7 @@ class Session:
 
         network = self.network()
         endless = not all(self._sources.ends(stream) for stream in network.streams.values())
-        profiler = Profiler(network, seconds)
+        profiler, watching = Profiler(network, seconds), Watching(network)
         earlier: Run | None = None
         while profiler.wants_more():
             progress(profiler.stage)
@@ -237,11 +250,15 @@ class Session:
                 profiles=earlier.profiles() if earlier is not None else {},
                 earlier=earlier if profiler.goes_on else None,
                 rest_s=None if profiler.tells_apart else Rests(),
+                helm=Helm(watching),
+                asked=earlier,
             )
             earlier.run_for(profiler.seconds_left)
             profiler.take_in(earlier.measured(), earlier.status())
             shutil.rmtree(earlier.checkpoint, ignore_errors=True)
-        self.measured = profiler.measured(tuples_per_s(self._sources, network.streams.values()))
+        found = profiler.measured(tuples_per_s(self._sources, network.streams.values()))
+        told = {} if earlier is None else earlier.measured().predicates
+        self.measured = replace(found, predicates={**told, **watching.matches.predicates(network)})
         return self.measured
 
     def _launch(
@@ -259,6 +276,8 @@ class Session:
         routing: Router | None = None,
         balance_pools: bool = False,
         rest_s: Callable[[float], float] | None = None,
+        helm: Helm | None = None,
+        asked: Run | None = None,
     ) -> Run:
         from headgate.spark.cluster import processors
         from headgate.spark.engine import TickLimits
@@ -275,7 +294,6 @@ class Session:
         folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)
         try:
-            helm = Helm()
             if wishes is not None:
                 setting = Setting(
                     network=network,
@@ -310,11 +328,14 @@ class Session:
                 functions=self._functions,
                 router=routing,
                 balance_pools=balance_pools,
+                known_predicates={} if self.measured is None else self.measured.predicates,
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)
             if rest_s is not None:
                 run.engine.rest_s = rest_s
+            if asked is not None:
+                run.asking.go_on_from(asked._run.asking)
             handle = Run(run, recorder, temporary, network)
             if run.pools_want_tasks:
                 recorder.warn(run.pools_want_tasks)

@@ -12,7 +12,7 @@ from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 from headgate.model.profile import Profile
 from headgate.model.shedding import Course
 from headgate.planning.live import work_of
-from headgate.planning.lower import lower
+from headgate.planning.lower import network_of
 from headgate.planning.optimize import optimize
 from headgate.runtime.matches import Sampled
 from headgate.status import Recorder
@@ -28,10 +28,10 @@ HANDLED_S, OVERHEAD_S = 1e-5, 0.2
 class MadeUp:
     """A machine that takes what the model says, and makes ticks of it."""
 
-    def __init__(self, overload: str, is_live: bool) -> None:
-        catalog = catalog_of(THREE.format(overload=overload), STREAMS)
+    def __init__(self, overload: str, is_live: bool, others: str = "") -> None:
+        catalog = catalog_of(f"{THREE.format(overload=overload)};{others}", STREAMS)
         plans = [optimize(plan) for plan in bound("", catalog)]
-        self.network = lower(plans, catalog)
+        self.network = network_of(plans, catalog)
         self.recorder = Recorder(self.network)
         profiles = {name: Profile(1e-9) for name in self.network.operators}
         self.controller = Adaptive(
@@ -69,7 +69,10 @@ class MadeUp:
             batch_id=self._ticks,
             seconds=seconds,
             streams=counts,
-            queries={"q": QueryCounts(round(work.results_per_s * arrived_s) if work else 0)},
+            queries={
+                name: QueryCounts(round(work.results_per_s * arrived_s) if work else 0)
+                for name in self.network.queries
+            },
             backlog_tuples=0,
             backlog_bytes=0,
             window_bytes=0,
@@ -89,7 +92,8 @@ class MadeUp:
         found = self.controller._problems(rates)
         if found is None:
             return None
-        [problem] = found
+        problem, *others = found
+        assert all(other.shares_with == problem.query for other in others)
         predicates = tuple(
             replace(p, selectivity=f) for p, f in zip(problem.predicates, (*selectivities, 1.0), strict=True)
         )
@@ -109,6 +113,15 @@ def test_selectivities_that_swap_change_the_order_within_five_ticks() -> None:
     [(tick, reason)] = run.changes
     assert tick < 12 + 5 and "went from" in reason
     assert not run.course.keep
+
+
+def test_a_join_that_is_shared_counts_once_and_has_one_order() -> None:
+    again = "CREATE QUERY r AS SELECT b.j" + THREE.partition("SELECT a.k")[2]
+    alone, run = MadeUp("backpressure", False), MadeUp("backpressure", False, again)
+    for machine in (alone, run):
+        machine.run(12, RATES, (0.1, 0.001))
+    assert run.course == alone.course
+    assert set(run.course.orders) == {"q.join"} and set(run.course.orders["q.join"][:2]) == {"b", "c"}
 
 
 @pytest.mark.parametrize("times", [3, 6])

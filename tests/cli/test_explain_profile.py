@@ -132,7 +132,8 @@ def test_time_windows_partitions_and_relations_have_their_figures(tmp_path: Path
         "relation_seconds = 0.00001\n"
     )
     assert refused(tmp_path, query, figures) == (
-        "P does not tell the number of keys of stream C; headgate profile measures it"
+        "P does not tell streams.C.keys, which nothing measures; write a profile in TOML with [streams.NAME] "
+        "keys = 50"
     )
     chosen = explained(tmp_path, query, figures.replace("rate = 20", "rate = 20\nkeys = 5"))["q"]["chosen"]
     joined = 0.1 * (70 * 15 + 20 * 140)
@@ -151,6 +152,24 @@ def test_several_queries_share_one_capacity_and_the_boxes_of_streams(tmp_path: P
     weighed = explained(tmp_path, two, profile(3) + "[queries.r]\nweight = 1000\n")
     assert weighed["r"]["chosen"]["output_rate"] >= found["r"]["chosen"]["output_rate"]
     assert weighed["r"]["chosen"]["output_rate"] == pytest.approx(0.5 * 10 * 80)
+
+
+def test_a_join_that_queries_share_is_paid_once(tmp_path: Path) -> None:
+    two = JOIN + JOIN.replace("QUERY q", "QUERY r").replace("A.a, B.b, C.c", "C.c")
+    found = explained(tmp_path, two, profile(3))
+    assert (found["q"]["shares_join_with"], found["r"]["shares_join_with"]) == (None, "q")
+    # 0.84 of the capacity, not 1.68
+    assert [q["feasible"] for q in found.values()] == [True, True]
+    assert [q["chosen"]["utilisation"] for q in found.values()] == [pytest.approx(0.84), 0.0]
+    assert found["r"]["chosen"]["order"] == found["q"]["chosen"]["order"] == ["B", "C", "A"]
+    assert [q["chosen"]["output_rate"] for q in found.values()] == [pytest.approx(1000.0)] * 2
+    script, path = files(tmp_path, two, profile(3))
+    text = invoke("explain", script, "--profile", path).stdout
+    assert "query r: shares the join of q: it takes 0 of the capacity more" in text
+    assert "join B.b = C.b, shared with q: 180 tuples/s" in text
+    lowered = invoke("explain", script, "--after", "lower").stdout
+    assert "  q.join: window join" in lowered and "shared by q, r" in lowered
+    assert "r.join" not in lowered
 
 
 def test_branches_of_a_union_are_decided_one_by_one(tmp_path: Path) -> None:
@@ -189,6 +208,21 @@ def test_measured_profiles_are_taken_too(tmp_path: Path) -> None:
         assert chosen["utilisation"] == pytest.approx(70 * 0.0001 + 45 * 0.001)
 
 
+def test_a_profile_that_has_sampled_pairs_orders_three_streams(tmp_path: Path) -> None:
+    joined = {"`A__a` = `B__a`": Profile(0.0, 0.5), "`B__b` = `C__b`": Profile(0.0, 0.2)}
+    measured = Measured(
+        {"q.join": Profile(0.003, 10.0), "q.project": Profile(0.0)},
+        {"A": 10.0, "B": 70.0, "C": 20.0},
+        predicates={"q.join": joined},
+    )
+    script, path = files(tmp_path, JOIN, measured.to_json(), "profiles.json")
+    chosen = json.loads(invoke("explain", script, "--profile", path, "--json").stdout)["queries"]["q"][
+        "chosen"
+    ]
+    assert chosen["order"] == ["B", "C", "A"]
+    assert chosen["utilisation"] == pytest.approx(0.84)
+
+
 @pytest.mark.parametrize(
     ("figures", "message"),
     [
@@ -212,6 +246,7 @@ def test_measured_profiles_are_taken_too(tmp_path: Path) -> None:
             'P: predicates."A.a = C.b" is in no query; known: "A.a = B.a", "B.b = C.b"',
         ),
         (profile(3) + "[queries.z]\nweight = 2\n", "P: queries.z is no query; known: q"),
+        (profile(3) + "[relations.z]\nrows = 2\n", "P: relations.z is no relation; known: names"),
         (profile(3) + "probe_seconds = 1\n", "P: cost.join_seconds is the sum of insert_seconds"),
         (profile(3).replace("rate = 10", "rate = -1"), "P: streams.A.rate = -1 is out of range"),
         (profile(3).replace("rate = 10", 'rate = "x"'), 'P: streams.A.rate = "x" is no number'),

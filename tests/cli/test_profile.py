@@ -11,7 +11,9 @@ from tests.cli.support import invoke
 TRAFFIC = """\
 CREATE STREAM packets (ts TIMESTAMP, src STRING, port INT)
   FROM burst OPTIONS (rate '20000', seed '1', timestamp 'ts', duration '4 s', speed 'max');
-CREATE QUERY web AS SELECT src FROM packets WHERE port = 443 INTO parquet OPTIONS (path '{out}');
+CREATE QUERY web AS SELECT src FROM packets
+  WHERE aggregate(sequence(1, 60), concat(src, ts), (d, i) -> sha2(d, 256)) > '4' AND port = 443
+  INTO parquet OPTIONS (path '{out}');
 """
 
 
@@ -25,12 +27,19 @@ def test_costs_and_selectivities_lie_beside_the_script(tmp_path: Path) -> None:
     assert result.exit_code == 0, result.stderr
     document = json.loads(result.stdout)
     assert json.loads((tmp_path / "web.profile.json").read_text()) == document
-    # half of all packets go to port 443
+    # half of all packets go to port 443, and three digests of four are above
     selection = document["operators"]["web.select_packets"]
-    assert selection["selectivity"] == pytest.approx(0.5, abs=5 * selection["selectivity_error"])
+    assert selection["selectivity"] == pytest.approx(0.375, abs=5 * selection["selectivity_error"] + 0.05)
     assert 0 < selection["selectivity_error"] < 0.05
     assert sum(figures["seconds_per_tuple"] for figures in document["operators"].values()) < 1e-3
     assert not out.exists()
+    # the second predicate takes away more, for less
+    digest, port = document["predicates"]["web.select_packets"].values()
+    assert digest["seconds_per_tuple"] > 3 * port["seconds_per_tuple"]
+    assert digest["selectivity"] == pytest.approx(0.75, abs=0.1)
+    assert port["selectivity"] == pytest.approx(0.5, abs=0.1)
+    explained = invoke("explain", script, "--profile", tmp_path / "web.profile.json").stdout
+    assert "select packets.port = 443 AND aggregate(" in explained
     # what was measured is enough for a simulation
     simulated = invoke("simulate", script, "--for", "0.1s", "--json")
     assert simulated.exit_code == 0, simulated.stderr

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
@@ -58,8 +58,22 @@ def random_world(rng: Random, number_of_queries: int, ties: bool = False) -> Wor
     labels = [{"k": rng.choice(KEYS), "label": rng.choice(WORDS)} for _ in range(rng.randint(3, 6))]
     relation = Relation("labels", labels)
     maker = QueryMaker(rng, streams, relation, unit)
-    queries = [Query(f"q{i}", maker.branches()) for i in range(number_of_queries)]
-    return World(streams, relation, queries, timestamp_type)
+    others = number_of_queries // 4
+    queries = [Query(f"q{i}", maker.branches()) for i in range(number_of_queries - others)]
+    twins = [twin(rng, query, f"q{len(queries) + i}") for i, query in enumerate(rng.sample(queries, others))]
+    return World(streams, relation, [*queries, *twins], timestamp_type)
+
+
+def twin(rng: Random, query: Query, name: str) -> Query:
+    """A query that does the same and shows something else: most of its work can be shared."""
+    return Query(name, [_shown_otherwise(rng, branch) for branch in query.branches])
+
+
+def _shown_otherwise(rng: Random, branch: Select | Aggregation) -> Select | Aggregation:
+    where = rng.sample(branch.where, len(branch.where))
+    if isinstance(branch, Aggregation):
+        return replace(branch, where=where, having=None)
+    return replace(branch, values=[*branch.values[1:], branch.values[0]], where=where)
 
 
 def _random_stream(

@@ -101,3 +101,36 @@ def test_relations_and_aggregates_are_shared_too() -> None:
     )
     shared = share_subplans(network_of(text))
     assert list(shared.operators) == ["a.relation_h", "a.aggregate", "a.project", "b.project"]
+
+
+def test_predicates_in_another_order_are_the_same() -> None:
+    text = "".join(
+        f"CREATE QUERY {name} AS SELECT src FROM packets WHERE {where};"
+        for name, where in (("a", "bytes > 1 AND dst = 'x'"), ("b", "dst = 'x' AND bytes > 1"))
+    )
+    assert list(share_subplans(network_of(text)).operators) == ["a.select_packets", "a.project", "b.project"]
+
+
+def test_what_draws_at_random_is_a_querys_own() -> None:
+    text = "".join(
+        f"CREATE QUERY {name} AS SELECT src FROM packets WHERE bytes > 1 AND rand() < 0.5;" for name in "ab"
+    )
+    network = network_of(text)
+    assert list(share_subplans(network).operators) == list(network.operators)
+
+
+def test_the_network_knows_who_does_the_work_and_for_whom() -> None:
+    shared = share_subplans(network_of(TWO))
+    assert shared.running("c.join") == "a.join" and shared.running("b.join") == "b.join"
+    assert shared.queries_of("a.select_p") == ("a", "b", "c")
+    assert shared.queries_of("a.join") == ("a", "c")
+    assert shared.operators_of("c") == ("a.select_p", "a.join", "c.project")
+    assert shared.streams_of("c") == {"packets", "flows"}
+    assert shared.changed(queries=tuple(shared.queries.values())).shared == shared.shared
+
+
+def test_nothing_in_common_leaves_a_network_and_its_checkpoints_as_they_are() -> None:
+    network = network_of(TWO.replace("b AS", "b WITH (latency = '1 s') AS"))
+    alone = network_of("CREATE QUERY a AS SELECT src FROM packets WHERE bytes > 1;")
+    assert share_subplans(alone).fingerprint == alone.fingerprint
+    assert share_subplans(network).fingerprint != network.fingerprint

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import pytest
+from tests.planning.support import bound, catalog_of
 
+from headgate.planning.lower import network_of
+from headgate.planning.optimize import optimize
+from headgate.runtime.helm import Watching
 from headgate.runtime.matches import Matches, Sampled
 
 LINK = ("q.join", (0, 2))
@@ -27,3 +31,23 @@ def test_a_sample_that_chance_does_not_explain_replaces_what_was() -> None:
 
 def test_no_match_is_not_no_chance() -> None:
     assert selectivity((1000, 0)) == pytest.approx(0.0005)
+
+
+def test_profiles_have_selectivities_by_what_predicates_say() -> None:
+    text = """CREATE QUERY q AS SELECT p.src FROM packets [ROWS 9] p, flows [ROWS 5] f, packets [ROWS 5] o
+      WHERE p.src = f.src AND f.src = o.src AND p.dst <> f.src;"""
+    catalog = catalog_of(text)
+    network = network_of([optimize(plan) for plan in bound("", catalog)], catalog)
+    watching = Watching(network)
+    assert watching.wants_samples()
+    watching.sampled({("q.join", (0, 2)): Sampled(100, 10), ("q.join", (1,)): Sampled(100, 50)})
+    found = watching.matches.predicates(network)["q.join"]
+    assert {text: profile.selectivity for text, profile in found.items()} == {
+        "`p__src` = `f__src`": 0.1,
+        "`f__src` = `o__src`": 0.5,
+        "`p__dst` <> `f__src`": 1.0,
+    }
+    two = "CREATE QUERY q AS SELECT p.src FROM packets [ROWS 9] p, flows [ROWS 5] f WHERE p.src = f.src;"
+    catalog = catalog_of(two)
+    # of two streams, the join itself tells
+    assert not Watching(network_of([optimize(plan) for plan in bound("", catalog)], catalog)).wants_samples()

@@ -5,11 +5,15 @@ from __future__ import annotations
 import random
 
 import pytest
+from tests.planning.support import bound, catalog_of
 from tests.runtime.networks import chains
 
 from headgate.model.profile import Profile, Profiles
+from headgate.planning.lower import network_of
+from headgate.planning.optimize import optimize
 from headgate.spark.costs import Work
 from headgate.spark.learn import Learner, Passed
+from headgate.spark.measuring import groups_of
 
 NETWORK = chains(2)
 SELECT, PROJECT = NETWORK.operators
@@ -107,3 +111,14 @@ def test_a_few_tuples_do_not_undo_a_known_selectivity() -> None:
     for _ in range(10):
         learner.learn([], {SELECT: Passed(10_000, 4_000)}, {})
     assert learner.profiles[SELECT].selectivity == pytest.approx(0.4, rel=0.01)
+
+
+def test_queries_that_share_operators_are_told_together() -> None:
+    by_query = {"a": "1", "b": "2", "c": "1", "d": "2", "e": "3"}
+    text = "".join(
+        f"CREATE QUERY {query} AS SELECT src AS {query} FROM packets WHERE bytes > {least};"
+        for query, least in by_query.items()
+    )
+    catalog = catalog_of(text)
+    network = network_of([optimize(plan) for plan in bound("", catalog)], catalog)
+    assert groups_of(network) == {"a": "a", "b": "b", "c": "a", "d": "b", "e": "e"}

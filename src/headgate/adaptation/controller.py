@@ -167,8 +167,13 @@ class Adaptive:
         }
         selectivities = self._matches.selectivities()
         statistics = LiveStatistics(rates, profiles, selectivities, figures.handled_s)
-        problems = [p.problem for plan in self._setting.plans for p in problems_of(plan, statistics, missing)]
-        if missing.what:
+        running = self._setting.network.running
+        problems = [
+            posed.problem
+            for plan in self._setting.plans
+            for posed in problems_of(plan, statistics, missing, running)
+        ]
+        if missing:
             return None
         return [corrected(p, self._passing(p.query)) for p in problems]
 
@@ -248,12 +253,12 @@ class Adaptive:
         chosen = {
             f"{name}.join": tuple(str(alias) for alias in d.chosen.order)
             for name, d in self._decision.queries.items()
-            if len(d.chosen.problem.inputs) > 2
+            if len(d.chosen.problem.inputs) > 2 and d.chosen.problem.shares_with is None
         }
         return {**course.orders, **chosen}
 
     def _order(self, problem: JoinProblem, course: Course) -> Sequence[str]:
-        name = f"{problem.query}.join"
+        name = self._setting.network.running(f"{problem.query}.join")
         join = self._setting.network.operators.get(name)
         if not isinstance(join, WindowJoin):
             return problem.aliases

@@ -47,12 +47,15 @@ def check_shares(network: Network, keep: Mapping[str, float]) -> None:
 
 
 def _by_operator(network: Network, orders: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    checked = {}
+    checked: dict[str, tuple[str, ...]] = {}
     for query, order in orders.items():
-        join = network.operators.get(f"{query}.join")
+        name = network.running(f"{query}.join")
+        join = network.operators.get(name)
         aliases = [side.alias for side in join.sides] if isinstance(join, WindowJoin) else []
         if sorted(aliases) != sorted(order):
             has = ", ".join(aliases) or "no join in ticks"
             raise SetupError(f"the order {', '.join(order)} does not fit query {query}, which has {has}")
-        checked[f"{query}.join"] = tuple(order)
+        if checked.setdefault(name, tuple(order)) != tuple(order):
+            others = ", ".join(other for other in network.queries_of(name) if other != query)
+            raise SetupError(f"query {query} shares its join with {others}; give all of them one order")
     return checked

@@ -17,18 +17,26 @@ from headgate.planning.joins.candidate import Candidate
 from headgate.planning.joins.choose import Decision, PlansOf, QueryDecision, choose
 from headgate.planning.joins.operators import operators_of
 from headgate.planning.predicates import form_of
+from headgate.planning.rules.order_filters import order_filters
 from headgate.planning.statistics import Missing
 from headgate.planning.tree import Json
 
 
 def decide(catalog: Catalog, stages: Stages, profile: Path, capacity: float, plans_of: PlansOf) -> Decision:
     """Choose plans and boxes for all queries on the figures of a file."""
-    statistics = read_statistics(profile, tuple(catalog.streams), tuple(catalog.queries))
+    statistics = read_statistics(profile, catalog)
     missing = Missing()
-    posed = [one for plan in stages.optimized for one in problems_of(plan, statistics, missing)]
+    running = stages.lowered.running
+    plans = [order_filters(plan, statistics, running) for plan in stages.optimized]
+    posed = [one for plan in plans for one in problems_of(plan, statistics, missing, running)]
     _refuse_unknown(posed, profile)
     if missing.what:
         raise SetupError(f"{profile} does not tell {', '.join(missing.what)}; headgate profile measures it")
+    if missing.by_hand:
+        raise SetupError(
+            f"{profile} does not tell {', '.join(missing.by_hand)}, which nothing measures; write a profile "
+            "in TOML with [streams.NAME] keys = 50"
+        )
     return choose([one.problem for one in posed], capacity, plans_of)
 
 
@@ -58,6 +66,7 @@ def _query_json(own: QueryDecision, decision: Decision) -> Json:
             **_candidate_json(own.chosen, decision.capacity),
             "plan": operators_of(own.chosen).to_json(),
         },
+        "shares_join_with": own.chosen.problem.shares_with,
         "considered": own.considered,
         "candidates": [_candidate_json(c, decision.capacity) for c in own.candidates],
     }

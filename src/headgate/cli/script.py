@@ -12,7 +12,7 @@ from headgate.model.network import Network
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
-from headgate.planning.lower import lower
+from headgate.planning.lower import network_of
 from headgate.planning.optimize import optimize
 from headgate.session import Session
 
@@ -90,4 +90,4 @@ class Stages:
         """Plan all queries of a catalog."""
         bound = tuple(bind(query, catalog) for query in catalog.queries.values())
         optimized = tuple(map(optimize, bound))
-        return Stages(bound, optimized, lower(optimized, catalog))
+        return Stages(bound, optimized, network_of(optimized, catalog))

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
 from headgate.cli.measured import read_measured
 from headgate.errors import known_names
 from headgate.model.measured import FILE_NAME
+from headgate.planning.catalog import Catalog
 from headgate.planning.cost import WindowSeconds
 from headgate.planning.predicates import form_of
 from headgate.planning.statistics import MeasuredStatistics, PredicateFigures, Statistics, Written
@@ -22,36 +23,25 @@ _STREAM_EXAMPLE = "[streams.NAME] with rate = 100"
 _PREDICATE_EXAMPLE = '[predicates."A.a = B.a"] with selectivity = 0.5'
 
 
-def read_statistics(path: Path, streams: Collection[str], queries: Collection[str]) -> Statistics:
-    """The figures of a file; ``streams`` and ``queries`` are those that there are."""
+def read_statistics(path: Path, catalog: Catalog) -> Statistics:
+    """The figures of a file, all of them of something that there is."""
     if path.is_dir():
         path = path / FILE_NAME
     if path.suffix.lower() == ".json":
         return MeasuredStatistics(read_measured(path))
-    return written_in(_content(path), str(path), streams, queries)
+    return written_in(_content(path), str(path), catalog)
 
 
-def written_in(
-    content: dict[str, Any], file: str, streams: Collection[str], queries: Collection[str]
-) -> Written:
+def written_in(content: dict[str, Any], file: str, catalog: Catalog) -> Written:
     """The figures that TOML gives."""
     whole = Table(content, file)
     whole.only("streams", "predicates", "cost", "relations", "queries")
-    by_stream = _tables(whole, "streams", _STREAM_EXAMPLE)
-    names = {name.lower(): name for name in streams}
-    for name, table in by_stream.items():
-        if name.lower() not in names:
-            raise whole.error(f"streams.{name}", f"is no stream; known: {known_names(list(streams))}")
-        table.only("rate", "keys", *_WINDOW)
+    own = _known(whole, "stream", _STREAM_EXAMPLE, catalog.streams, ("rate", "keys", *_WINDOW))
     predicates = _tables(whole, "predicates", _PREDICATE_EXAMPLE)
-    by_query = _tables(whole, "queries", "[queries.NAME] with weight = 2")
-    for name, table in by_query.items():
-        if name not in queries:
-            raise whole.error(f"queries.{name}", f"is no query; known: {known_names(list(queries))}")
-        table.only("weight")
+    by_query = _known(whole, "query", "[queries.NAME] with weight = 2", catalog.queries, ("weight",))
+    by_relation = _known(whole, "relation", "[relations.NAME] with rows = 1000", catalog.relations, ("rows",))
     cost = Table(content.get("cost", {}), file, "cost")
     cost.only(*_COST)
-    own = {names[name.lower()]: table for name, table in by_stream.items()}
     join = _join(cost)
     return Written(
         rates={name: table.number("rate") for name, table in own.items() if "rate" in table},
@@ -65,12 +55,24 @@ def written_in(
         select_seconds=cost.number("select_seconds", 0.0),
         passing={key.removesuffix("_seconds"): cost.number(key, 0.0) for key in _PASSING},
         partition_keys={name: table.number("keys") for name, table in own.items() if "keys" in table},
-        relation_rows={
-            name: table.number("rows")
-            for name, table in _tables(whole, "relations", "[relations.NAME] with rows = 1000").items()
-        },
+        relation_rows={name: table.number("rows") for name, table in by_relation.items()},
         weights={name: table.number("weight", 1.0) for name, table in by_query.items()},
     )
+
+
+def _known(
+    whole: Table, kind: str, example: str, known: Collection[str], keys: Sequence[str]
+) -> dict[str, Table]:
+    """The tables of streams, relations or queries, by the names that these are declared with."""
+    plural = "queries" if kind == "query" else f"{kind}s"
+    names = {name.lower(): name for name in known}
+    found = {}
+    for name, table in _tables(whole, plural, example).items():
+        if name.lower() not in names:
+            raise whole.error(f"{plural}.{name}", f"is no {kind}; known: {known_names(list(known))}")
+        table.only(*keys)
+        found[names[name.lower()]] = table
+    return found
 
 
 def predicate_texts(path: Path) -> list[str]:

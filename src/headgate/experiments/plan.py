@@ -64,5 +64,4 @@ def with_latency(plan: Scenario, latency_s: float) -> Scenario:
     """The same plan, every query under one latency bound."""
     network = plan.network
     queries = tuple(replace(query, latency_s=latency_s) for query in network.queries.values())
-    bounded = Network(tuple(network.streams.values()), (), tuple(network.operators.values()), queries)
-    return replace(plan, network=bounded)
+    return replace(plan, network=network.changed(queries=queries))

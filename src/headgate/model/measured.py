@@ -22,19 +22,21 @@ _MORE_KEYS = ("samples", "seconds_per_tuple_error", "selectivity_error")
 
 @dataclass(frozen=True)
 class Measured:
-    """Profiles of operators, how many tuples of each stream came a second, and what ticks took if known."""
+    """Profiles of operators, how many tuples of each stream came a second, and what ticks took if known.
+
+    ``predicates`` are those of selections that have several, by operator and text.
+    """
 
     profiles: Profiles
     tuples_per_s: Mapping[str, float] = field(default_factory=dict)
     tick: TickCosts | None = None
+    predicates: Mapping[str, Profiles] = field(default_factory=dict)
 
     def to_json(self) -> str:
         """The document."""
-        operators = {
-            name: {key: getattr(profile, key) for key in (*_KEYS, *_MORE_KEYS)}
-            for name, profile in self.profiles.items()
-        }
-        document = {"operators": operators, "tuples_per_s": dict(self.tuples_per_s)}
+        document = {"operators": _written(self.profiles), "tuples_per_s": dict(self.tuples_per_s)}
+        if self.predicates:
+            document["predicates"] = {name: _written(own) for name, own in self.predicates.items()}
         if self.tick is not None:
             document["tick"] = asdict(self.tick)
         return json.dumps(document, indent=2)
@@ -51,10 +53,14 @@ class Measured:
         rates = document.get("tuples_per_s", {})
         if not isinstance(rates, dict):
             raise SetupError(f"{origin}: tuples_per_s is no object; write a number for every stream")
+        parts = document.get("predicates", {})
+        if not isinstance(parts, dict) or not all(isinstance(own, dict) for own in parts.values()):
+            raise SetupError(f"{origin}: predicates is wrong; write {{OPERATOR: {{TEXT: {{...}}}}}}")
         return Measured(
-            {name: _profile(name, given, origin) for name, given in document["operators"].items()},
+            _read(document["operators"], f"{origin}: operators"),
             {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in rates.items()},
             _tick(document["tick"], origin) if "tick" in document else None,
+            {name: _read(own, f"{origin}: predicates.{name}") for name, own in parts.items()},
         )
 
     def of(self, operators: tuple[str, ...], origin: str) -> Profiles:
@@ -71,8 +77,16 @@ def beside(script: Path) -> Path:
     return script.with_suffix(_SUFFIX)
 
 
-def _profile(name: str, given: Any, origin: str) -> Profile:
-    place = f"{origin}: operators.{name}"
+def _written(profiles: Profiles) -> dict[str, dict[str, float]]:
+    keys = (*_KEYS, *_MORE_KEYS)
+    return {name: {key: getattr(profile, key) for key in keys} for name, profile in profiles.items()}
+
+
+def _read(document: dict[str, Any], place: str) -> dict[str, Profile]:
+    return {name: _profile(given, f"{place}.{name}") for name, given in document.items()}
+
+
+def _profile(given: Any, place: str) -> Profile:
     if not isinstance(given, dict):
         raise SetupError(f"{place} is no object; write {', '.join(_KEYS)}")
     for key in given:

@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
+from types import MappingProxyType
 
 from headgate.errors import InternalError, SetupError, known_names
 from headgate.model.operator import Operator, OperatorInput, StreamInput
@@ -75,6 +76,7 @@ class Network:
         queries: tuple[QueryDefinition, ...],
         pools: tuple[PoolDefinition, ...] = (),
         functions: tuple[FunctionDefinition, ...] = (),
+        shared: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.streams: Mapping[str, StreamDefinition] = {s.name: s for s in streams}
         self.relations: Mapping[str, RelationDefinition] = {r.name: r for r in relations}
@@ -82,6 +84,8 @@ class Network:
         self.pools: Mapping[str, PoolDefinition] = {p.name: p for p in pools}
         self.functions: Mapping[str, FunctionDefinition] = {f.name: f for f in functions}
         self.operators: Mapping[str, Operator] = _in_topological_order(operators, self.streams)
+        self.shared = shared
+        """Operators whose work another one does: theirs, and the one that runs."""
         self._readers: dict[str, tuple[str, ...]] = {name: () for name in self.operators}
         for operator in self.operators.values():
             for source in operator.inputs:
@@ -92,6 +96,33 @@ class Network:
             for output in query.outputs:
                 if output not in self.operators:
                     raise InternalError(f"query {query.name} ends in unknown operator {output}")
+        self._works_for = {query.name: self._found_below(query.outputs) for query in queries}
+
+    def changed(
+        self,
+        streams: tuple[StreamDefinition, ...] | None = None,
+        operators: tuple[Operator, ...] | None = None,
+        queries: tuple[QueryDefinition, ...] | None = None,
+        shared: Mapping[str, str] | None = None,
+    ) -> Network:
+        """The network with other parts in place of those that are given."""
+        return Network(
+            tuple(self.streams.values()) if streams is None else streams,
+            tuple(self.relations.values()),
+            tuple(self.operators.values()) if operators is None else operators,
+            tuple(self.queries.values()) if queries is None else queries,
+            tuple(self.pools.values()),
+            tuple(self.functions.values()),
+            self.shared if shared is None else shared,
+        )
+
+    def running(self, operator: str) -> str:
+        """The operator that does the work of this one: itself, or one that it shares with other queries."""
+        return self.shared.get(operator, operator)
+
+    def queries_of(self, operator: str) -> tuple[str, ...]:
+        """The queries that an operator works for."""
+        return tuple(query for query in self.queries if operator in self._works_for[query])
 
     def readers(self, operator: str) -> tuple[str, ...]:
         """The operators that take this operator's output."""
@@ -132,7 +163,10 @@ class Network:
 
     def operators_of(self, query: str) -> tuple[str, ...]:
         """The operators that work for a query's results, inputs first."""
-        found = set(self.queries[query].outputs)
+        return self._works_for[query]
+
+    def _found_below(self, outputs: tuple[str, ...]) -> tuple[str, ...]:
+        found = set(outputs)
         for name in reversed(list(self.operators)):
             if name in found:
                 found |= {i.operator for i in self.operators[name].inputs if isinstance(i, OperatorInput)}

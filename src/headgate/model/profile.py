@@ -22,4 +22,9 @@ class Profile:
     selectivity_error: float = 0.0
 
 
+def rank(seconds_per_tuple: float, selectivity: float) -> float:
+    """What a predicate costs for each tuple that it takes away: the smaller, the earlier to be asked."""
+    return seconds_per_tuple / (1 - selectivity) if selectivity < 1 else float("inf")
+
+
 Profiles = Mapping[str, Profile]

@@ -50,7 +50,9 @@ def _query_tree(network: Network, query: QueryDefinition) -> Tree:
 
 def _operator_tree(network: Network, operator: Operator) -> Tree:
     children = tuple(_input_tree(network, source) for source in operator.inputs)
-    return Tree(str(operator), children, operator.name)
+    queries = network.queries_of(operator.name)
+    shared = f", shared by {', '.join(queries)}" if len(queries) > 1 else ""
+    return Tree(f"{operator}{shared}", children, operator.name)
 
 
 def _input_tree(network: Network, source: Input) -> Tree:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from headgate.errors import InternalError
 from headgate.model.expression import Expression, column_of
 from headgate.model.window import RowWindow, TimeWindow
+from headgate.planning.cost import NO_TIME, WindowSeconds
 from headgate.planning.joins.problem import JoinInput, JoinPredicate, JoinProblem
 from headgate.planning.logical import (
     Aggregate,
@@ -20,8 +21,8 @@ from headgate.planning.logical import (
     WindowJoin,
     scans,
 )
-from headgate.planning.predicates import forms_of, shown
-from headgate.planning.statistics import Asked, Known, Missing, Statistics
+from headgate.planning.predicates import Asked, Running, asked_of
+from headgate.planning.statistics import Known, Missing, Statistics
 
 
 @dataclass(frozen=True)
@@ -32,12 +33,16 @@ class Posed:
     asked: tuple[Asked, ...]
 
 
-def problems_of(plan: LogicalPlan, statistics: Statistics, missing: Missing) -> tuple[Posed, ...]:
-    """A problem for every branch of the query; after ``optimize``, when predicates stand where they stay."""
+def problems_of(
+    plan: LogicalPlan, statistics: Statistics, missing: Missing, running: Running = str
+) -> tuple[Posed, ...]:
+    """A problem for every branch of the query; after ``optimize``, when predicates stand where they stay.
+
+    ``running`` tells which operator does the work of another: what a query shares costs it nothing.
+    """
     posed = []
-    for number, branch in enumerate(plan.branches, start=1):
-        name = plan.query if len(plan.branches) == 1 else f"{plan.query}.{number}"
-        walk = _Branch(name, plan.query, branch, statistics, missing)
+    for name, branch in plan.named_branches():
+        walk = _Branch(name, plan.query, branch, statistics, missing, running)
         problem = walk.problem()
         posed.append(Posed(problem, tuple(walk.asked)))
     return tuple(posed)
@@ -52,6 +57,7 @@ class _Branch:
     top: Project
     statistics: Statistics
     missing: Missing
+    running: Running
     asked: list[Asked] = field(default_factory=list)
 
     def problem(self) -> JoinProblem:
@@ -59,12 +65,13 @@ class _Branch:
         sides = below.inputs if isinstance(below, WindowJoin) else (below,)
         inputs = tuple(self._input(side, is_joined=len(sides) > 1) for side in sides)
         across = below.predicates if isinstance(below, WindowJoin) else ()
-        asked = self._asked(across, f"{self.name}.join")
+        join = f"{self.name}.join"
+        asked = self._asked(across, join)
         selectivities = self.statistics.join_selectivities(asked, [i.flow() for i in inputs], self.missing)
         seconds, factor = self._above(above)
         between = inputs[0].window_seconds
         if len(inputs) > 1:
-            between = self.statistics.window_seconds(f"{self.name}.join", None, self.missing)
+            between = self._window_seconds(None)
         return JoinProblem(
             query=self.name,
             inputs=inputs,
@@ -76,11 +83,13 @@ class _Branch:
             result_seconds=seconds,
             results_per_match=factor,
             weight=self.statistics.weight(self.query),
+            shares_with=self._payer(join),
         )
 
     def _input(self, side: Node, is_joined: bool) -> JoinInput:
         [scan] = [scan for scan in scans(side) if isinstance(scan, StreamScan)]
-        known = self._selections(_filters(side), f"{self.name}.select_{scan.alias}")
+        operator = f"{self.name}.select_{scan.alias}"
+        known = self._selections(_filters(side), operator)
         seconds, selectivity = _chained(known)
         given = JoinInput(
             alias=scan.alias,
@@ -89,11 +98,26 @@ class _Branch:
             window=RowWindow(1),
             selectivity=selectivity,
             select_seconds=seconds,
+            selections=tuple(one.text for one in known),
+            shares_with=self._payer(operator),
         )
         if not is_joined:
             return given
-        taken = self.statistics.window_seconds(f"{self.name}.join", scan.stream, self.missing)
-        return replace(given, window=self._window(scan), window_seconds=taken)
+        return replace(given, window=self._window(scan), window_seconds=self._window_seconds(scan.stream))
+
+    def _payer(self, operator: str) -> str | None:
+        """The query whose operator does the work, if it is not this one's own."""
+        runs = self.running(operator)
+        return None if runs == operator else runs.rpartition(".")[0]
+
+    def _window_seconds(self, stream: str | None) -> WindowSeconds:
+        join = f"{self.name}.join"
+        found = self.statistics.window_seconds(self.running(join), stream, self.missing)
+        return NO_TIME if self._payer(join) else found
+
+    def _pass_seconds(self, operator: str, kind: str) -> float:
+        found = self.statistics.pass_seconds(self.running(operator), kind)
+        return 0.0 if self._payer(operator) else found
 
     def _window(self, scan: StreamScan) -> RowWindow | TimeWindow:
         if isinstance(scan.window, RowWindow) and scan.window.keys:
@@ -108,7 +132,7 @@ class _Branch:
         for node in reversed(nodes):
             name = f"{self.name}.{_role(node)}"
             if isinstance(node, RelationJoin):
-                seconds += factor * self.statistics.pass_seconds(name, "relation")
+                seconds += factor * self._pass_seconds(name, "relation")
                 matches = self.statistics.rows(node.relation.relation)
                 for known in self._selections(node.predicates, name):
                     matches *= known.selectivity
@@ -117,15 +141,15 @@ class _Branch:
                 taken, passing = _chained(self._selections(node.predicates, name))
                 seconds, factor = seconds + factor * taken, factor * passing
             else:
-                seconds += factor * self.statistics.pass_seconds(name, _kind(node))
+                seconds += factor * self._pass_seconds(name, _kind(node))
         return seconds, factor
 
     def _selections(self, predicates: Iterable[Expression], operator: str) -> tuple[Known, ...]:
-        return self.statistics.selections(self._asked(predicates, operator), self.missing)
+        known = self.statistics.selections(self._asked(predicates, operator), self.missing)
+        return tuple(replace(one, seconds=0.0) for one in known) if self._payer(operator) else known
 
     def _asked(self, predicates: Iterable[Expression], operator: str) -> list[Asked]:
-        own = tuple(scans(self.top))
-        asked = [Asked(shown(p, own), forms_of(p, own), operator) for p in predicates]
+        asked = asked_of(predicates, tuple(scans(self.top)), self.running(operator))
         self.asked.extend(asked)
         return asked
 

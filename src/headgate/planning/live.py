@@ -15,7 +15,8 @@ from headgate.planning.joins.figures import Figures
 from headgate.planning.joins.flows import flows_of
 from headgate.planning.joins.plans import Plans, left_deep
 from headgate.planning.joins.problem import JoinPredicate, JoinProblem
-from headgate.planning.statistics import Asked, Known, MeasuredStatistics, Missing
+from headgate.planning.predicates import Asked
+from headgate.planning.statistics import Known, MeasuredStatistics, Missing
 
 _TOGETHER = "all predicates together"
 _ONE_SECOND = WindowSeconds(probe_seconds=1.0)
@@ -103,12 +104,11 @@ def work_of(problem: JoinProblem, order: Sequence[str], keep: Mapping[str, float
 
 
 def _only_handling(problem: JoinProblem) -> JoinProblem:
-    joined = len(problem.inputs) > 1
-    inputs = (
-        replace(i, select_seconds=0.0, window_seconds=_ONE_SECOND if joined else NO_TIME)
-        for i in problem.inputs
-    )
-    return replace(problem, inputs=tuple(inputs), between=_ONE_SECOND, result_seconds=0.0)
+    # a join that is shared handles its tuples once
+    is_own = len(problem.inputs) > 1 and problem.shares_with is None
+    taken = _ONE_SECOND if is_own else NO_TIME
+    inputs = (replace(i, select_seconds=0.0, window_seconds=taken) for i in problem.inputs)
+    return replace(problem, inputs=tuple(inputs), between=taken, result_seconds=0.0)
 
 
 def _without_handling(problem: JoinProblem) -> JoinProblem:

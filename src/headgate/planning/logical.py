@@ -59,6 +59,13 @@ class Filter:
         """The one input."""
         return (self.input,)
 
+    @property
+    def role(self) -> str:
+        """What it is called as an operator of its query."""
+        if isinstance(self.input, StreamScan):
+            return f"select_{self.input.alias}"
+        return "having" if isinstance(self.input, Aggregate) else "where"
+
     def __str__(self) -> str:
         return f"filter {conjunction(self.predicates)}"
 
@@ -150,6 +157,11 @@ class LogicalPlan:
     def names(self) -> tuple[str, ...]:
         """The result's columns, but for the timestamp ``ts`` in front of them."""
         return tuple(item.name for item in self.branches[0].items)
+
+    def named_branches(self) -> Iterator[tuple[str, Project]]:
+        """The branches, with what the names of their operators begin with."""
+        for number, branch in enumerate(self.branches, start=1):
+            yield (self.query if len(self.branches) == 1 else f"{self.query}.{number}"), branch
 
     def with_inputs(self, change: Callable[[Node], Node]) -> LogicalPlan:
         """The plan with what is below the select list of every branch changed."""

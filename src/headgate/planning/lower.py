@@ -24,13 +24,20 @@ from headgate.planning.logical import (
     scans,
 )
 from headgate.planning.placing import placed_predicate
+from headgate.planning.rules.share_subplans import share_subplans
+
+
+def network_of(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
+    """The network that runs: what plans have in common is there once."""
+    return share_subplans(lower(plans, catalog))
+
 
 # an eddy of a join has weights for every history, and those double with each step
 _MOST_STEPS = 10
 
 
 def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
-    """The network of all plans, with the streams and relations that they use."""
+    """The operators of every plan by itself, with the streams and relations that they use."""
     operators: list[physical.Operator] = []
     queries = [_query(plan, operators, catalog) for plan in plans]
     used = {_source_name(scan) for plan in plans for branch in plan.branches for scan in scans(branch)}
@@ -46,8 +53,7 @@ def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
 
 def _query(plan: LogicalPlan, operators: list[physical.Operator], catalog: Catalog) -> QueryDefinition:
     outputs = []
-    for number, branch in enumerate(plan.branches, start=1):
-        prefix = plan.query if len(plan.branches) == 1 else f"{plan.query}.{number}"
+    for prefix, branch in plan.named_branches():
         lowering = _Lowering(prefix, catalog)
         lowering.lower(branch)
         operators.extend(lowering.operators)
@@ -87,15 +93,9 @@ class _Lowering:
         raise InternalError(f"{node} is read by its join alone")
 
     def _filter(self, node: Filter) -> physical.Input:
-        below, predicates = node.input, node.predicates
-        while isinstance(below, Filter):
-            predicates = below.predicates + predicates
-            below = below.input
-        name = "where"
-        if isinstance(below, StreamScan):
-            name = f"select_{below.alias}"
-        elif isinstance(below, Aggregate):
-            name = "having"
+        while isinstance(node.input, Filter):
+            node = Filter(node.input.input, node.input.predicates + node.predicates)
+        below, predicates, name = node.input, node.predicates, node.role
         placed = tuple(p for p in predicates if p.pool is not None)
         plain = tuple(p for p in predicates if p.pool is None)
         if isinstance(below, WindowJoin) and below.pools:

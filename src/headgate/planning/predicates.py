@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 from headgate.model.expression import Expression, column_of
 from headgate.planning.logical import RelationScan, StreamScan
-from headgate.planning.text import tokens_of
+from headgate.planning.text import signature, tokens_of
 
 Form = tuple[str, ...]
 
 _MIRRORED = {"=": "=", "<=>": "<=>", "<>": "<>", "<": ">", ">": "<", "<=": ">=", ">=": "<="}
 _SPELLINGS = {"==": "=", "!=": "<>"}
 _LOOSER = frozenset({"and", "or", "not", "between", "case"})
+_VOLATILE = re.compile(r"rand|randn|random|uuid|uniform|randstr|shuffle|monotonically_increasing_id")
 Scan = StreamScan | RelationScan
+Running = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A predicate whose figures are wanted: how it can be written, and where in the network it is asked.
+
+    ``plan_text`` is how the plan has it.
+    """
+
+    text: str
+    forms: tuple[Form, ...]
+    operator: str
+    plan_text: str = ""
+
+
+def asked_of(predicates: Iterable[Expression], scans: Iterable[Scan], operator: str) -> list[Asked]:
+    """The predicates of an operator, as figures are looked for."""
+    own = tuple(scans)
+    return [Asked(shown(p, own), forms_of(p, own), operator, p.text) for p in predicates]
 
 
 def form_of(text: str) -> Form:
@@ -33,6 +56,11 @@ def forms_of(predicate: Expression, scans: Iterable[Scan]) -> tuple[Form, ...]:
     if predicate.span is not None:
         forms.append(form_of(predicate.span.excerpt))
     return tuple(dict.fromkeys(forms))
+
+
+def is_volatile(expression: Expression) -> bool:
+    """Whether it may say something else when it is asked again."""
+    return any(_VOLATILE.fullmatch(token) for token in signature(expression.text))
 
 
 def shown(predicate: Expression, scans: Iterable[Scan]) -> str:

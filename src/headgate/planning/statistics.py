@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headgate.model.measured import Measured
+from headgate.model.profile import Profile, rank
 from headgate.planning.cost import Flow, WindowSeconds, joined_all
-from headgate.planning.predicates import Form
+from headgate.planning.predicates import Asked, Form
 
 
 @dataclass(frozen=True)
@@ -22,16 +23,7 @@ class Known:
     @property
     def rank(self) -> float:
         """Cost for what it takes away: the smaller, the earlier."""
-        return self.seconds / (1 - self.selectivity) if self.selectivity < 1 else float("inf")
-
-
-@dataclass(frozen=True)
-class Asked:
-    """A predicate whose figures are wanted: how it can be written, and where in the network it is asked."""
-
-    text: str
-    forms: tuple[Form, ...]
-    operator: str
+        return rank(self.seconds, self.selectivity)
 
 
 @dataclass
@@ -39,11 +31,24 @@ class Missing:
     """What the figures do not tell, gathered so that one message names all of it."""
 
     what: list[str] = field(default_factory=list)
+    by_hand: list[str] = field(default_factory=list)
+    """What no run measures."""
+
+    def __bool__(self) -> bool:
+        """Whether anything is."""
+        return bool(self.what or self.by_hand)
 
     def add(self, what: str) -> float:
         """Note it; the figure to go on with."""
-        if what not in self.what:
-            self.what.append(what)
+        return self._noted(self.what, what)
+
+    def add_unmeasured(self, what: str) -> float:
+        """The same, of what nothing measures."""
+        return self._noted(self.by_hand, what)
+
+    def _noted(self, said: list[str], what: str) -> float:
+        if what not in said:
+            said.append(what)
         return 1.0
 
 
@@ -107,20 +112,20 @@ class Written:
     def keys(self, stream: str, missing: Missing) -> float:
         """How many keys a window that is partitioned has."""
         found = self.partition_keys.get(stream)
-        return missing.add(f"the number of keys of stream {stream}") if found is None else found
+        return missing.add_unmeasured(f"streams.{stream}.keys") if found is None else found
 
     def rows(self, relation: str) -> float:
         """How many rows a stored relation has; without them, selectivities are matches of a tuple."""
         return self.relation_rows.get(relation, 1.0)
 
     def selections(self, predicates: Sequence[Asked], missing: Missing) -> tuple[Known, ...]:
-        """Predicates over single tuples, in the order of their rank."""
+        """Predicates over single tuples."""
         known = []
         for asked in predicates:
             found = self._find(asked, missing)
             seconds = self.select_seconds if found.seconds is None else found.seconds
             known.append(Known(asked.text, found.selectivity, seconds))
-        return tuple(sorted(known, key=lambda k: k.rank))
+        return tuple(known)
 
     def join_selectivities(
         self, predicates: Sequence[Asked], inputs: Sequence[Flow], missing: Missing
@@ -156,7 +161,7 @@ class Written:
 
 @dataclass(frozen=True)
 class MeasuredStatistics:
-    """Figures of an earlier run, which knows operators and not the predicates within them."""
+    """Figures of an earlier run, which knows operators, and the predicates of some."""
 
     measured: Measured
 
@@ -167,7 +172,7 @@ class MeasuredStatistics:
 
     def keys(self, stream: str, missing: Missing) -> float:
         """Not measured."""
-        return missing.add(f"the number of keys of stream {stream}")
+        return missing.add_unmeasured(f"streams.{stream}.keys")
 
     def rows(self, relation: str) -> float:
         """Selectivities are measured as matches of a tuple."""
@@ -175,29 +180,40 @@ class MeasuredStatistics:
         return 1.0
 
     def selections(self, predicates: Sequence[Asked], missing: Missing) -> tuple[Known, ...]:
-        """Predicates over single tuples: those of one operator as one."""
+        """Predicates over single tuples; those of an operator that were not told apart as one."""
         known = []
         for operator in dict.fromkeys(asked.operator for asked in predicates):
-            own = [asked.text for asked in predicates if asked.operator == operator]
+            own = [asked for asked in predicates if asked.operator == operator]
+            text = " AND ".join(asked.text for asked in own)
             profile = self.measured.profiles.get(operator)
             if profile is None:
-                missing.add(f"the selectivity of {' AND '.join(own)}")
+                missing.add(f"the selectivity of {text}")
+                continue
+            told = self.measured.predicates.get(operator, {})
+            if len(own) > 1 and all(asked.plan_text in told for asked in own):
+                known += _told_apart(profile, [(asked.text, told[asked.plan_text]) for asked in own])
             else:
-                known.append(Known(" AND ".join(own), profile.selectivity, profile.seconds_per_tuple))
+                known.append(Known(text, profile.selectivity, profile.seconds_per_tuple))
         return tuple(known)
 
     def join_selectivities(
         self, predicates: Sequence[Asked], inputs: Sequence[Flow], missing: Missing
     ) -> tuple[float, ...]:
-        """What a join passed on, as a share of the cross product; several predicates are not told apart."""
+        """As sampled; of two streams, what their join passed on as a share of the cross product."""
         if not predicates:
             return ()
         profile = self.measured.profiles.get(predicates[0].operator)
         everything = joined_all(tuple(inputs), 1.0).tuples_per_s
-        if profile is None or everything <= 0 or (len(predicates) > 1 and len(inputs) > 2):
-            return tuple(missing.add(f"the selectivity of {asked.text}") for asked in predicates)
-        passed_on = profile.selectivity * sum(flow.tuples_per_s for flow in inputs)
-        return (min(1.0, passed_on / everything), *(1.0 for _ in predicates[1:]))
+        if profile is not None and everything > 0 and (len(predicates) == 1 or len(inputs) == 2):
+            passed_on = profile.selectivity * sum(flow.tuples_per_s for flow in inputs)
+            return (min(1.0, passed_on / everything), *(1.0 for _ in predicates[1:]))
+        told = self.measured.predicates.get(predicates[0].operator, {})
+        return tuple(
+            told[asked.plan_text].selectivity
+            if asked.plan_text in told
+            else missing.add(f"the selectivity of {asked.text}")
+            for asked in predicates
+        )
 
     def window_seconds(self, operator: str, stream: str | None, missing: Missing) -> WindowSeconds:
         """What a join takes for a tuple, on whichever side it comes."""
@@ -216,3 +232,17 @@ class MeasuredStatistics:
         """All queries count the same."""
         del query
         return 1.0
+
+
+def _told_apart(whole: Profile, parts: Sequence[tuple[str, Profile]]) -> list[Known]:
+    """The predicates of an operator; asked by rank, they take and let pass what was measured of the whole."""
+    passing, seconds = 1.0, 0.0
+    for _, part in sorted(parts, key=lambda p: rank(p[1].seconds_per_tuple, p[1].selectivity)):
+        seconds += passing * part.seconds_per_tuple
+        passing *= part.selectivity
+    dearer = whole.seconds_per_tuple / seconds if seconds > 0 else 1.0
+    looser = (whole.selectivity / passing) ** (1 / len(parts)) if passing > 0 else 1.0
+    return [
+        Known(text, min(1.0, looser * part.selectivity), dearer * part.seconds_per_tuple)
+        for text, part in parts
+    ]

@@ -45,7 +45,17 @@ def profile_table(measured: Measured) -> Group:
     streams = _table("stream", "tuples a second")
     for name, rate in measured.tuples_per_s.items():
         streams.add_row(name, f"{rate:,.1f}")
-    return Group(operators, streams)
+    return Group(operators, *([_predicates_table(measured)] if measured.predicates else []), streams)
+
+
+def _predicates_table(measured: Measured) -> Table:
+    table = _table("operator", "predicate", "cost (us a tuple)", "selectivity")
+    for operator, predicates in measured.predicates.items():
+        for text, profile in predicates.items():
+            # of a join's predicates, how often they hold is all that was sampled
+            cost = f"{profile.seconds_per_tuple * 1e6:.3g}" if profile.seconds_per_tuple else "-"
+            table.add_row(operator, Text(text), cost, f"{profile.selectivity:.3g}")
+    return table
 
 
 def rows_table(title: str, rows: Any, most: int) -> Group:

@@ -9,8 +9,12 @@ from types import MappingProxyType
 from typing import Protocol
 
 from headgate.model.event import TickCommitted
+from headgate.model.network import Network
+from headgate.model.operator import WindowJoin
 from headgate.model.shedding import Course
-from headgate.runtime.matches import Link, Sampled
+from headgate.runtime.matches import Link, Matches, Sampled
+
+_SAMPLE_EVERY = 4
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,29 @@ class Steady:
 
     def sampled(self, found: Mapping[Link, Sampled]) -> None:
         """Nobody asked."""
+
+
+class Watching(Steady):
+    """Changes nothing, and notes how often tuples match where a join of three or more streams has to know."""
+
+    def __init__(self, network: Network) -> None:
+        joins = [o for o in network.operators.values() if isinstance(o, WindowJoin)]
+        self._samples = any(len(join.sides) > 2 for join in joins)
+        self._ticks = 0
+        self.matches = Matches()
+
+    def decide(self, tick: TickCommitted, course: Course) -> Decided:
+        """The same again."""
+        self._ticks += 1
+        return super().decide(tick, course)
+
+    def wants_samples(self) -> bool:
+        """In few ticks: they are there to be timed."""
+        return self._samples and self._ticks % _SAMPLE_EVERY == 0
+
+    def sampled(self, found: Mapping[Link, Sampled]) -> None:
+        """Take in samples of matching tuples."""
+        self.matches.add(found)
 
 
 class Helm:

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import sqrt
 
+from headgate.model.network import Network
+from headgate.model.operator import WindowJoin
+from headgate.model.profile import Profile
+
 # an older sample counts less, by this factor a sample
 _MEMORY = 0.5
 # figures so many standard errors apart are others; pairs share tuples, which makes errors larger
@@ -53,6 +57,16 @@ class Matches:
             self._sampled[link] = Sampled(
                 _MEMORY * old.pairs + new.pairs, _MEMORY * old.matches + new.matches
             )
+
+    def predicates(self, network: Network) -> dict[str, dict[str, Profile]]:
+        """The same by operator and text, as measured profiles have it."""
+        found = {}
+        for name, by_place in self.selectivities().items():
+            join = network.operators[name]
+            assert isinstance(join, WindowJoin)
+            own = {join.predicates[place].text: figure for place, figure in sorted(by_place.items())}
+            found[name] = {text: Profile(0.0, figure) for text, figure in own.items()}
+        return found
 
     def selectivities(self) -> dict[str, dict[int, float]]:
         """By operator and place of the predicate; the first of a link has its figure, the others 1."""

@@ -62,11 +62,4 @@ def _bounded(network: Network, latencies_s: Mapping[str, float | None]) -> Netwo
         replace(query, latency_s=latencies_s.get(query.name, query.latency_s))
         for query in network.queries.values()
     )
-    return Network(
-        tuple(network.streams.values()),
-        tuple(network.relations.values()),
-        tuple(network.operators.values()),
-        queries,
-        tuple(network.pools.values()),
-        tuple(network.functions.values()),
-    )
+    return network.changed(queries=queries)

@@ -60,6 +60,11 @@ class Checkpoint:
                 "earlier version of them); choose another folder, or remove it to start anew"
             )
 
+    def belongs_to(self, network: Network) -> bool:
+        """Whether these very operators have left it."""
+        found = self._identity()
+        return found is not None and found["fingerprint"] == network.fingerprint
+
     def _identity(self) -> dict[str, Any] | None:
         if not self._files.exists(self._identity_path):
             return None

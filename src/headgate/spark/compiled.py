@@ -30,6 +30,7 @@ from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark.columns import ARRIVED, BEGINNING_US, END_US, SIDE, TS
 from headgate.spark.dropbox import streams_that_tell_chances, utility_of
 from headgate.spark.eddies.layout import Layout, lay_out
+from headgate.spark.harmless import is_harmless
 from headgate.spark.landing import LandingPlan, landed_schema, landing_plans
 from headgate.spark.plans import aggregate, running, simple
 from headgate.spark.plans.rows import with_expiry
@@ -59,6 +60,8 @@ class Compiled:
     windows: Mapping[str, tuple[Window | None, ...]]
     layouts: Mapping[str, Layout] = field(default_factory=dict)
     """Of the eddies."""
+    movable: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Predicates of selections that can be asked in any order."""
 
     def timestamp(self, operator: str) -> Column:
         """The result's timestamp, in the type that the query's streams declare."""
@@ -110,6 +113,7 @@ def compile_network(
     outputs: dict[str, StructType] = {}
     groups: dict[str, StructType] = {}
     layouts: dict[str, Layout] = {}
+    movable: dict[str, frozenset[str]] = {}
     windows = {name: _windows(network, operator) for name, operator in network.operators.items()}
     empty: dict[str, DataFrame] = {}
     for name, operator in network.operators.items():
@@ -128,12 +132,15 @@ def compile_network(
             if isinstance(operator, Eddy):
                 probed = inputs[_windows_of(operator)] if isinstance(operator, JoinEddy) else ()
                 layouts[name] = lay_out(operator, network.functions, sides[0], functions, probed)
+            if isinstance(operator, Select) and len(operator.predicates) > 1:
+                harmless = (p.text for p in operator.predicates if is_harmless(p, sides[0]))
+                movable[name] = frozenset(harmless)
             outputs[name] = empty[name].schema
         except PySparkException as error:
             raise QueryError(f"{name}: {simple.spark_complaint(error)}", _span(operator)) from error
     for query in network.queries.values():
         _check_union(query, empty)
-    return Compiled(network, raw, landing, relations, inputs, outputs, groups, windows, layouts)
+    return Compiled(network, raw, landing, relations, inputs, outputs, groups, windows, layouts, movable)
 
 
 def _check_utilities(spark: SparkSession, network: Network, raw: Mapping[str, StructType]) -> None:
@@ -194,7 +201,7 @@ def _empty_output(
     compiled: Compiled, operator: Operator, sides: list[DataFrame], groups: dict[str, StructType]
 ) -> DataFrame:
     if isinstance(operator, Select):
-        return simple.select(sides[0], operator)
+        return simple.select(sides[0], operator.predicates)
     if isinstance(operator, Eddy):
         return _passed_probes(operator, sides[0]) if isinstance(operator, JoinEddy) else sides[0]
     if isinstance(operator, RelationJoin):

@@ -13,6 +13,7 @@ from headgate.spark.manifest import BlockRef
 from headgate.spark.plans.side import between
 from headgate.spark.probing import Probe
 from headgate.spark.spread import Spread
+from headgate.spark.trial import Trial
 
 Part = Callable[[int, int], DataFrame | None]
 
@@ -96,8 +97,23 @@ class TickPlan:
     flows: dict[str, Flow] = field(default_factory=dict)
     counting: bool = False
     counted: dict[str, Observation] = field(default_factory=dict)
+    ready: list[DataFrame] = field(default_factory=list)
+    """What is computed for several operators at once."""
+    trying: bool = False
+    trials: list[Trial] = field(default_factory=list)
     probing: bool = False
     probes: list[Probe] = field(default_factory=list)
+
+    def compute_once(self, flow: Flow) -> None:
+        """Several operators read what flows: the jobs of all of them find it ready."""
+        if flow.tuples is not None:
+            flow.tuples, flow.part = flow.tuples.persist(), None
+            self.ready.append(flow.tuples)
+
+    def release(self) -> None:
+        """Give back memory."""
+        for tuples in self.ready:
+            tuples.unpersist()
 
     def pass_on(self, operator: str, tuples: DataFrame | None) -> DataFrame | None:
         """The output of an operator on its way to the next; counted if this tick counts."""

@@ -9,55 +9,68 @@ from pyspark.sql import SparkSession
 
 from headgate.model.network import Network
 from headgate.model.operator import OperatorInput
+from headgate.model.profile import Profiles
 from headgate.spark.costs import Work
 from headgate.spark.flow import StoreTask, TickPlan, counted_rows
 from headgate.spark.learn import TELLING_ROWS, Passed
 from headgate.spark.manifest import BlockRef
 from headgate.spark.moves import is_ordered
 from headgate.spark.tasktime import TaskTime
+from headgate.spark.trial import Trial, tried
 
 Stored = Sequence[tuple[StoreTask, BlockRef | None]]
 
 
 class Measuring:
-    """Times and counts of a network's queries. ``run`` tells this run's jobs from those of others."""
+    """Times and counts of a network's queries. ``run`` tells this run's jobs from those of others.
+
+    What queries share is done by the jobs of one of them, so their times are told together.
+    """
 
     def __init__(self, network: Network, spark: SparkSession, run: str) -> None:
         self._network = network
         self._task_time = TaskTime(spark)
         self._run = run
-        self._operators_of = {query: network.operators_of(query) for query in network.queries}
-        self._query_of = {name: query for query, names in self._operators_of.items() for name in names}
+        self._group_of = groups_of(network)
+        self._operators_of: dict[str, tuple[str, ...]] = {}
+        for query, group in self._group_of.items():
+            names = dict.fromkeys((*self._operators_of.get(group, ()), *network.operators_of(query)))
+            self._operators_of[group] = tuple(names)
 
     def of_query(self, batch_id: int, query: str) -> AbstractContextManager[None]:
         """The jobs that this thread starts now are a query's."""
-        return self._task_time.under(self._tag(batch_id, query))
+        return self._task_time.under(self._tag(batch_id, self._group_of[query]))
 
     def of_operator(self, batch_id: int, operator: str) -> AbstractContextManager[None]:
-        """The jobs that this thread starts now are of an operator's query."""
-        return self.of_query(batch_id, self._query_of[operator])
+        """The jobs that this thread starts now are of an operator's queries."""
+        return self.of_query(batch_id, self._network.queries_of(operator)[0])
 
-    def _tag(self, batch_id: int, query: str) -> str:
-        return f"headgate {self._run} {batch_id} {query}"
+    def _tag(self, batch_id: int, group: str) -> str:
+        return f"headgate {self._run} {batch_id} {group}"
+
+    def tried(self, batch_id: int, trials: Sequence[Trial]) -> Mapping[str, Profiles]:
+        """What predicates are like, each asked alone."""
+        return tried(trials, self._task_time, f"headgate {self._run} {batch_id} trial")
 
     def works(self, batch_id: int, plan: TickPlan, results: Mapping[str, int], stored: Stored) -> list[Work]:
-        """What the tick did for each query that it did enough for.
+        """What the tick did for each group of queries that it did enough for.
 
         What operators take is counted by the plan; where results tell better, they do.
         """
         taken = {name: moved.rows for name, moved in plan.moved.items()} | self._projected(results)
         rows_stored = {
-            query: sum(plan.moved[name].fetched for name in names)
-            for query, names in self._operators_of.items()
+            group: sum(plan.moved[name].fetched for name in names)
+            for group, names in self._operators_of.items()
         }
         for task, ref in stored:
-            rows_stored[self._query_of[task.operator]] += ref.rows if ref is not None else 0
+            group = self._group_of[self._network.queries_of(task.operator)[0]]
+            rows_stored[group] += ref.rows if ref is not None else 0
         works = []
-        for query, names in self._operators_of.items():
+        for group, names in self._operators_of.items():
             tuples = {name: taken[name] for name in names}
             if max(tuples.values()) >= TELLING_ROWS:
-                seconds = self._task_time.seconds(self._tag(batch_id, query))
-                works.append(Work(tuples, rows_stored[query], seconds))
+                seconds = self._task_time.seconds(self._tag(batch_id, group))
+                works.append(Work(tuples, rows_stored[group], seconds))
         return works
 
     def _projected(self, results: Mapping[str, int]) -> dict[str, float]:
@@ -88,6 +101,17 @@ class Measuring:
                 taken = sum(counted)
             found[name] = Passed(taken, rows)
         return found
+
+
+def groups_of(network: Network) -> dict[str, str]:
+    """A name for every query, the same for those that share operators."""
+    group_of = {query: query for query in network.queries}
+    for operator in network.operators:
+        groups = {group_of[query] for query in network.queries_of(operator)}
+        for query, group in group_of.items():
+            if group in groups:
+                group_of[query] = min(groups)
+    return group_of
 
 
 def widths_of(stored: Stored) -> dict[str, float]:

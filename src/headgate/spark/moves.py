@@ -25,6 +25,7 @@ from headgate.model.operator import (
     WindowUpdate,
 )
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.runtime.asking import Asking
 from headgate.spark.blocks import BlockStore
 from headgate.spark.columns import BEGINNING_US, END_US, FINAL, TS, tick_constant
 from headgate.spark.compiled import Compiled
@@ -42,16 +43,18 @@ from headgate.spark.plans.window_join import JoinInput, window_join
 from headgate.spark.plans.window_update import arrivals
 from headgate.spark.probing import Content, probes_of
 from headgate.spark.spread import Spread, cut_at
+from headgate.spark.trial import Trial
 
 
 class Mover:
     """Builds a tick's plans, operator by operator in topological order."""
 
-    def __init__(self, compiled: Compiled, store: BlockStore, eddies: Eddies) -> None:
+    def __init__(self, compiled: Compiled, store: BlockStore, eddies: Eddies, asking: Asking) -> None:
         self._compiled = compiled
         self._network = compiled.network
         self._store = store
         self._eddies = eddies
+        self._asking = asking
         self._cuts = count()
 
     def _side(self, name: str, number: int, blocks: tuple[BlockRef, ...], flow: Flow) -> Side:
@@ -130,7 +133,10 @@ class Mover:
         plan.moved[name] = Moved(flow.rows, sum(side.waiting_rows(old, new) for side in sides))
         flow.made_of = max(flow.rows, *(f.made_of for f in flows))
         flow.rows *= plan.chosen.selectivities[name]
-        if self._network.readers(name):
+        readers = self._network.readers(name)
+        if len(readers) > 1:
+            plan.compute_once(flow)
+        if readers:
             flow.tuples = plan.pass_on(name, flow.tuples)
         # a cut leaves tuples behind: readers must not pass them, even if the stream holds nobody back
         flow.released = new >= bound and all(f.released for f in flows)
@@ -155,6 +161,8 @@ class Mover:
         out = None
         if taken is not None:
             out = self._applied(operator, self._spread_out(taken, rows, new))
+            if plan.trying and isinstance(operator, Select) and (alone := self._asking.to_try(operator)):
+                plan.trials.append(Trial(operator.name, alone, taken, rows))
         low = min([side.fresh_min_ts, *[max(old, b.min_ts) for b in side.blocks]])
         high = max([side.fresh_max_ts, *[b.max_ts for b in side.blocks]])
 
@@ -182,7 +190,7 @@ class Mover:
 
     def _applied(self, operator: Operator, tuples: DataFrame) -> DataFrame:
         if isinstance(operator, Select):
-            return simple.select(tuples, operator)
+            return simple.select(tuples, self._asking.order(operator))
         if isinstance(operator, RelationJoin):
             return simple.relation_join(tuples, operator, self._compiled.relations[operator.relation])
         assert isinstance(operator, Project)

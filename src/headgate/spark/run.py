@@ -14,10 +14,11 @@ from pyspark.sql.types import StructType
 
 from headgate.errors import SetupError
 from headgate.model.network import Network
-from headgate.model.operator import Eddy
+from headgate.model.operator import Eddy, Select
 from headgate.model.profile import Profiles
 from headgate.routing.registry import router_named
 from headgate.routing.router import Router
+from headgate.runtime.asking import Asking
 from headgate.runtime.drive import drive
 from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
@@ -67,12 +68,14 @@ class SparkRun:
         router: Router | None = None,
         balance_pools: bool = False,
         helm: Helm | None = None,
+        known_predicates: Mapping[str, Profiles] = MappingProxyType({}),
     ) -> None:
         self._spark = spark
         self._network = network
         self._sources = sources
         self._steered = Steered(strategy)
         self._until_done = until_done
+        self._known_predicates = known_predicates
         self.helm = helm or Helm()
         self._observers = list(observers)
         self._files = Files(spark)
@@ -120,6 +123,8 @@ class SparkRun:
         eddies = Eddies(
             compiled.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
         )
+        selects = {n: o for n, o in self._network.operators.items() if isinstance(o, Select)}
+        self.asking = Asking(selects, compiled.movable, self._known_predicates)
         return TickRunner(
             compiled,
             self.checkpoint,
@@ -130,6 +135,7 @@ class SparkRun:
             eddies,
             self._until_done,
             self.helm,
+            self.asking,
             manifest,
         )
 

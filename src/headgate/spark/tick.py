@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 from headgate.model.event import CourseChanged, QueryCounts, TickCommitted
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import Aggregate, Eddy, WindowUpdate
+from headgate.runtime.asking import Asking
 from headgate.runtime.forecast import ForecastQueue
 from headgate.runtime.helm import Helm
 from headgate.spark import probing
@@ -92,6 +93,7 @@ class TickRunner:
         eddies: Eddies,
         until_done: bool,
         helm: Helm,
+        asking: Asking,
         manifest: Manifest,
     ) -> None:
         self.network: Network = compiled.network
@@ -104,7 +106,8 @@ class TickRunner:
         self._until_done = until_done
         self._helm = helm
         self._eddies = eddies
-        self._mover = Mover(compiled, store, eddies)
+        self._asking = asking
+        self._mover = Mover(compiled, store, eddies, asking)
         self._queues = Queues(self.network)
         self._kept = KeptShares(self.network)
         self._measuring = Measuring(self.network, store.spark, checkpoint.uid)
@@ -148,10 +151,15 @@ class TickRunner:
             plan = TickPlan(
                 chosen,
                 counting=count and chosen.takes_all,
+                trying=self._asking.wants_trial(),
                 probing=self._helm.controller.wants_samples(),
             )
             for name in self.network.operators:
                 self._mover.add(name, self.manifest, tick.inflows, plan, tick.flush, tick.standings)
+        if plan.trials:
+            # before other jobs, whose tasks would slow these down
+            with _timed(tick, "try"):
+                self._asking.take_in(self._measuring.tried(tick.batch_id, plan.trials))
         with _timed(tick, "execute"):
             written, stored = self._run_jobs(tick, plan)
         with _timed(tick, "commit"):
@@ -199,6 +207,7 @@ class TickRunner:
         # every job is waited for, so that none still runs when a failed tick is tried again
         jobs = [*writes.values(), *[f for _, f in stores], letters, probes]
         failed = [e for f in jobs if f and (e := f.exception())]
+        plan.release()
         if failed:
             raise failed[0]
         if probes is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -14,6 +15,7 @@ from tests.planning.joins.examples import chain_of, example_1
 
 from headgate.errors import SetupError
 from headgate.model.window import RowWindow, TimeWindow
+from headgate.planning.cost import NO_TIME
 from headgate.planning.joins.choose import choose
 from headgate.planning.joins.exhaustive import exhaustive, left_deep_plans
 from headgate.planning.joins.problem import JoinProblem
@@ -95,3 +97,20 @@ def test_many_streams_are_left_to_the_heuristic_and_the_reason_says_so() -> None
 def test_a_capacity_that_runs_nothing_is_refused(capacity: float) -> None:
     with pytest.raises(SetupError, match="runs nothing"):
         choose([example_1(0.001)], capacity)
+
+
+@given(naive.problems(4), st.floats(0.05, 1.5))
+@settings(max_examples=20, deadline=None)
+def test_a_query_that_shares_its_join_goes_along_for_nothing(problem: JoinProblem, share: float) -> None:
+    cost = exhaustive(problem, left_deep_plans(problem), 1e12)[0].cost_per_s
+    free = tuple(replace(i, select_seconds=0.0, window_seconds=NO_TIME) for i in problem.inputs)
+    sharer = replace(
+        problem, query="r", inputs=free, between=NO_TIME, result_seconds=0.0, shares_with=problem.query
+    )
+    alone = choose([problem], share * cost).queries[problem.query].chosen
+    both = choose([problem, sharer], share * cost).queries
+    assert both["r"].chosen.order == both[problem.query].chosen.order
+    assert both["r"].chosen.cost_per_s == 0
+    for decision in both.values():
+        assert decision.chosen.output_per_s == pytest.approx(alone.output_per_s, rel=1e-6)
+    assert "shares the join" in both["r"].why

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -55,12 +55,16 @@ def choose(
         raise SetupError(f"a capacity of {capacity:g} processors runs nothing; write a number above 0")
     choices = [Choice(problem, _plans(problem, plans_of, capacity)) for problem in problems]
     chosen = together(choices, capacity) if len(choices) > 1 else ()
-    decisions = {}
+    decisions: dict[str, QueryDecision] = {}
     for number, choice in enumerate(choices):
         others = sum(c.kept_cost_per_s for place, c in enumerate(chosen) if place != number)
         left = max(capacity - others, capacity * 1e-9)
         candidates = exhaustive(choice.problem, choice.plans, left, most)
         one = chosen[number] if chosen else candidates[0]
+        payer = decisions.get(choice.problem.shares_with or "")
+        if payer is not None:
+            decisions[choice.problem.query] = _following(one, payer.chosen, capacity)
+            continue
         considered = len(choice.plans.pairs)
         is_partial = is_too_many(choice.problem, plans_of)
         why = _why(one, candidates, 1 if is_partial else considered, capacity, bool(chosen))
@@ -69,6 +73,17 @@ def choose(
             why += f"; {streams} streams are too many to try all plans, so a heuristic found it"
         decisions[choice.problem.query] = QueryDecision(one, tuple(candidates), considered, why)
     return Decision(capacity, decisions)
+
+
+def _following(own: Candidate, payer: Candidate, capacity: float) -> QueryDecision:
+    """A query whose join is another's: it goes by the other's order, and pays for the rest."""
+    follows = replace(own, shape=payer.shape, crosses=payer.crosses)
+    share = own.cost_per_s / capacity
+    why = f"shares the join of {payer.problem.query}: it takes {share:.4g} of the capacity more"
+    if not own.is_feasible:
+        full = own.problem.output_per_s
+        why += f"; with drop boxes it gives {own.output_per_s:,.6g} of {full:,.6g} results a second"
+    return QueryDecision(follows, (follows,), 1, why)
 
 
 def is_too_many(problem: JoinProblem, plans_of: PlansOf) -> bool:
@@ -81,6 +96,9 @@ def is_too_many(problem: JoinProblem, plans_of: PlansOf) -> bool:
 
 
 def _plans(problem: JoinProblem, plans_of: PlansOf, capacity: float) -> Plans:
+    if problem.shares_with is not None:
+        # all orders cost it the same
+        return left_deep(np.arange(len(problem.inputs))[None, :])
     if not is_too_many(problem, plans_of):
         return plans_of(problem)
     figures = Figures.of(problem)

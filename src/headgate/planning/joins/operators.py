@@ -76,6 +76,7 @@ def _operator(
     ]
     flow = joined(of_left, of_right, prod(p.selectivity for p in across))
     does = f"join {' AND '.join(p.text for p in across)}" if across else "cross product"
+    does += _shared(candidate.problem.shares_with)
     cost = join_cost_per_s(of_left, of_right, left_seconds, right_seconds)
     figures = OperatorFigures(does, flow.tuples_per_s, cost, flow.window_tuples, (left, right))
     return figures, flow, candidate.problem.between, aliases
@@ -95,5 +96,11 @@ def _stream(candidate: Candidate, number: int) -> tuple[OperatorFigures, Flow, W
     if read.select_seconds or read.selectivity != 1:
         cost = pass_cost_per_s(arriving, read.select_seconds)
         held = flow.window_tuples if is_joined else None
-        figures = OperatorFigures(f"select {read.alias}", flow.tuples_per_s, cost, held, (figures,))
+        asked = " AND ".join(read.selections) or read.alias
+        does = f"select {asked}{_shared(read.shares_with)}"
+        figures = OperatorFigures(does, flow.tuples_per_s, cost, held, (figures,))
     return figures, flow, read.window_seconds, frozenset({read.alias})
+
+
+def _shared(query: str | None) -> str:
+    return "" if query is None else f", shared with {query}"

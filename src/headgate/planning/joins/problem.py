@@ -14,7 +14,8 @@ from headgate.planning.cost import NO_TIME, Flow, WindowSeconds, joined_all, sel
 class JoinInput:
     """A stream of the query, with the selections between it and the join taken together.
 
-    ``select_seconds`` is what the selections take for a tuple of the stream.
+    ``select_seconds`` is what the selections take for a tuple of the stream; ``selections`` are in the order
+    they are asked. ``shares_with`` is another query whose selections do for this one too, at no cost here.
     """
 
     alias: str
@@ -24,6 +25,8 @@ class JoinInput:
     selectivity: float = 1.0
     select_seconds: float = 0.0
     window_seconds: WindowSeconds = NO_TIME
+    selections: tuple[str, ...] = ()
+    shares_with: str | None = None
 
     def flow(self, keep: float = 1.0) -> Flow:
         """What reaches the join when a share of the stream is kept."""
@@ -44,7 +47,8 @@ class JoinProblem:
     """A query to be ordered.
 
     ``between`` is what windows over results of joins take; ``result_seconds`` is spent on every joined tuple
-    by the operators above, which make ``results_per_match`` results of it.
+    by the operators above, which make ``results_per_match`` results of it. ``shares_with`` is another query
+    whose join does for this one too, in its order and at its cost.
     """
 
     query: str
@@ -54,6 +58,7 @@ class JoinProblem:
     result_seconds: float = 0.0
     results_per_match: float = 1.0
     weight: float = 1.0
+    shares_with: str | None = None
 
     def __post_init__(self) -> None:
         aliases = self.aliases

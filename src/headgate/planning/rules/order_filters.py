@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
-from headgate.model.expression import Expression
 from headgate.planning.logical import (
     Aggregate,
     Filter,
@@ -15,28 +14,45 @@ from headgate.planning.logical import (
     WindowJoin,
     scans,
 )
-from headgate.planning.predicates import forms_of, shown
-from headgate.planning.statistics import Asked, Missing, Written
+from headgate.planning.predicates import Running, asked_of
+from headgate.planning.statistics import Missing, Statistics
 
 
-def order_filters(plan: LogicalPlan, statistics: Written) -> LogicalPlan:
-    """Sort the predicates of every selection by cost / (1 - selectivity); those without figures stay last."""
-    branches = (replace(b, input=_ordered(b.input, b, statistics)) for b in plan.branches)
+def order_filters(plan: LogicalPlan, statistics: Statistics, running: Running = str) -> LogicalPlan:
+    """Sort the predicates of every selection by cost / (1 - selectivity); those without figures stay last.
+
+    ``running`` tells which operator does the work of another, whose figures are known.
+    """
+    branches = (
+        replace(branch, input=_Branch(name, branch, statistics, running).ordered(branch.input))
+        for name, branch in plan.named_branches()
+    )
     return replace(plan, branches=tuple(branches))
 
 
-def _ordered(node: Node, top: Project, statistics: Written) -> Node:
-    if isinstance(node, Filter):
-        predicates = sorted(node.predicates, key=lambda p: _rank(p, top, statistics))
-        return Filter(_ordered(node.input, top, statistics), tuple(predicates))
-    if isinstance(node, WindowJoin):
-        return replace(node, inputs=tuple(_ordered(side, top, statistics) for side in node.inputs))
-    if isinstance(node, (RelationJoin, Aggregate, Project)):
-        return replace(node, input=_ordered(node.input, top, statistics))
-    return node
+@dataclass(frozen=True)
+class _Branch:
+    name: str
+    top: Project
+    statistics: Statistics
+    running: Running
 
+    def ordered(self, node: Node) -> Node:
+        if isinstance(node, Filter):
+            return self._by_rank(replace(node, input=self.ordered(node.input)))
+        if isinstance(node, WindowJoin):
+            return replace(node, inputs=tuple(map(self.ordered, node.inputs)))
+        if isinstance(node, (RelationJoin, Aggregate, Project)):
+            return replace(node, input=self.ordered(node.input))
+        return node
 
-def _rank(predicate: Expression, top: Project, statistics: Written) -> float:
-    own, missing = tuple(scans(top)), Missing()
-    [known] = statistics.selections([Asked(shown(predicate, own), forms_of(predicate, own), "")], missing)
-    return float("inf") if missing.what else known.rank
+    def _by_rank(self, node: Filter) -> Filter:
+        operator = self.running(f"{self.name}.{node.role}")
+        asked = asked_of(node.predicates, tuple(scans(self.top)), operator)
+        known = self.statistics.selections(asked, Missing())
+        if len(known) < len(asked):
+            # known as a whole: nothing tells one predicate from another
+            return node
+        ranks = [one.rank for one in known]
+        places = sorted(range(len(ranks)), key=ranks.__getitem__)
+        return replace(node, predicates=tuple(node.predicates[place] for place in places))

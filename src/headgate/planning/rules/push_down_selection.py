@@ -5,7 +5,6 @@ A window is over the stream as declared, so a selection below it never lets a jo
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from headgate.model.expression import Expression
@@ -19,11 +18,9 @@ from headgate.planning.logical import (
     WindowJoin,
     plan_columns,
 )
-from headgate.planning.text import signature
+from headgate.planning.predicates import is_volatile
 
 Predicates = tuple[Expression, ...]
-
-_VOLATILE = re.compile(r"rand|randn|random|uuid|uniform|randstr|shuffle|monotonically_increasing_id")
 
 
 def push_down_selection(plan: LogicalPlan) -> LogicalPlan:
@@ -42,10 +39,10 @@ def _pushed(node: Node, predicates: Predicates) -> Node:
         return _pushed(node.input, node.predicates + predicates)
     if isinstance(node, RelationJoin):
         # drawn once a result, not once a tuple of each input
-        kept = tuple(p for p in predicates if _is_volatile(p))
+        kept = tuple(p for p in predicates if is_volatile(p))
         return _filtered(_into_relation_join(node, _without(predicates, kept)), kept)
     if isinstance(node, WindowJoin):
-        kept = tuple(p for p in predicates if _is_volatile(p))
+        kept = tuple(p for p in predicates if is_volatile(p))
         return _filtered(_into_window_join(node, _without(predicates, kept)), kept)
     if isinstance(node, (StreamScan, RelationScan)):
         return _filtered(node, predicates)
@@ -85,7 +82,3 @@ def _without(predicates: Predicates, others: Predicates) -> Predicates:
 
 def _filtered(node: Node, predicates: Predicates) -> Node:
     return Filter(node, predicates) if predicates else node
-
-
-def _is_volatile(predicate: Expression) -> bool:
-    return any(_VOLATILE.fullmatch(token) for token in signature(predicate.text))

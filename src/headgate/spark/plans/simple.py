@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 
 from headgate.errors import QueryError
 from headgate.model.expression import Expression, column_of
-from headgate.model.operator import Project, RelationJoin, Select, StreamInput
+from headgate.model.operator import Project, RelationJoin, StreamInput
 from headgate.model.window import RowWindow, Window
 from headgate.spark.columns import (
     ARRIVED,
@@ -48,9 +48,9 @@ def intake(frame: DataFrame, source: StreamInput, window: Window | None) -> Data
     return frame.select(*system, *user)
 
 
-def select(tuples: DataFrame, operator: Select) -> DataFrame:
-    """The tuples that pass."""
-    return blaming(lambda: tuples.where(all_of(operator.predicates)), tuples, operator.predicates)
+def select(tuples: DataFrame, predicates: tuple[Expression, ...]) -> DataFrame:
+    """The tuples that pass; predicates are asked in this order."""
+    return blaming(lambda: tuples.where(all_of(predicates)), tuples, predicates)
 
 
 def relation_join(tuples: DataFrame, operator: RelationJoin, relation: DataFrame) -> DataFrame:
