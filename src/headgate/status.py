@@ -36,6 +36,8 @@ class QueryStatus:
     """Share of its streams' tuples that it has seen."""
     shed: int = 0
     """Tuples of its streams that it has not."""
+    rows_in: int = 0
+    """Tuples of its streams, but for late and bad ones: what it has seen and what was shed."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +77,7 @@ class RunStatus:
         return {
             "queries": {
                 name: {
+                    "rows_in": q.rows_in,
                     "rows_out": q.rows_out,
                     "latency_s": vars(q.latency_s),
                     "kept": q.kept,
@@ -201,7 +204,9 @@ class Recorder:
     def _query_status(self, name: str) -> QueryStatus:
         read = [self._streams[stream] for stream in self._streams_of[name]]
         shed = sum(counts.shed for counts in read)
-        return QueryStatus(self._rows_out[name], self._latencies[name].latency(), kept_share(read), shed)
+        rows_in = sum(counts.rows_in - counts.late - counts.bad for counts in read)
+        latency = self._latencies[name].latency()
+        return QueryStatus(self._rows_out[name], latency, kept_share(read), shed, rows_in)
 
 
 class LatencyTally:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -175,3 +177,13 @@ def test_the_help_of_every_command_has_an_example(command: str) -> None:
     assert result.exit_code == 0
     assert f"Example: headgate {command}" in " ".join(result.stdout.split())
     assert "--json" in result.stdout
+
+
+def test_a_reader_that_has_enough_is_no_error() -> None:
+    example = Path(__file__).parents[2] / "examples" / "three_streams.sql"
+    command = [sys.executable, "-m", "headgate", "explain", example, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        said = process.stderr.read()
+    assert (process.returncode, said) == (141, b"")

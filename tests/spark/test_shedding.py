@@ -25,6 +25,7 @@ pytestmark = pytest.mark.spark
 
 TIMEOUT_S = 180
 KEEP, SEED = 0.6, 3
+KEPT = b"headgate.kept"
 
 
 def stream() -> Stream:
@@ -61,12 +62,23 @@ def queries(a: Stream) -> list[Query]:
     return [Query("vals", [values]), Query("pairs", [pairs]), Query("latest", [latest])]
 
 
-def finished(spark: SparkSession, folder: Path, whole: Stream, files_a_tick: int, events: list[Event]) -> Run:
+def finished(
+    spark: SparkSession,
+    folder: Path,
+    whole: Stream,
+    files_a_tick: int,
+    events: list[Event],
+    told: dict[int, float],
+) -> Run:
     session = Session(spark)
+    # every batch says what it is based on
+    session.callback("tell", lambda table, batch: told.update({batch: float(table.schema.metadata[KEPT])}))
+    tell = "INTO callback OPTIONS (function 'tell')"
     options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
     session.execute(stream_sql(whole, folder / "a", "csv", "BIGINT", **options))
     for query in queries(whole):
         session.execute(f"CREATE QUERY {query.name} WITH (overload = 'shed') AS {query.sql};")
+    session.execute(f"CREATE QUERY told WITH (overload = 'shed') AS {queries(whole)[0].sql} {tell};")
     run = session.start(until_done=True, keep={"a": KEEP}, seed=SEED, observers=[events.append])
     assert run.wait(TIMEOUT_S)
     return run
@@ -81,14 +93,20 @@ def test_a_box_keeps_the_same_tuples_wherever_ticks_begin(interpreted: SparkSess
     stamp(tmp_path / "a" / "003.csv")
     for files_a_tick in (1, 4):
         events: list[Event] = []
-        run = finished(interpreted, tmp_path, whole, files_a_tick, events)
+        told: dict[int, float] = {}
+        run = finished(interpreted, tmp_path, whole, files_a_tick, events, told)
         counts = run.status().streams["a"]
         assert (counts.rows_in, counts.late, counts.bad) == (241, len(whole.late()), 1)
         assert counts.rows_in == len(kept.arrivals) + counts.shed + counts.late + counts.bad
         good = counts.rows_in - counts.late - counts.bad
-        assert run.status().queries["pairs"].kept == pytest.approx(len(kept.arrivals) / good)
-        batches = [q.kept for e in events if isinstance(e, TickCommitted) for q in e.queries.values()]
+        pairs = run.status().queries["pairs"]
+        assert pairs.kept == pytest.approx(len(kept.arrivals) / good)
+        assert (pairs.rows_in, pairs.rows_in - pairs.shed) == (good, len(kept.arrivals))
+        ticks = [event for event in events if isinstance(event, TickCommitted)]
+        batches = [q.kept for tick in ticks for q in tick.queries.values()]
         assert batches and all(0.3 < share < 0.9 for share in batches)
+        by_tick = {tick.batch_id: tick.queries["told"] for tick in ticks if "told" in tick.queries}
+        assert told == {batch: query.kept for batch, query in by_tick.items() if query.rows_out}
         wrong = [text for q in queries(kept) if (text := difference(q, found_rows(run.results(q.name))))]
         assert not wrong, "\n".join(wrong)
 

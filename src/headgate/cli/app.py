@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +14,9 @@ from headgate.cli import advise, bench, demo, explain, profile, reproduce, route
 from headgate.cli.failure import report_failure
 from headgate.cli.version import version
 
+# as shells tell of a process that wrote to nobody
+_PIPE_CLOSED = 141
+
 
 class Commands(TyperGroup):
     """Subcommands whose errors are one line on standard error."""
@@ -20,9 +24,16 @@ class Commands(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         """Run a subcommand; end with an exit code, never with a stack trace nobody asked for."""
         try:
-            return super().invoke(ctx)
+            found = super().invoke(ctx)
+            # a reader that has gone is noticed here, not when the interpreter ends
+            sys.stdout.flush()
+            return found
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
+        except BrokenPipeError as error:
+            # whoever reads, like head, has enough; what is left must not fail once more at the very end
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(_PIPE_CLOSED) from error
         except Exception as error:
             raise typer.Exit(report_failure(error, debug=bool(ctx.meta.get("debug")))) from error
 

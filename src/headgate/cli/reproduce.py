@@ -21,6 +21,7 @@ EXAMPLE = "Example: headgate reproduce chain --out figures --trace arrivals.parq
 
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
+_OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
 
 
 def reproduce(
@@ -49,7 +50,7 @@ def reproduce(
         raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
-    if trace is None:
+    if trace is None and study in _OVER_ARRIVALS:
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
     if on_spark and study == "eddies":
         done = study_eddies(out / study, progress, fan=_over_spark)

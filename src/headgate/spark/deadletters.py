@@ -25,5 +25,5 @@ class DeadLetters:
     def publish(self, batch_id: int) -> None:
         """Put them into the table."""
         if batch_id in self._written:
-            self._sink.publish(batch_id, rows=1, keep_empty=False)
+            self._sink.publish(batch_id, rows=1, keep_empty=False, kept=1.0)
             self._written.discard(batch_id)

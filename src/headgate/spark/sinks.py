@@ -16,6 +16,8 @@ from headgate.spark.files import Files
 FILE_SINKS = ("parquet", "json", "csv", "orc")
 SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "noop")
 
+KEPT = "headgate.kept"
+
 Callback = Callable[[pa.Table, int], None]
 
 
@@ -25,8 +27,11 @@ class Sink(Protocol):
     def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
         """Run the plan and make its rows ready; they show once ``publish`` is called."""
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
-        """Put the rows of a batch in their place, replacing an earlier attempt."""
+    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
+        """Put the rows of a batch in their place, replacing an earlier attempt.
+
+        ``kept`` is the share of source tuples that they are based on.
+        """
 
 
 class FileSink:
@@ -53,7 +58,7 @@ class FileSink:
         writer = results.write.format(self._format).options(**self._options).mode("overwrite")
         writer.save(self._staging(batch_id))
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
         """Move the files to where readers look."""
         prefix = self._prefix(batch_id)
         for name in self._files.names(self._path):
@@ -85,18 +90,20 @@ class ConsoleSink:
         table = results.limit(self._rows).toArrow()
         self._shown[batch_id] = table.to_pandas().to_string(index=False) if table.num_rows else ""
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
         """Show it."""
         text = self._shown.pop(batch_id, "")
         if text:
             more = f"\n... and {rows - self._rows} more" if rows > self._rows else ""
-            print(f"-- {self._query}, batch {batch_id}: {rows} rows\n{text}{more}", flush=True)
+            of = f" of {kept:.3g} of the tuples" if kept < 1 else ""
+            print(f"-- {self._query}, batch {batch_id}: {rows} rows{of}\n{text}{more}", flush=True)
 
 
 class CallbackSink:
     """Hands every batch to a Python function, as an Arrow table with its batch id.
 
-    After a crash a batch may come twice, under the same id.
+    After a crash a batch may come twice, under the same id. The table's metadata say of which share of the
+    source tuples it is.
     """
 
     def __init__(self, function: Callback) -> None:
@@ -107,11 +114,11 @@ class CallbackSink:
         """Run the plan."""
         self._ready[batch_id] = results.toArrow()
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
         """Call the function."""
         table = self._ready.pop(batch_id)
         if rows:
-            self._function(table, batch_id)
+            self._function(table.replace_schema_metadata({KEPT: repr(kept)}), batch_id)
 
 
 class NoopSink:
@@ -121,7 +128,7 @@ class NoopSink:
         """Run the plan."""
         results.write.format("noop").mode("overwrite").save()
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool) -> None:
+    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
         """Nothing to show."""
 
 

@@ -265,7 +265,7 @@ class TickRunner:
     def _publish(self, tick: OpenTick, written: Mapping[str, _Written]) -> None:
         for name, result in written.items():
             first = name not in self.manifest.rows_out
-            self._sinks[name].publish(tick.batch_id, result.rows, first)
+            self._sinks[name].publish(tick.batch_id, result.rows, first, tick.kept[name])
         self._dead_letters.publish(tick.batch_id)
 
     def _next_manifest(
