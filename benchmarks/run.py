@@ -6,7 +6,16 @@ import subprocess
 import sys
 from pathlib import Path
 
-BENCHMARKS = ("window_join.py", "selections.py", "simulator.py", "queueing.py", "optimizer.py", "eddies.py")
+BENCHMARKS = (
+    "window_join.py",
+    "selections.py",
+    "sharing.py",
+    "placed_probes.py",
+    "simulator.py",
+    "queueing.py",
+    "optimizer.py",
+    "eddies.py",
+)
 
 
 def main() -> None:

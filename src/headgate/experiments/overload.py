@@ -29,7 +29,7 @@ from headgate.status import RunStatus, TickRecord
 
 _QUERY = "abc"
 _LATENCY_S = 20.0
-_MEMORY_BYTES = 2**20
+_MEMORY_BYTES = 16 * 2**20
 _WARM_UP_S = 25.0
 _CALIBRATION_S = 18.0
 _COLD_TICKS = 3
