@@ -15,13 +15,14 @@ from headgate.experiments.check import Progress, Study
 from headgate.experiments.predict_queries import QUERIES, PredictedQuery
 from headgate.model.measured import Measured
 from headgate.model.network import Network
+from headgate.model.tick import TickCosts
 from headgate.queueing.inverse import largest_kept
 from headgate.queueing.models import InTicks
 from headgate.queueing.plan import Plan
 from headgate.report.lines import plot_lines
 from headgate.scheduling.fifo import Fifo
 from headgate.session import Session
-from headgate.simulator.ticks import TickSimulation
+from headgate.simulator.ticks import TickedRun, TickSimulation
 from headgate.spark.cluster import processors
 from headgate.status import TickRecord
 from headgate.workload.settings import BurstSettings
@@ -100,9 +101,13 @@ class PredictBench:
         run.wait()
         return network, run.status().history
 
-    def processors(self) -> int:
-        """Processors that Spark may use."""
-        return processors(self._spark)
+    def foretold(self, network: Network, plan: Plan, costs: TickCosts) -> TickedRun:
+        """The ticks of a run, from a profile and from when its tuples come."""
+        inf = float("inf")
+        simulation = TickSimulation(
+            network, plan.profile, generated(network), costs, inf, processors(self._spark)
+        )
+        return simulation.run(Fifo())
 
 
 def _expected_rate(network: Network, stream: str) -> float:
@@ -164,13 +169,10 @@ def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[
     figures = []
     for load in _LOADS:
         network, ticks = bench.run(query, load * largest, _RUN_S)
-        arrivals_s, loaded = generated(network), plan.scaled(load * most)
-        simulation = TickSimulation(
-            network, loaded.profile, arrivals_s, measured.tick, float("inf"), bench.processors()
-        )
-        told = simulation.run(Fifo())
+        loaded = plan.scaled(load * most)
+        told = bench.foretold(network, loaded, measured.tick)
         # jobs cost something before their first tuple: the more tuples share it, the less each
-        fixed_s = measured.tick.fixed_busy_s * len(told.at_s) / sum(map(len, arrivals_s.values()))
+        fixed_s = measured.tick.fixed_busy_s * len(told.at_s) / sum(map(len, generated(network).values()))
         figures.append(
             Figure(
                 f"{query.name}, load {load:g}: us a tuple",
