@@ -36,7 +36,11 @@ SETS = {
     "an aggregate": [
         f"SELECT k % 10 AS g, {items} FROM a [RANGE {WINDOW_S} SECONDS SLIDE 5 SECONDS] AS {{x}} "
         "WHERE {x}.v > 100 GROUP BY k % 10"
-        for items in ("COUNT(*) AS n, SUM(v) AS t", "COUNT(*) AS n, SUM(v) * 2 AS t", "SUM(v) AS u")
+        for items in (
+            "COUNT(*) AS n, SUM(v) AS t",
+            "COUNT(*) AS n, SUM(v) * 2 AS t",
+            "COUNT(*) AS n, SUM(v) AS u",
+        )
     ],
 }
 
