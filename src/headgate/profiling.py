@@ -12,7 +12,7 @@ import numpy as np
 from headgate.model.measured import Measured
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.tick import TickCosts
-from headgate.runtime.least_squares import held
+from headgate.runtime.least_squares import in_scale
 from headgate.status import RunStatus, TickRecord
 
 # enough of a run to be worth its start
@@ -25,8 +25,8 @@ _HOLD = 0.01
 _RECENT_TICKS = 100
 # one more than the figures that have to be told apart
 _LEAST_TICKS = 4
-# of the length of a tick; after a long wait comes a long tick, and after that another
 _FILES_PER_TICK = (1, 3)
+# of the length of a tick; after a long wait comes a long tick, and after that another
 _RESTS = (0.0, 1.0, 0.0, 3.0, 0.0, 2.0)
 
 
@@ -58,11 +58,8 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
                 seconds.append(tick.at_s - before.at_s - waited_s)
     if len(rows) < _LEAST_TICKS:
         return None
-    matrix = np.array(rows)
-    scale = np.maximum(np.sqrt((matrix**2).sum(axis=0)), 1e-12)
     # under a steady load work grows with tuples: what cannot be told apart is work, not intake
-    figures = held(matrix / scale, seconds, (0.0, _HOLD, 0.0), np.zeros(3))
-    overhead_s, intake_s, work_s = (float(figure) for figure in figures / scale)
+    overhead_s, intake_s, work_s = map(float, in_scale(np.array(rows), seconds, (0.0, _HOLD, 0.0)))
     return TickCosts(overhead_s, intake_s, work_s)
 
 

@@ -30,6 +30,7 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import lower, network_of
 from headgate.planning.optimize import optimize
+from headgate.planning.rules.share_subplans import share_subplans
 from headgate.profiling import Profiler, Rests, sampled
 from headgate.routing.router import Router
 from headgate.runtime.helm import Helm, Watching
@@ -180,10 +181,10 @@ class Session:
         from headgate.spark.checkpoint import Checkpoint
         from headgate.spark.files import Files
 
-        network = self.network()
+        alone = lower([optimize(plan) for plan in self.plans()], self.catalog)
+        network = share_subplans(alone)
         if checkpoint is None or not network.shared:
             return network
-        alone = lower([optimize(plan) for plan in self.plans()], self.catalog)
         kept = Checkpoint(Files(self._spark), _located(checkpoint))
         return alone if kept.belongs_to(alone) else network
 

@@ -137,20 +137,29 @@ class Adaptive:
             return
         works = [work_of(p, self._order(p, course), course.keep) for p in problems]
         span_s = stretch.own_s
-        if set(tick.queries) <= set(self._results):
+        counted = [
+            (query, work)
+            for problem, work in zip(problems, works, strict=True)
+            if (query := self._counted(problem, tick)) is not None
+        ]
+        if all(query in self._results for query, _ in counted):
             # before, results were only guessed, and so was what they cost
             self._doing = Work(
                 sum(w.handled_per_s for w in works) * span_s,
                 sum(w.other_s_per_s for w in works) * span_s,
                 sum(w.results_per_s for w in works) * span_s,
             )
-        for problem, work in zip(problems, works, strict=True):
-            query = problem.query.split(".")[0] if problem.query not in tick.queries else problem.query
-            if query not in tick.queries or len(self._setting.network.queries[query].outputs) > 1:
-                continue
+        for query, work in counted:
             expected, found = self._results.get(query, (0.0, 0.0))
             expected = _MEMORY * expected + work.results_per_s * span_s / self._passing(query)
             self._results[query] = expected, _MEMORY * found + tick.queries[query].rows_out
+
+    def _counted(self, problem: JoinProblem, tick: TickCommitted) -> str | None:
+        """The query whose results are those of this problem alone; None if the tick does not tell them."""
+        query = problem.query.split(".")[0] if problem.query not in tick.queries else problem.query
+        if query not in tick.queries or len(self._setting.network.queries[query].outputs) > 1:
+            return None
+        return query
 
     def _passing(self, query: str) -> float:
         """Results by results that the sampled selectivities promise."""

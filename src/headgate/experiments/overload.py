@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.optimize import nnls
 
 from headgate.adaptation.controller import TICK_OF_BOUND
 from headgate.experiments.check import Progress, Study
@@ -23,6 +22,7 @@ from headgate.planning.optimize import optimize
 from headgate.planning.statistics import Missing
 from headgate.profiling import tick_costs
 from headgate.report.lines import drawing
+from headgate.runtime.least_squares import in_scale
 from headgate.session import Session
 from headgate.spark.cluster import processors
 from headgate.status import RunStatus, TickRecord
@@ -160,9 +160,7 @@ class OverloadBench:
             repeats = drive.rates["c"] * drive.repeat / sum(drive.rates.values())
             rows += [[1.0, t.rows_in * handled, t.rows_in * repeats] for t in history]
             seconds += [tick.busy_s for tick in history]
-        features = np.array(rows)
-        scale = np.linalg.norm(features, axis=0)
-        _, handled_s, per_repeat_s = nnls(features / scale, np.array(seconds))[0] / scale
+        _, handled_s, per_repeat_s = in_scale(np.array(rows), seconds, np.zeros(3))
         return max(1e-8, float(handled_s)), max(1e-10, float(per_repeat_s))
 
     def _drive(self, capacity: float, handled_s: float, per_repeat_s: float) -> Drive:

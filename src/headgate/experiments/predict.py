@@ -12,6 +12,7 @@ import numpy as np
 
 from headgate.experiments.bursts import generated
 from headgate.experiments.check import Progress, Study
+from headgate.experiments.plan import Streams
 from headgate.experiments.predict_queries import QUERIES, PredictedQuery
 from headgate.model.measured import Measured
 from headgate.model.network import Network
@@ -101,11 +102,11 @@ class PredictBench:
         run.wait()
         return network, run.status().history
 
-    def foretold(self, network: Network, plan: Plan, costs: TickCosts) -> TickedRun:
+    def foretold(self, plan: Plan, arrivals_s: Streams, costs: TickCosts) -> TickedRun:
         """The ticks of a run, from a profile and from when its tuples come."""
         inf = float("inf")
         simulation = TickSimulation(
-            network, plan.profile, generated(network), costs, inf, processors(self._spark)
+            plan.network, plan.profile, arrivals_s, costs, inf, processors(self._spark)
         )
         return simulation.run(Fifo())
 
@@ -169,10 +170,10 @@ def _compared(study: Study, bench: PredictBench, query: PredictedQuery) -> list[
     figures = []
     for load in _LOADS:
         network, ticks = bench.run(query, load * largest, _RUN_S)
-        loaded = plan.scaled(load * most)
-        told = bench.foretold(network, loaded, measured.tick)
+        arrivals_s, loaded = generated(network), plan.scaled(load * most)
+        told = bench.foretold(loaded, arrivals_s, measured.tick)
         # jobs cost something before their first tuple: the more tuples share it, the less each
-        fixed_s = measured.tick.fixed_busy_s * len(told.at_s) / sum(map(len, generated(network).values()))
+        fixed_s = measured.tick.fixed_busy_s * len(told.at_s) / sum(map(len, arrivals_s.values()))
         figures.append(
             Figure(
                 f"{query.name}, load {load:g}: us a tuple",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from headgate.experiments.bursts import generated
 from headgate.experiments.check import Study
 from headgate.experiments.predict import SETTLING_TICKS, PredictBench, factor_at, mean_waiting
 from headgate.experiments.predict_queries import PredictedQuery
@@ -54,7 +55,7 @@ def _compare(study: Study, bench: PredictBench, query: PredictedQuery) -> None:
         network, ticks = bench.run(query, loaded.rates["packets"], _SECONDS)
         name = f"{query.name} on Spark, utilisation {utilisation:g}"
         # near 1 ticks take minutes to become as long as they will be: the same theory, tick by tick
-        told = bench.foretold(network, loaded, measured.tick)
+        told = bench.foretold(loaded, generated(network), measured.tick)
         told_s = np.diff(told.at_s)[SETTLING_TICKS:]
         lengths_s = [after.at_s - before.at_s for before, after in pairwise(ticks)][SETTLING_TICKS:]
         study.close(

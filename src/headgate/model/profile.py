@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 
@@ -25,6 +25,18 @@ class Profile:
 def rank(seconds_per_tuple: float, selectivity: float) -> float:
     """What a predicate costs for each tuple that it takes away: the smaller, the earlier to be asked."""
     return seconds_per_tuple / (1 - selectivity) if selectivity < 1 else float("inf")
+
+
+def in_a_row(figures: Iterable[tuple[float, float]]) -> tuple[float, float]:
+    """Seconds that predicates asked one after the other take for a tuple, and the share that passes all.
+
+    ``figures`` are the seconds and the selectivity of each.
+    """
+    total_s, passing = 0.0, 1.0
+    for seconds, selectivity in figures:
+        total_s += passing * seconds
+        passing *= selectivity
+    return total_s, passing
 
 
 Profiles = Mapping[str, Profile]

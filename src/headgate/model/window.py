@@ -30,6 +30,11 @@ class TimeWindow:
     range_us: int
     slide_us: int | None = None
 
+    @property
+    def reach_us(self) -> int:
+        """How much older than an arriving tuple those that it meets can be."""
+        return self.range_us + (self.slide_us or 0)
+
     def __str__(self) -> str:
         slide = f" SLIDE {self.slide_us / 1e6:g} s" if self.slide_us else ""
         return f"[RANGE {self.range_us / 1e6:g} s{slide}]" if self.range_us else "[NOW]"

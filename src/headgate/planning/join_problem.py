@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from headgate.errors import InternalError
 from headgate.model.expression import Expression, column_of
+from headgate.model.profile import in_a_row
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.planning.cost import NO_TIME, WindowSeconds
 from headgate.planning.joins.problem import JoinInput, JoinPredicate, JoinProblem
@@ -182,11 +183,7 @@ def _filters(node: Node) -> list[Expression]:
 
 def _chained(known: Sequence[Known]) -> tuple[float, float]:
     """Seconds that predicates one after the other take for a tuple, and the share that passes all."""
-    seconds, passing = 0.0, 1.0
-    for predicate in known:
-        seconds += passing * predicate.seconds
-        passing *= predicate.selectivity
-    return seconds, passing
+    return in_a_row((one.seconds, one.selectivity) for one in known)
 
 
 def _aliases(predicate: Expression, join: Node) -> frozenset[str]:

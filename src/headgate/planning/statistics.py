@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from headgate.model.measured import Measured
-from headgate.model.profile import Profile, rank
+from headgate.model.profile import Profile, in_a_row, rank
 from headgate.planning.cost import Flow, WindowSeconds, joined_all
 from headgate.planning.predicates import Asked, Form
 
@@ -236,10 +236,8 @@ class MeasuredStatistics:
 
 def _told_apart(whole: Profile, parts: Sequence[tuple[str, Profile]]) -> list[Known]:
     """The predicates of an operator; asked by rank, they take and let pass what was measured of the whole."""
-    passing, seconds = 1.0, 0.0
-    for _, part in sorted(parts, key=lambda p: rank(p[1].seconds_per_tuple, p[1].selectivity)):
-        seconds += passing * part.seconds_per_tuple
-        passing *= part.selectivity
+    figures = [(part.seconds_per_tuple, part.selectivity) for _, part in parts]
+    seconds, passing = in_a_row(sorted(figures, key=lambda figure: rank(*figure)))
     dearer = whole.seconds_per_tuple / seconds if seconds > 0 else 1.0
     looser = (whole.selectivity / passing) ** (1 / len(parts)) if passing > 0 else 1.0
     return [

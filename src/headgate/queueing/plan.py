@@ -140,15 +140,6 @@ class Plan:
         """All windows of a query, a factor as long."""
         return replace(self, window={**self.window, query: factor}, measured=self.measured or self)
 
-    @cached_property
-    def queries_of(self) -> Mapping[str, tuple[str, ...]]:
-        """Which queries' results an operator works for."""
-        workers = {query: self.network.operators_of(query) for query in self.network.queries}
-        return {
-            name: tuple(query for query, names in workers.items() if name in names)
-            for name in self.network.operators
-        }
-
     def paths_of(self, query: str) -> tuple[tuple[str, ...], ...]:
         """All ways from a stream to the query's outputs."""
         outputs = self.network.queries[query].outputs
@@ -198,7 +189,7 @@ class Plan:
         """What queries that share an operator agree on: the most that one of them wants."""
         if not factors:
             return 1.0
-        return max((factors.get(query, 1.0) for query in self.queries_of[operator]), default=1.0)
+        return max((factors.get(query, 1.0) for query in self.network.queries_of(operator)), default=1.0)
 
     def _held(
         self, operator: str, source: Input, stream: str, window: Window, passed: Mapping[str, float]

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from headgate.model.expression import Expression
 from headgate.model.operator import Select
-from headgate.model.profile import Profile, Profiles, rank
+from headgate.model.profile import Profile, Profiles, in_a_row, rank
 
 # another order makes Spark compile the selection anew, so it must save this much of its cost
 _LEAST_GAIN = 0.2
@@ -106,11 +106,8 @@ def _by_rank(run: list[Expression], figures: Profiles) -> list[Expression]:
 
 def _seconds(predicates: Sequence[Expression], figures: Profiles) -> float:
     """What predicates take for a tuple, one after the other."""
-    seconds, passing = 0.0, 1.0
-    for predicate in predicates:
-        seconds += passing * figures[predicate.text].seconds_per_tuple
-        passing *= figures[predicate.text].selectivity
-    return seconds
+    asked = (figures[predicate.text] for predicate in predicates)
+    return in_a_row((one.seconds_per_tuple, one.selectivity) for one in asked)[0]
 
 
 def _mixed(old: Profile, new: Profile) -> Profile:

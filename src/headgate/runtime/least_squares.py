@@ -18,3 +18,11 @@ def held(rows: Floats, seconds: ArrayLike, hold: ArrayLike, last: ArrayLike) -> 
     explaining = np.vstack([rows, np.diag(strength)])
     figures: Floats = nnls(explaining, np.concatenate([seconds, strength * np.asarray(last)]))[0]
     return figures
+
+
+def in_scale(rows: Floats, seconds: ArrayLike, hold: ArrayLike) -> Floats:
+    """The same of figures that differ by orders of magnitude, each held to nothing; ``hold`` is in the scale
+    of its column."""
+    scale = np.maximum(np.linalg.norm(rows, axis=0), 1e-12)
+    found: Floats = held(rows / scale, seconds, hold, np.zeros(len(scale))) / scale
+    return found

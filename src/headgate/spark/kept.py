@@ -55,4 +55,4 @@ def _reach_us(network: Network, query: str) -> float:
             windows.append(operator.window)
     if any(isinstance(window, UnboundedWindow) for window in windows):
         return inf
-    return max((w.range_us + (w.slide_us or 0) for w in windows if isinstance(w, TimeWindow)), default=0)
+    return max((w.reach_us for w in windows if isinstance(w, TimeWindow)), default=0)

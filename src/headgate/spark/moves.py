@@ -129,8 +129,8 @@ class Mover:
         else:
             self._add_simple(operator, sides[0], old, new, plan)
         flow = plan.flows[name]
-        # a queue is cut by how many tuples stand in it, stored ones and those to come
         plan.moved[name] = Moved(flow.rows, sum(side.waiting_rows(old, new) for side in sides))
+        # a queue is cut by how many tuples stand in it, stored ones and those to come
         flow.made_of = max(flow.rows, *(f.made_of for f in flows))
         flow.rows *= plan.chosen.selectivities[name]
         readers = self._network.readers(name)
@@ -369,7 +369,7 @@ def is_ordered(operator: Operator) -> bool:
 
 
 def _reach_us(window: Window | None) -> int | None:
-    return window.range_us + (window.slide_us or 0) if isinstance(window, TimeWindow) else None
+    return window.reach_us if isinstance(window, TimeWindow) else None
 
 
 def _join_input(side: Side, tuples: DataFrame | None, old: int, new: int) -> JoinInput | None:

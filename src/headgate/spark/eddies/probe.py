@@ -18,7 +18,7 @@ from headgate.model.expression import Expression
 from headgate.model.joining import aliases_of
 from headgate.model.operator import JoinEddy, PlacedProbe
 from headgate.spark.blocks import PLAIN, BlockStore
-from headgate.spark.columns import ARRIVED, SIDE, TS
+from headgate.spark.columns import ARRIVED, SIDE, TS, is_system
 from headgate.spark.eddies.layout import Layout
 from headgate.spark.eddies.line import Share
 from headgate.spark.eddies.parts import Parts, is_on_its_way, measured, measures
@@ -33,11 +33,6 @@ from headgate.spark.plans.simple import expression, user_columns
 _PARTNER_TS, _PARTNER_ARRIVED = "$partner_ts", "$partner_at"
 
 
-def reach_us(probe: PlacedProbe) -> int:
-    """How much older than a tuple its partners can be."""
-    return probe.window.range_us + (probe.window.slide_us or 0)
-
-
 @dataclass(frozen=True)
 class ProbeTask:
     """A probe by its step, the tuples on their way to it, and the blocks of its window that they can meet."""
@@ -49,7 +44,7 @@ class ProbeTask:
 
 def probe_task(eddy: JoinEddy, step: int, share: Share, blocks: Sequence[BlockRef]) -> ProbeTask:
     """What a job has to read; blocks that no tuple can meet may be gone before it does."""
-    first_ts = min(block.min_ts for block in share.blocks) - reach_us(eddy.probes[step])
+    first_ts = min(block.min_ts for block in share.blocks) - eddy.probes[step].window.reach_us
     last_ts = max(block.max_ts for block in share.blocks)
     met = tuple(block for block in blocks if block.max_ts >= first_ts and block.min_ts <= last_ts)
     return ProbeTask(step, share, met)
@@ -74,7 +69,7 @@ def _met(layout: Layout, task: ProbeTask, tuples: DataFrame, window: DataFrame) 
     eddy = layout.eddy
     assert isinstance(eddy, JoinEddy)
     user = user_columns(window)
-    names = [name for name in window.columns if not name.startswith("$")]
+    names = [name for name in window.columns if not is_system(name)]
     partners = window.select(F.col(TS).alias(_PARTNER_TS), F.col(ARRIVED).alias(_PARTNER_ARRIVED), *user)
     lone = tuples.drop(NEXT, *names)
     hint = "broadcast" if task.share.rows <= BROADCAST_ROWS else "shuffle_hash"

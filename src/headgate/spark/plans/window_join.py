@@ -106,7 +106,7 @@ def _bucket_us(operator: WindowJoin) -> int | None:
 def _reach_us(side: JoinSide) -> int | None:
     if not isinstance(side.window, TimeWindow):
         return None
-    return side.window.range_us + (side.window.slide_us or 0)
+    return side.window.reach_us
 
 
 def _prepared(
