@@ -32,6 +32,8 @@ class StreamDefinition:
     timestamp: str | None = None
     slack_us: int = 0
     idle_after_us: int = 10_000_000
+    max_ahead_us: int = 366 * 86_400 * 1_000_000
+    """A timestamp further ahead of the clock is bad: no clock is off by a year."""
 
 
 @dataclass(frozen=True)

@@ -3,30 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import reduce
 
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from headgate.spark import sql
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.cluster import processors
-from headgate.spark.columns import TS, tick_constant
+from headgate.spark.columns import TS
 from headgate.spark.files import Files
 from headgate.spark.manifest import BlockRef
 from headgate.spark.spread import QUANTILES
 
 # fewer tuples than this are not worth more than one file
 _ONE_FILE_ROWS = 50_000
-
-
 # blocks live for a few ticks: time spent on making them small is lost
 PLAIN = {"compression": "uncompressed", "parquet.enable.dictionary": "false"}
-
 
 _WIDTHS_BYTES = {"boolean": 1, "byte": 1, "short": 2, "integer": 4, "float": 4, "date": 4}
 _TEXT = ("string", "binary")
 _TEXT_BYTES = 20.0
+_SHARES = [place / QUANTILES for place in range(1, QUANTILES)]
+# good for the quantiles, and cheap
+_ACCURACY = 500
 
 
 def width_bytes(schema: StructType, text_bytes: float | None = None) -> float:
@@ -34,11 +34,6 @@ def width_bytes(schema: StructType, text_bytes: float | None = None) -> float:
     kinds = [field.dataType.typeName() for field in schema.fields]
     fixed = sum(_WIDTHS_BYTES.get(kind, 8) for kind in kinds if kind not in _TEXT)
     return fixed + (_TEXT_BYTES * sum(kind in _TEXT for kind in kinds) if text_bytes is None else text_bytes)
-
-
-_SHARES = [place / QUANTILES for place in range(1, QUANTILES)]
-# good for the quantiles, and cheap
-_ACCURACY = 500
 
 
 class BlockStore:
@@ -49,61 +44,71 @@ class BlockStore:
         self._files = files
         self._checkpoint = checkpoint
         self.parallelism = processors(spark)
+        self._views: dict[tuple[str, tuple[str, ...]], str] = {}
 
-    def write(
-        self,
-        tuples: DataFrame,
-        batch_id: int,
-        name: str,
-        expected_rows: float,
-        waiting_from: int,
-        arrived_us: int,
-    ) -> tuple[BlockRef, int] | None:
-        """Store tuples; with the block, how many of them have a timestamp from ``waiting_from`` on."""
-        path = self._checkpoint.block(batch_id, name)
-        counted = Observation(name)
-        slim = tuples.coalesce(1) if expected_rows < _ONE_FILE_ROWS else tuples
-        ordered = TS if TS in slim.columns else None
-        texts = [f.name for f in slim.schema.fields if f.dataType.typeName() in _TEXT]
-        lengths = [F.coalesce(F.octet_length(F.col(f"`{name}`")), F.lit(0)) for name in texts]
-        measures = [
-            F.count(F.lit(1)).alias("rows"),
-            F.sum(reduce(lambda a, b: a + b, lengths, F.lit(0))).alias("text_bytes"),
-        ]
-        if ordered:
-            measures += [
-                F.min(TS).alias("min_ts"),
-                F.max(TS).alias("max_ts"),
-                F.count_if(F.col(TS) >= tick_constant(waiting_from)).alias("waiting"),
-                F.percentile_approx(TS, _SHARES, F.lit(_ACCURACY)).alias("quantiles"),
-            ]
-        slim.observe(counted, *measures).write.mode("overwrite").options(**PLAIN).parquet(
-            self._checkpoint.full(path)
-        )
+    def begin(self) -> None:
+        """A tick begins: views are defined anew, under the names of the tick before."""
+        self._views.clear()
+
+    def write_known(self, tuples: DataFrame, path: str, rows: float) -> None:
+        """Store tuples of which everything is known already."""
+        slim = tuples.coalesce(1) if rows < _ONE_FILE_ROWS else tuples
+        slim.write.mode("overwrite").options(**PLAIN).parquet(self._checkpoint.full(path))
+
+    def write(self, tuples: DataFrame, path: str, expected_rows: float, arrived_us: int) -> BlockRef | None:
+        """Store tuples, and count them on the way; None if there are none."""
+        counted = Observation(path)
+        columns = tuples.schema
+        observed = tuples.observe(counted, *map(F.expr, _measures(columns)))
+        self.write_known(observed, path, expected_rows)
         found = counted.get
         rows = found["rows"]
         if not rows:
             self._files.delete(self._checkpoint.full(path))
             return None
-        inner = found.get("quantiles") or ()
-        ends = (found["min_ts"], found["max_ts"]) if ordered else ()
-        ref = BlockRef(
+        ends = (found["min_ts"], found["max_ts"]) if TS in columns.names else ()
+        return BlockRef(
             path=path,
             rows=rows,
             # what the tuples take, however a file happens to encode them
-            bytes=round(rows * width_bytes(slim.schema, found["text_bytes"] / rows)),
+            bytes=round(rows * width_bytes(columns, found["text_bytes"] / rows)),
             min_ts=found.get("min_ts", 0),
             max_ts=found.get("max_ts", 0),
             arrived_us=arrived_us,
-            quantiles=tuple(sorted([*inner, *ends])),
+            quantiles=tuple(sorted([*(found.get("quantiles") or ()), *ends])),
         )
-        return ref, found.get("waiting", 0)
 
     def read(self, blocks: Sequence[BlockRef], schema: StructType) -> DataFrame:
         """The tuples of several blocks as one scan."""
         paths = [self._checkpoint.full(block.path) for block in blocks]
         return self.spark.read.schema(schema).parquet(*paths)
 
+    def view(self, queue: str, blocks: Sequence[BlockRef], schema: StructType) -> str:
+        """The name of a view of some blocks; in a tick, readers of the same blocks share one."""
+        key = queue, tuple(block.path for block in blocks)
+        if key not in self._views:
+            number = sum(1 for known, _ in self._views if known == queue)
+            view = sql.name(f"{queue} {number}" if number else queue)
+            frame = self.read(blocks, schema)
+            is_small = sum(block.rows for block in blocks) < _ONE_FILE_ROWS
+            (frame.coalesce(1) if is_small else frame).createOrReplaceTempView(view)
+            self._views[key] = view
+        return self._views[key]
+
     def empty(self, schema: StructType) -> DataFrame:
         """No tuples of a schema."""
         return self.spark.createDataFrame([], schema)
+
+
+def _measures(columns: StructType) -> list[str]:
+    texts = [sql.name(f.name) for f in columns.fields if f.dataType.typeName() in _TEXT]
+    lengths = " + ".join(f"coalesce(octet_length({column}), 0)" for column in texts) or "0"
+    measures = ["count(1) AS rows", f"sum({lengths}) AS text_bytes"]
+    if TS in columns.names:
+        own, shares = sql.name(TS), ", ".join(map(repr, _SHARES))
+        measures += [
+            f"min({own}) AS min_ts",
+            f"max({own}) AS max_ts",
+            f"percentile_approx({own}, array({shares}), {_ACCURACY}) AS quantiles",
+        ]
+    return measures

@@ -1,44 +1,40 @@
-"""Drop boxes on Spark: the tuples of a stream that its box keeps, told by a hash over seed and tuple."""
+"""Drop boxes on Spark: the tuples of a stream that its box keeps, decided by a hash over seed and tuple."""
 
 from __future__ import annotations
 
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headgate.model.network import Network
 from headgate.model.operator import StreamInput
 from headgate.model.shedding import BITS, KEEP, DropBox
-from headgate.spark.columns import is_system, tick_constant, tick_fraction
+from headgate.spark import sql
+from headgate.spark.columns import is_system
 from headgate.spark.sources import BAD_ROW
 
 
-def is_kept(rows: DataFrame, box: DropBox) -> Column:
-    """Whether the box keeps a row; equal rows share their fate."""
+def is_kept(columns: StructType, box: DropBox, anchor: str) -> str:
+    """Condition for the rows that the box keeps; equal rows are kept or dropped together."""
     own = [
-        F.col(f"`{field.name}`")
-        for field in rows.schema.fields
+        sql.name(field.name)
+        for field in columns.fields
         if not is_system(field.name) and field.name != BAD_ROW and _has_hash(field.dataType)
     ]
-    hashed = F.xxhash64(F.lit(box.seed).cast("bigint"), *own)
-    last_bits = hashed.bitwiseAND(F.lit(2**BITS - 1).cast("bigint"))
-    anchor = rows.columns[0]
-    passes = last_bits < tick_constant(box.threshold, anchor)
+    hashed = f"xxhash64({', '.join([f'{box.seed}L', *own])})"
+    passes = f"({hashed} & {2**BITS - 1}L) < {sql.Bound(box.threshold).at(anchor)}"
     if box.floor is None:
-        return passes
-    utility, above = utility_of(box.floor.text), tick_fraction(box.floor.above, anchor)
-    return F.coalesce((utility > above) | ((utility == above) & passes), F.lit(False))
+        return f"({passes})"
+    utility, above = utility_of(box.floor.text), sql.Bound(float(box.floor.above)).at(anchor)
+    return f"coalesce({utility} > {above} OR ({utility} = {above} AND {passes}), FALSE)"
 
 
-def utility_of(text: str) -> Column:
+def utility_of(text: str) -> str:
     """What a tuple is worth."""
-    return F.expr(text).cast("double")
+    return f"CAST(({text}) AS DOUBLE)"
 
 
-def with_chance(rows: DataFrame, keep: float) -> DataFrame:
-    """Rows with the chance that each of them had to be kept."""
-    # as exact as the box itself
-    return rows.withColumn(KEEP, tick_fraction(round(keep * 2**BITS) / 2**BITS, rows.columns[0]))
+def keep_ratio(keep: float, anchor: str) -> str:
+    """The chance that each tuple had to be kept, as exact as the box itself."""
+    return sql.Bound(round(keep * 2**BITS) / 2**BITS).at(anchor)
 
 
 def _has_hash(kind: DataType) -> bool:

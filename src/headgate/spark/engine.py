@@ -20,7 +20,7 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
 from headgate.runtime.forecast import Forecast
-from headgate.spark.flow import Chosen
+from headgate.spark.build import Chosen
 from headgate.spark.learn import Learner, Overall
 from headgate.spark.tick import OpenTick, TickRunner
 
@@ -153,7 +153,7 @@ class SparkEngine:
         self._handover = handover
         now_s = self._clock_s()
         self._tick = self._runner.open(handover.batch, handover.batch_id, now_s)
-        queues = self._runner.forecast_queues(self._tick)
+        queues = self._runner.forecast_queues(self._tick, self.profiles())
         limits = self.limits
         self._forecast = Forecast(
             self.network,
@@ -164,7 +164,8 @@ class SparkEngine:
             limits.processors,
         )
         self._opened_s = time.perf_counter()
-        return TuplesArrived(now_s, {name: inflow.rows for name, inflow in self._tick.inflows.items()})
+        arrived = {name: round(arrival.rows.count) for name, arrival in self._tick.arrivals.items()}
+        return TuplesArrived(now_s, arrived)
 
     def _await_batch(self) -> _Handover | None:
         while True:
@@ -183,7 +184,7 @@ class SparkEngine:
             {name: profile.selectivity for name, profile in self.profiles().items()},
         )
         count = self._learner.wants_counts(max(chosen.taken.values(), default=0.0))
-        outcome = self._runner.execute(self._tick, chosen, count)
+        outcome = self._runner.execute(self._tick, chosen, count, self.profiles())
         now_s = self._clock_s()
         if outcome.change is not None:
             self._events.append(outcome.change)

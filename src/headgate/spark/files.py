@@ -61,6 +61,11 @@ class Files:
         finally:
             stream.close()
 
+    def length_bytes(self, path: str) -> int:
+        """The length of a file."""
+        fs, at = self._at(path)
+        return int(fs.getFileStatus(at).getLen())
+
     def parquet_rows(self, path: str) -> int:
         """How many rows a Parquet file holds, as its footer says."""
         parquet = self._jvm.org.apache.parquet.hadoop

@@ -1,155 +1,115 @@
-"""Intake: from a micro-batch to the tuples that each stream lets into the network."""
+"""Intake: from a micro-batch to new blocks in the log of each stream."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-import numpy as np
-from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import LongType, StructField, StructType
 
 from headgate.model.event import StreamCounts
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.shedding import Course, DropBox, Floor
-from headgate.spark.arrive import (
+from headgate.model.shedding import KEEP, Course, DropBox, Floor
+from headgate.spark import sql
+from headgate.spark.arrivals import (
     LATE,
-    PLACE,
-    Arrival,
     Chunk,
-    Suffix,
+    Source,
+    arrival_order,
     chunk_statistics,
     file_ranks,
-    flag_late,
     in_arrival_order,
-    is_bad,
+    late_flagged,
     may_hold_late_rows,
-    set_aside_rows,
-    stamped,
-    with_timestamp,
+    placed_items,
+    set_aside,
+    utility_quantiles,
 )
-from headgate.spark.columns import END_US, TS, tick_constant
-from headgate.spark.dropbox import is_kept, streams_that_tell_chances, with_chance
+from headgate.spark.blocks import width_bytes
+from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.columns import BEGINNING_US, END_US, POSITION, SEQ, TS
+from headgate.spark.dropbox import keep_ratio
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import normal_path
-from headgate.spark.landing import Landing
-from headgate.spark.manifest import Manifest, StreamState
-from headgate.spark.sources import BAD_ROW, STREAM, TEXT_FORMATS, Sources
-from headgate.spark.spread import QUANTILES, Spread, share_below
+from headgate.spark.manifest import BlockRef, Manifest, StreamState
+from headgate.spark.rows import Rows, in_range
+from headgate.spark.sources import STREAM, TEXT_FORMATS, Sources
+from headgate.spark.spread import QUANTILES
+from headgate.spark.stream_log import LogSchema, Persisted, StreamLogs
 
-# asking more files one by one would take longer than a Spark job
-_FILES_TO_ASK = 16
+# reading more footers one by one would take longer than a Spark job
+_MOST_FOOTERS = 16
+# columnar files up to this size are held in memory when they arrive
+_SMALL_FILES_BYTES = 8 * 2**20
 
 
 @dataclass(frozen=True)
-class Inflow:
-    """A stream in a tick: its new state, and the tuples that go on (None if there are none)."""
+class Arrival:
+    """A stream in a tick: its new state, and the blocks that arrived.
+
+    ``unwritten`` are the blocks that are in memory only, until the tick writes those that it keeps.
+    """
 
     state: StreamState
-    frame: DataFrame | None
+    blocks: tuple[BlockRef, ...]
+    rows: Rows
+    counts: StreamCounts
+    dead_letters: str | None = None
+    unwritten: Mapping[str, DataFrame] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class _Good:
+    """The rows of a stream that are neither bad nor late."""
+
+    source: Source
+    view: str
+    """A view of them and perhaps of others."""
+    where: tuple[str, ...]
     rows: int
+    late: int
+    bad: int
+    shed: int
     min_ts: int
     max_ts: int
-    counts: StreamCounts
-    set_aside: DataFrame | None
-    suffix: Suffix | None
-    released: bool
-    """Silent for too long, or at its end: it holds no other stream back."""
-    spreads: tuple[Spread, ...]
-    """How its tuples lie over time, roughly."""
+    chunks: tuple[Chunk, ...]
+    ranks: Mapping[str, int]
+    dead_letters: str | None
+    persisted: Persisted | None
 
-    def share_below(self, ts: int) -> float:
-        """About which share of its tuples has a smaller timestamp."""
-        if ts > self.max_ts:
-            return 1.0
-        return 0.0 if ts <= self.min_ts else share_below(self.spreads, ts)
+    @property
+    def is_untouched(self) -> bool:
+        """Whether its files hold nothing but tuples, apart from rows without a timestamp."""
+        return not self.late and self.source.box is None
 
 
 class Intake:
-    """Reads micro-batches. ``release`` gives back what a tick has cached."""
+    """Reads micro-batches."""
 
     def __init__(
-        self, network: Network, sources: Sources, log: FileSourceLog, landings: Mapping[str, Landing]
+        self,
+        spark: SparkSession,
+        network: Network,
+        sources: Sources,
+        source_log: FileSourceLog,
+        logs: StreamLogs,
+        checkpoint: Checkpoint,
+        raw: Mapping[str, StructType],
     ) -> None:
+        self._spark = spark
         self._network = network
         self._sources = sources
-        self._log = log
-        self._landings = landings
+        self._source_log = source_log
+        self._logs = logs
+        self._checkpoint = checkpoint
+        self._raw = raw
         self._utilities = network.utilities()
-        self._telling = streams_that_tell_chances(network)
-        self._cached: list[DataFrame] = []
-
-    def take(
-        self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, flush: bool = False
-    ) -> dict[str, Inflow]:
-        """What every stream brings into this tick; drop boxes are those of the manifest before it."""
-        boxes = {name: self._with_floor(box, before) for name, box in before.course.boxes().items()}
-        numbered = {name: i for i, name in enumerate(self._network.streams)}
-        orders = {
-            name: self._log.files(name, batch_id)
-            for name, definition in self._network.streams.items()
-            if self._sources.is_file_stream(definition)
-        }
-        told = {
-            n
-            for n, files in orders.items()
-            if n not in boxes and n not in self._utilities and self._tells_rows(n, files)
-        }
-        raw = self._raw_frames(batch, {n: files for n, files in orders.items() if n not in told})
-        frames = [(numbered[n], self._network.streams[n], frame) for n, frame in raw.items()]
-        chunks = chunk_statistics(frames, boxes, self._utilities)
-        inflows = {}
-        for name, definition in self._network.streams.items():
-            state = before.streams.get(name, StreamState())
-            own = [chunk for chunk in chunks if chunk.stream == numbered[name] and chunk.rows]
-            arrival = None
-            if name in told and orders[name]:
-                arrival = self._told_arrival(definition, orders[name], state, now_us)
-            elif own:
-                ranks = file_ranks(own, orders.get(name, []))
-                box = boxes.get(name)
-                arrival = self._arrival(definition, raw[name], own, ranks, state, box, batch_id, now_us)
-            arrival = arrival and self._with_chances(arrival, before.course)
-            inflows[name] = self._inflow(definition, state, arrival, batch_id, now_us, flush)
-        return inflows
-
-    def _with_floor(self, box: DropBox, before: Manifest) -> DropBox:
-        """By utility, once it is known how utilities lie; until then by hash."""
-        text = self._utilities.get(box.stream)
-        known = before.streams.get(box.stream, StreamState()).utilities
-        return box if text is None or not known else replace(box, floor=Floor.of(text, box.keep, known))
-
-    def _tells_rows(self, name: str, files: list[str]) -> bool:
-        """Whether all there is to know of a stream's new rows is how many there are, and files tell that."""
-        definition = self._network.streams[name]
-        return (
-            definition.timestamp is None
-            and name not in self._landings
-            and definition.format == "parquet"
-            and len(files) <= _FILES_TO_ASK
-        )
-
-    def _told_arrival(
-        self, definition: StreamDefinition, files: list[str], state: StreamState, now_us: int
-    ) -> Arrival | None:
-        rows = sum(self._sources.rows_of(definition, file) for file in files)
-        if not rows:
-            return None
-        at_us = _stamp_us(state, now_us)
-        frame = self._plain(definition, files, None, at_us, now_us)
-        return Arrival(definition, frame, None, rows, 0, 0, 0, at_us, at_us, {}, at_us)
-
-    def _plain(
-        self, definition: StreamDefinition, files: list[str], box: DropBox | None, at_us: int, now_us: int
-    ) -> DataFrame:
-        """The rows of files, none to set aside; ``at_us`` is their timestamp if they bring none."""
-        rows = self._sources.read_files(definition, files)
-        rows = rows if box is None else rows.where(is_kept(rows, box))
-        return _stamped(with_timestamp(rows, definition), definition, at_us, now_us)
+        self._held: list[Persisted] = []
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream comes to its end with this micro-batch, or has before."""
-        offsets, earlier = self._log.offsets(batch_id), self._log.offsets(batch_id - 1)
+        offsets, earlier = self._source_log.offsets(batch_id), self._source_log.offsets(batch_id - 1)
         return all(
             self._sources.is_at_end(definition, offsets.get(name), earlier.get(name))
             or self._has_no_file_left(definition, batch_id)
@@ -160,186 +120,456 @@ class Intake:
         # seen in the tick that brings the last file, the end costs no tick of its own
         if not self._sources.is_file_stream(definition):
             return False
-        seen = self._log.files_until(definition.name, batch_id)
+        seen = self._source_log.files_until(definition.name, batch_id)
         return seen.issuperset(map(normal_path, self._sources.present_files(definition)))
 
     def release(self) -> None:
-        """Give back memory."""
-        for frame in self._cached:
-            frame.unpersist()
-        self._cached.clear()
+        """Give back memory that no block needs."""
+        for persisted in self._held:
+            persisted.release()
+        self._held.clear()
 
-    def _keep(self, frame: DataFrame) -> DataFrame:
-        self._cached.append(frame.persist())
-        return frame
+    def take(
+        self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, end_of_input: bool = False
+    ) -> dict[str, Arrival]:
+        """What every stream brings into this tick; drop boxes are those of the manifest before it."""
+        boxes = {name: self._with_floor(box, before) for name, box in before.course.boxes().items()}
+        files = {
+            name: self._source_log.files(name, batch_id)
+            for name, definition in self._network.streams.items()
+            if self._sources.is_file_stream(definition)
+        }
+        counted = {name for name in files if name not in boxes and self._tells_rows(name, files[name])}
+        persisted, sources = self._sources_of(batch, files, counted, boxes, now_us)
+        chunks = chunk_statistics(self._spark, list(sources.values()))
+        arrivals = {}
+        for name, definition in self._network.streams.items():
+            state = before.streams.get(name, StreamState())
+            good = None
+            if name in counted and files[name]:
+                good = self._counted(definition, files[name], state, now_us)
+            elif own := [
+                c for c in chunks if name in sources and c.stream == sources[name].number and c.rows
+            ]:
+                good = self._good(
+                    sources[name], own, files.get(name, []), state, batch_id, now_us, persisted.get(name)
+                )
+            arrivals[name] = self._arrival(
+                definition, state, good, before.course, batch_id, now_us, end_of_input
+            )
+        return arrivals
 
-    def _raw_frames(self, batch: DataFrame, orders: Mapping[str, list[str]]) -> dict[str, DataFrame]:
-        """The rows of file streams, whose files come in ``orders``, and of all others."""
-        raw: dict[str, DataFrame] = {}
-        shared: DataFrame | None = None
-        for number, (name, definition) in enumerate(self._network.streams.items()):
-            if self._sources.is_file_stream(definition):
-                if orders.get(name):
-                    raw[name] = self._placed(self._sources.read_placed(definition, orders[name]), definition)
-            else:
-                shared = self._keep(batch) if shared is None else shared
-                rows = shared.where(F.col(STREAM) == number).select(f"row{number}.*")
-                raw[name] = self._placed(rows, definition)
-        return raw
+    def _with_floor(self, box: DropBox, before: Manifest) -> DropBox:
+        """By utility, once the distribution of utilities is known; until then by hash."""
+        text = self._utilities.get(box.stream)
+        known = before.streams.get(box.stream, StreamState()).utilities
+        return box if text is None or not known else replace(box, floor=Floor.of(text, box.keep, known))
 
-    def _placed(self, frame: DataFrame, definition: StreamDefinition) -> DataFrame:
-        placed = with_timestamp(frame, definition).withColumn(PLACE, F.monotonically_increasing_id())
-        # text is parsed once; columnar files are cheap to read again, and only the columns in need
-        return self._keep(placed) if definition.format in TEXT_FORMATS else placed
+    def _tells_rows(self, name: str, files: Sequence[str]) -> bool:
+        """Whether the number of rows is all there is to know of new files, and their footers tell it."""
+        definition = self._network.streams[name]
+        return (
+            definition.timestamp is None
+            and not self._logs.schemas[name].is_numbered
+            and name not in self._utilities
+            and definition.format == "parquet"
+            and len(files) <= _MOST_FOOTERS
+        )
 
-    def _arrival(
+    def _sources_of(
         self,
-        definition: StreamDefinition,
-        raw: DataFrame,
-        chunks: list[Chunk],
-        ranks: dict[str, int],
+        batch: DataFrame,
+        files: Mapping[str, list[str]],
+        counted: set[str],
+        boxes: Mapping[str, DropBox],
+        now_us: int,
+    ) -> tuple[dict[str, Persisted], dict[str, Source]]:
+        """The rows of file streams, read from their files, and of all others."""
+        persisted: dict[str, Persisted] = {}
+        sources: dict[str, Source] = {}
+        shared: Persisted | None = None
+        for number, (name, definition) in enumerate(self._network.streams.items()):
+            is_file = name in files
+            if is_file and (not files[name] or name in counted):
+                continue
+            if is_file:
+                raw = self._sources.read_files(definition, files[name])
+            else:
+                shared = shared or self._hold(batch)
+                raw = shared.frame.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
+            placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
+            if shared is not None and not is_file:
+                persisted[name] = shared
+            elif self._fits_memory(definition, files[name]):
+                # text is parsed once; of large columnar files, only the columns in need are read
+                persisted[name] = self._hold(placed)
+            view = sql.name(f"arriving {name}")
+            placed.createOrReplaceTempView(view)
+            sources[name] = Source(
+                definition,
+                number,
+                view,
+                raw.schema,
+                is_file,
+                now_us + definition.max_ahead_us,
+                boxes.get(name),
+                self._utilities.get(name),
+            )
+        return persisted, sources
+
+    def _hold(self, frame: DataFrame) -> Persisted:
+        held = Persisted.of(frame)
+        held.users += 1
+        self._held.append(held)
+        return held
+
+    def _fits_memory(self, definition: StreamDefinition, files: Sequence[str]) -> bool:
+        if definition.format in TEXT_FORMATS:
+            return True
+        if len(files) > _MOST_FOOTERS:
+            return False
+        return sum(map(self._sources.length_bytes, files)) <= _SMALL_FILES_BYTES
+
+    def _counted(
+        self, definition: StreamDefinition, files: list[str], state: StreamState, now_us: int
+    ) -> _Good | None:
+        rows = sum(self._sources.rows_of(definition, file) for file in files)
+        if not rows:
+            return None
+        at_us = _stamp_us(state, now_us)
+        source = Source(definition, -1, "", self._raw[definition.name], True, END_US)
+        chunk = Chunk(-1, "", 0, 0, rows, 0, at_us, at_us, True)
+        ranks = {file: place for place, file in enumerate(files)}
+        return _Good(source, "", (), rows, 0, 0, 0, at_us, at_us, (chunk,), ranks, None, None)
+
+    def _good(
+        self,
+        source: Source,
+        chunks: Sequence[Chunk],
+        files: Sequence[str],
         state: StreamState,
-        box: DropBox | None,
         batch_id: int,
         now_us: int,
-    ) -> Arrival:
-        rows, bad = sum(c.rows for c in chunks), sum(c.bad for c in chunks)
-        shed = sum(c.shed for c in chunks)
-        late, good, set_aside = 0, raw, None
-        if bad:
-            wrong = is_bad(raw, definition)
-            good, set_aside = raw.where(~wrong), set_aside_rows(raw.where(wrong), definition, batch_id)
+        persisted: Persisted | None,
+    ) -> _Good:
+        definition = source.definition
+        ranks = file_ranks(chunks, files)
         ordered = in_arrival_order(chunks, ranks)
+        rows, bad, shed = (sum(getattr(c, kind) for c in chunks) for kind in ("rows", "bad", "shed"))
         min_ts, max_ts = min(c.min_ts for c in chunks), max(c.max_ts for c in chunks)
+        view, where, late = source.view, [f"NOT {source.is_bad}"] if bad else [], 0
+        letters = (
+            [set_aside(source, sql.select(["*"], view, [source.is_bad]), batch_id, False)] if bad else []
+        )
         if definition.timestamp is None:
             min_ts = max_ts = _stamp_us(state, now_us)
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
-            marked = flag_late(good, ranks, definition.slack_us, state.max_ts, state.floor_ts)
-            marked = self._keep(marked)
-            dropped = F.lit(False) if box is None else ~is_kept(marked, box)
-            found = marked.agg(
-                F.count_if(LATE).alias("late"),
-                F.min(F.when(~F.col(LATE), F.col(TS))).alias("first"),
-                F.count_if(~F.col(LATE) & dropped).alias("shed"),
+            flagged = self._spark.sql(late_flagged(source, ranks, state.max_ts, state.floor_ts))
+            persisted = self._hold(flagged)
+            view, is_late = sql.name(f"flagged {definition.name}"), sql.name(LATE)
+            flagged.createOrReplaceTempView(view)
+            found = self._spark.sql(
+                sql.select(
+                    [
+                        f"count_if({is_late}) AS late",
+                        f"min(CASE WHEN NOT {is_late} THEN {sql.name(TS)} END) AS first",
+                        f"count_if(NOT {is_late} AND NOT {source.is_kept}) AS shed",
+                    ],
+                    view,
+                )
             )
             [(late, first, shed)] = found.collect()
             min_ts = max_ts if first is None else first
-            apart = set_aside_rows(marked.where(F.col(LATE)), definition, batch_id)
-            set_aside = apart if set_aside is None else set_aside.unionByName(apart)
-            good = marked.where(~F.col(LATE)).drop(LATE)
-        suffix = None
-        if not bad and not late:
-            suffix = self._suffix(definition, ordered, box, min_ts, now_us)
-        if suffix is not None and definition.name not in self._landings:
-            # nobody will ask where a row stood
-            good = suffix(min_ts)
-        else:
-            good = good.drop(BAD_ROW)
-            good = good if box is None else good.where(is_kept(good, box))
-            good = _stamped(good, definition, min_ts, now_us)
-        return Arrival(
-            definition=definition,
-            frame=good,
-            set_aside=set_aside,
+            letters.append(set_aside(source, sql.select(["*"], view, [is_late]), batch_id, is_late=True))
+            where = [f"NOT {is_late}"]
+        if source.box is not None:
+            where.append(source.is_kept)
+        return _Good(
+            source=source,
+            view=view,
+            where=tuple(where),
             rows=rows - bad - late - shed,
             late=late,
             bad=bad,
             shed=shed,
             min_ts=min_ts,
             max_ts=max_ts,
-            file_ranks=ranks,
-            seen_max_ts=max(state.max_ts, max_ts),
-            # one timestamp for all, or those that the rows came with
-            spreads=() if definition.timestamp is None else tuple(chunk.spread for chunk in chunks),
-            suffix=suffix,
-            utilities=_utilities(chunks),
+            chunks=tuple(ordered),
+            ranks=ranks,
+            dead_letters=sql.union(letters),
+            persisted=persisted,
         )
 
-    def _with_chances(self, arrival: Arrival, course: Course) -> Arrival:
-        """Tuples with the chance that they had, of the streams where that is asked for."""
-        if arrival.definition.name not in self._telling:
-            return arrival
-        name, suffix = arrival.definition.name, arrival.suffix
-        # of tuples kept for their utility, nobody knows how many others each one stands for
-        keep = 1.0 if name in self._utilities else course.share(name)
-        told = None if suffix is None else lambda ts: with_chance(suffix(ts), keep)
-        return replace(arrival, frame=with_chance(arrival.frame, keep), suffix=told)
-
-    def _suffix(
-        self,
-        definition: StreamDefinition,
-        chunks: list[Chunk],
-        box: DropBox | None,
-        min_ts: int,
-        now_us: int,
-    ) -> Suffix | None:
-        if not self._sources.is_file_stream(definition) or definition.format in TEXT_FORMATS:
-            return None
-
-        def rows_from(ts: int) -> DataFrame:
-            late_enough = [c.file for c in chunks if definition.timestamp is None or c.max_ts >= ts]
-            files = sorted(set(late_enough)) or [chunks[-1].file]
-            return self._plain(definition, files, box, min_ts, now_us)
-
-        return rows_from
-
-    def _inflow(
+    def _arrival(
         self,
         definition: StreamDefinition,
         state: StreamState,
-        arrival: Arrival | None,
+        good: _Good | None,
+        course: Course,
         batch_id: int,
         now_us: int,
-        flush: bool,
-    ) -> Inflow:
-        landing = self._landings.get(definition.name)
-        rows = arrival.rows if arrival else 0
-        max_ts = arrival.seen_max_ts if arrival else state.max_ts
+        end_of_input: bool,
+    ) -> Arrival:
+        schema = self._logs.schemas[definition.name]
+        rows = good.rows if good else 0
+        max_ts = max(state.max_ts, good.max_ts) if good else state.max_ts
         if definition.timestamp is None:
-            # the clock moves on even when nothing arrives
-            spread = rows if landing is not None and rows else 1
-            max_ts = max(max_ts, now_us - 1) + (spread - 1)
-        silent_since = None if arrival else state.silent_since_us or now_us
+            # the clock moves on even when nothing arrives; numbered tuples are a microsecond apart
+            max_ts = max(max_ts, now_us - 1) + (rows - 1 if schema.is_numbered and rows else 0)
+        silent_since = None if good else state.silent_since_us or now_us
         idle = silent_since is not None and now_us - silent_since >= definition.idle_after_us
-        frontier = self._frontier(definition, max_ts, flush or idle)
-        frontier = max(frontier, state.frontier_ts)
-        moved, frame = state, arrival.frame if arrival else None
-        if landing is not None:
-            some = arrival if rows else None
-            moved, frame = landing.land(some, state, frontier, batch_id, now_us)
+        watermark = max(state.watermark_ts, _watermark(definition, max_ts, end_of_input or idle))
         counts = StreamCounts()
-        if arrival is not None:
-            aside = arrival.late + arrival.bad + arrival.shed
-            counts = StreamCounts(rows + aside, arrival.late, arrival.bad, arrival.shed)
+        if good is not None:
+            counts = StreamCounts(rows + good.late + good.bad + good.shed, good.late, good.bad, good.shed)
         after = replace(
-            moved,
+            state,
             max_ts=max_ts,
-            frontier_ts=frontier,
+            watermark_ts=watermark,
             silent_since_us=silent_since,
             totals=_sum(state.totals, counts),
-            utilities=_blended(state.utilities, arrival),
+            utilities=_blended(state.utilities, utility_quantiles(good.chunks) if good else ()),
         )
-        lowest = arrival.min_ts if arrival else END_US
-        if landing is not None and state.waiting_rows:
-            # those that waited for the frontier lie above where it was
-            lowest = min(lowest, state.frontier_ts)
-        return Inflow(
-            state=after,
-            frame=frame if rows or landing is not None else None,
-            rows=rows,
-            min_ts=lowest,
-            max_ts=max_ts,
+        appended = _Appended(after)
+        if schema.is_sequenced:
+            appended = self._sequence(schema, good if rows else None, course, state, after, batch_id, now_us)
+        elif good is not None and rows:
+            appended = self._append(schema, good, course, after, batch_id, now_us)
+        lowest = min((b.min_ts for b in appended.blocks), default=END_US)
+        highest = max((b.max_ts for b in appended.blocks), default=BEGINNING_US)
+        brought = sum(b.rows for b in appended.blocks)
+        return Arrival(
+            state=appended.state,
+            blocks=appended.blocks,
+            rows=Rows(
+                query=None,
+                count=brought,
+                upstream_rows=brought,
+                min_ts=lowest,
+                max_ts=highest,
+                progress_ts=watermark,
+                idle=end_of_input or idle,
+                spreads=tuple(block.spread for block in appended.blocks),
+            ),
             counts=counts,
-            set_aside=arrival.set_aside if arrival else None,
-            suffix=arrival.suffix if arrival and landing is None else None,
-            released=flush or idle,
-            spreads=_spreads(arrival, rows, lowest, max_ts),
+            dead_letters=good.dead_letters if good else None,
+            unwritten=appended.unwritten,
         )
 
-    def _frontier(self, definition: StreamDefinition, max_ts: int, released: bool) -> int:
-        if definition.timestamp is None or released:
-            return max_ts + 1
-        return max_ts - definition.slack_us
+    def _append(
+        self,
+        schema: LogSchema,
+        good: _Good,
+        course: Course,
+        state: StreamState,
+        batch_id: int,
+        now_us: int,
+    ) -> _Appended:
+        """New blocks of a log whose tuples need not wait."""
+        first_seq = state.next_seq if schema.is_numbered else None
+        after = replace(state, next_seq=state.next_seq + good.rows) if schema.is_numbered else state
+        path = f"blocks/{batch_id:09d}/{schema.definition.name}"
+        whole = _block(path, schema, good, now_us, first_seq)
+        if self._stays_in_place(schema, good):
+            files = tuple(sorted(good.ranks, key=lambda file: good.ranks[file]))
+            if good.persisted is not None and first_seq is None:
+                whole = replace(whole, files=files)
+                self._logs.memory.put(
+                    path, self._tuples(schema, good, course, None), good.rows, good.persisted
+                )
+                return _Appended(after, (whole,))
+            if len(files) == 1 or (first_seq is None and not any(c.file for c in good.chunks)):
+                return _Appended(after, (replace(whole, files=files),))
+            return _Appended(after, _block_per_file(path, schema, good, now_us, first_seq))
+        tuples = self._tuples(schema, good, course, first_seq)
+        persisted = good.persisted
+        if first_seq is not None or persisted is None:
+            persisted = self._hold(tuples)
+        self._logs.memory.put(path, tuples, good.rows, persisted)
+        return _Appended(after, (whole,), {path: tuples})
+
+    def _stays_in_place(self, schema: LogSchema, good: _Good) -> bool:
+        """Whether the source files themselves are blocks of the log."""
+        definition = schema.definition
+        if not good.source.is_file or definition.format in TEXT_FORMATS or not good.is_untouched:
+            return False
+        if not schema.is_numbered:
+            return True
+        # the number of a row is its place in its file
+        return definition.timestamp is not None and definition.format == "parquet" and not good.bad
+
+    def _tuples(self, schema: LogSchema, good: _Good, course: Course, first_seq: int | None) -> DataFrame:
+        """The good rows as tuples of the log."""
+        return self._spark.sql(self._tuples_query(schema, good, course, first_seq))
+
+    def _tuples_query(
+        self, schema: LogSchema, good: _Good, course: Course, first_seq: int | None, place_as: str = SEQ
+    ) -> str:
+        definition, anchor = schema.definition, schema.anchor
+        items = [sql.name(f.name) for f in schema.columns.fields if f.name != KEEP]
+        if schema.tells_keep_ratio:
+            # of tuples kept for their utility, how many others each one stands for is unknown
+            keep = 1.0 if definition.name in self._utilities else course.share(definition.name)
+            items.append(f"{keep_ratio(keep, anchor)} AS {sql.name(KEEP)}")
+        order = ", ".join([sql.name(TS), *arrival_order(good.ranks)])
+        place = f"(row_number() OVER (ORDER BY {order}) - 1)"
+        if definition.timestamp is not None:
+            items.append(sql.name(TS))
+        elif schema.is_numbered:
+            # one microsecond apart, so that tuples stamped on arrival keep their order
+            items.append(f"{sql.Bound(good.min_ts).at(anchor)} + {place} AS {sql.name(TS)}")
+        else:
+            items.append(f"{sql.Bound(good.min_ts).at(anchor)} AS {sql.name(TS)}")
+        if first_seq is not None:
+            items.append(f"{sql.Bound(first_seq).at(anchor)} + {place} AS {sql.name(place_as)}")
+        return sql.select(items, good.view, good.where)
+
+    def _sequence(
+        self,
+        schema: LogSchema,
+        good: _Good | None,
+        course: Course,
+        before: StreamState,
+        state: StreamState,
+        batch_id: int,
+        now_us: int,
+    ) -> _Appended:
+        """Number the tuples that the watermark has passed; the others wait in the tail."""
+        name, tail, unwritten = schema.definition.name, list(state.tail), {}
+        tail_columns = _tail_columns(schema)
+        if good is not None:
+            path = f"blocks/{batch_id:09d}/{name}-tail"
+            arrived = self._spark.sql(self._tuples_query(schema, good, course, state.next_position, POSITION))
+            self._logs.memory.put(path, arrived, good.rows, self._hold(arrived))
+            tail.append(_block(path, schema, good, now_us, None))
+            unwritten[path] = arrived
+            state = replace(state, next_position=state.next_position + good.rows)
+        due = [b for b in tail if b.min_ts < state.watermark_ts and b.max_ts >= before.watermark_ts]
+        waiting = tuple(block for block in tail if block.max_ts >= state.watermark_ts)
+        unwritten = {path: frame for path, frame in unwritten.items() if any(b.path == path for b in waiting)}
+        state = replace(state, tail=waiting)
+        if not due or state.watermark_ts <= before.watermark_ts:
+            return _Appended(state, (), unwritten)
+        view = sql.name(f"due {name}")
+        self._logs.frame(name, due, tail_columns).createOrReplaceTempView(view)
+        order = f"ORDER BY {sql.name(TS)}, {sql.name(POSITION)}"
+        number = f"{sql.Bound(state.next_seq).at(sql.name(TS))} + row_number() OVER ({order}) - 1"
+        items = [*sql.names(schema.columns.names), sql.name(TS), f"{number} AS {sql.name(SEQ)}"]
+        numbered = self._spark.sql(sql.select(items, view, in_range(before.watermark_ts, state.watermark_ts)))
+        held = self._hold(numbered)
+        numbered.createOrReplaceTempView(view)
+        shares = ", ".join(repr(i / QUANTILES) for i in range(QUANTILES + 1))
+        own = sql.name(TS)
+        measures = [
+            "count(1)",
+            f"min({own})",
+            f"max({own})",
+            f"percentile_approx({own}, array({shares}), 500)",
+        ]
+        [(rows, min_ts, max_ts, quantiles)] = self._spark.sql(sql.select(measures, view)).collect()
+        if not rows:
+            return _Appended(state, (), unwritten)
+        path = f"blocks/{batch_id:09d}/{name}"
+        self._logs.memory.put(path, numbered, rows, held)
+        block = BlockRef(
+            path=path,
+            rows=rows,
+            bytes=round(rows * width_bytes(schema.struct)),
+            min_ts=min_ts,
+            max_ts=max_ts,
+            arrived_us=min([now_us, *(b.arrived_us for b in due)]),
+            quantiles=tuple(sorted(quantiles)),
+            first_seq=state.next_seq,
+        )
+        state = replace(state, next_seq=state.next_seq + rows)
+        return _Appended(state, (block,), {**unwritten, path: numbered})
+
+
+@dataclass(frozen=True)
+class _Appended:
+    """A log after a tick: the state of its stream, and its new blocks."""
+
+    state: StreamState
+    blocks: tuple[BlockRef, ...] = ()
+    unwritten: Mapping[str, DataFrame] = field(default_factory=dict)
+
+
+def _tail_columns(schema: LogSchema) -> StructType:
+    """The columns of a tuple in the tail: a position in place of a number."""
+    own = [field for field in schema.struct.fields if field.name != SEQ]
+    return StructType([*own, StructField(POSITION, LongType())])
+
+
+def _block(path: str, schema: LogSchema, good: _Good, now_us: int, first_seq: int | None) -> BlockRef:
+    """All good rows of a stream in a tick, as one block."""
+    stamped = schema.definition.timestamp is None
+    min_ts = max_ts = good.min_ts
+    if stamped:
+        max_ts += good.rows - 1 if schema.is_numbered else 0
+    else:
+        max_ts = good.max_ts
+    return BlockRef(
+        path=path,
+        rows=good.rows,
+        bytes=round(good.rows * width_bytes(schema.struct)),
+        min_ts=min_ts,
+        max_ts=max_ts,
+        arrived_us=now_us,
+        quantiles=() if stamped else _quantiles(good.chunks, min_ts, max_ts),
+        first_seq=first_seq,
+    )
+
+
+def _block_per_file(
+    path: str, schema: LogSchema, good: _Good, now_us: int, first_seq: int | None
+) -> tuple[BlockRef, ...]:
+    """A block for every source file, so that a window reads no file that it does not reach."""
+    blocks = []
+    for place, file in enumerate(sorted(good.ranks, key=lambda file: good.ranks[file])):
+        own = [chunk for chunk in good.chunks if chunk.file == file]
+        rows = sum(chunk.rows - chunk.bad for chunk in own)
+        if not rows:
+            continue
+        stamped = schema.definition.timestamp is None
+        min_ts = good.min_ts if stamped else min(chunk.min_ts for chunk in own)
+        max_ts = good.min_ts if stamped else max(chunk.max_ts for chunk in own)
+        blocks.append(
+            BlockRef(
+                path=f"{path}-{place}",
+                rows=rows,
+                bytes=round(rows * width_bytes(schema.struct)),
+                min_ts=min_ts,
+                max_ts=max_ts,
+                arrived_us=now_us,
+                quantiles=() if stamped else _quantiles(own, min_ts, max_ts),
+                first_seq=first_seq,
+                files=(file,),
+            )
+        )
+        if first_seq is not None:
+            first_seq += rows
+    return tuple(blocks)
+
+
+def _quantiles(chunks: Sequence[Chunk], min_ts: int, max_ts: int) -> tuple[int, ...]:
+    """Evenly spaced quantiles of timestamps over several chunks."""
+    known = [chunk for chunk in chunks if chunk.quantiles]
+    if len(known) == 1:
+        inner = [ts for ts in known[0].quantiles if min_ts <= ts <= max_ts]
+        return tuple(sorted([min_ts, *inner[1:-1], max_ts]))
+    spreads = [chunk.spread for chunk in known]
+    total = sum(spread.rows for spread in spreads)
+    if not total:
+        return ()
+    times = sorted({ts for spread in spreads for ts in spread.times if min_ts <= ts <= max_ts})
+    reached = [sum(spread.rows_below(ts) for spread in spreads) / total for ts in times]
+    wanted = [i / QUANTILES for i in range(1, QUANTILES)]
+    found, place = [], 0
+    for share in wanted:
+        while place < len(times) - 1 and reached[place] < share:
+            place += 1
+        found.append(times[place])
+    return (min_ts, *found, max_ts)
 
 
 def _stamp_us(state: StreamState, now_us: int) -> int:
@@ -347,34 +577,14 @@ def _stamp_us(state: StreamState, now_us: int) -> int:
     return max(now_us, state.max_ts + 1)
 
 
-def _stamped(rows: DataFrame, definition: StreamDefinition, at_us: int, now_us: int) -> DataFrame:
-    """Rows with the time of their arrival, and with ``at_us`` for a timestamp if they bring none."""
-    if definition.timestamp is not None:
-        return stamped(rows, now_us)
-    # a column that might be NULL as far as Spark knows, which a constant timestamp is not
-    anchor = rows.columns[0]
-    return stamped(rows.withColumn(TS, tick_constant(at_us, anchor)), now_us, anchor)
+def _watermark(definition: StreamDefinition, max_ts: int, holds_nothing_back: bool) -> int:
+    if definition.timestamp is None or holds_nothing_back:
+        return max_ts + 1
+    return max_ts - definition.slack_us
 
 
-def _spreads(arrival: Arrival | None, rows: int, min_ts: int, max_ts: int) -> tuple[Spread, ...]:
-    if arrival is not None and arrival.spreads:
-        return arrival.spreads
-    return (Spread.over(rows, (min_ts, max_ts)),) if rows else ()
-
-
-def _utilities(chunks: list[Chunk]) -> tuple[float, ...]:
-    """Quantiles over all chunks, each weighed by its rows."""
-    points = sorted((value, c.rows / len(c.utilities)) for c in chunks for value in c.utilities)
-    if not points:
-        return ()
-    values, weights = np.array(points).T
-    reached = (np.cumsum(weights) - weights / 2) / weights.sum()
-    return tuple(np.interp(np.linspace(0, 1, QUANTILES + 1), reached, values).tolist())
-
-
-def _blended(old: tuple[float, ...], arrival: Arrival | None) -> tuple[float, ...]:
+def _blended(old: tuple[float, ...], new: tuple[float, ...]) -> tuple[float, ...]:
     """Quantiles of utilities, halfway from what they were to what they are."""
-    new = () if arrival is None else arrival.utilities
     if not new or not old:
         return new or old
     return tuple((a + b) / 2 for a, b in zip(old, new, strict=True))

@@ -10,7 +10,7 @@ from headgate.model.event import StreamCounts, kept_share
 from headgate.model.network import Network
 from headgate.model.operator import Aggregate, WindowUpdate
 from headgate.model.window import TimeWindow, UnboundedWindow, Window
-from headgate.spark.intake import Inflow
+from headgate.spark.intake import Arrival
 
 
 class KeptShares:
@@ -22,25 +22,25 @@ class KeptShares:
         self._longest_us = max((r for r in self._reach_us.values() if r < inf), default=0.0)
         self._recent: dict[str, deque[tuple[int, StreamCounts]]] = {s: deque() for s in network.streams}
 
-    def take_in(self, inflows: Mapping[str, Inflow]) -> dict[str, float]:
+    def take_in(self, arrivals: Mapping[str, Arrival]) -> dict[str, float]:
         """A tick's tuples; the share that each query's results of this tick are based on."""
-        for stream, inflow in inflows.items():
-            recent = self._recent[stream]
-            if inflow.counts.rows_in:
-                recent.append((inflow.max_ts, inflow.counts))
+        for stream, arrival in arrivals.items():
+            recent, max_ts = self._recent[stream], arrival.state.max_ts
+            if arrival.counts.rows_in:
+                recent.append((max_ts, arrival.counts))
             # the last one stays: a tick without tuples goes on with what there is
-            while len(recent) > 1 and recent[0][0] < inflow.max_ts - self._longest_us:
+            while len(recent) > 1 and recent[0][0] < max_ts - self._longest_us:
                 recent.popleft()
-        return {query: self._share(query, inflows) for query in self._streams_of}
+        return {query: self._share(query, arrivals) for query in self._streams_of}
 
-    def _share(self, query: str, inflows: Mapping[str, Inflow]) -> float:
+    def _share(self, query: str, arrivals: Mapping[str, Arrival]) -> float:
         reach_us = self._reach_us[query]
         if reach_us == inf:
-            return kept_share(inflows[stream].state.totals for stream in self._streams_of[query])
+            return kept_share(arrivals[stream].state.totals for stream in self._streams_of[query])
         counts = []
         for stream in self._streams_of[query]:
             recent = self._recent[stream]
-            since = inflows[stream].max_ts - reach_us
+            since = arrivals[stream].state.max_ts - reach_us
             counts += [found for ts, found in recent if ts >= since] or [found for _, found in [*recent][-1:]]
         return kept_share(counts)
 

@@ -33,6 +33,10 @@ class BlockRef:
     quantiles: tuple[int, ...] = ()
     number: int | None = None
     step: int | None = None
+    first_seq: int | None = None
+    """Number of its first tuple in the stream, where the order of the stream matters."""
+    files: tuple[str, ...] = ()
+    """Source files that are read where they lie; ``path`` is then a name and nothing more."""
 
     @property
     def spread(self) -> Spread:
@@ -51,17 +55,17 @@ class BlockRef:
 class StreamState:
     """How far a stream has come.
 
-    Tuples below ``floor_ts`` are late; those below ``frontier_ts`` are complete. ``landed`` are the
-    numbered blocks of a stream whose order matters; ``key_counts`` the tuples per key so far.
+    Tuples below ``floor_ts`` are late; those below ``watermark_ts`` are complete. ``next_seq`` is the number
+    of the next tuple in timestamp order, ``next_position`` in order of arrival. ``tail`` holds tuples that
+    have arrived, but not been numbered, since others may still come before them.
     """
 
     max_ts: int = BEGINNING_US
     floor_ts: int = BEGINNING_US
-    frontier_ts: int = BEGINNING_US
+    watermark_ts: int = BEGINNING_US
     next_seq: int = 0
-    waiting_rows: int = 0
-    landed: tuple[BlockRef, ...] = ()
-    key_counts: dict[str, BlockRef] = field(default_factory=dict)
+    next_position: int = 0
+    tail: tuple[BlockRef, ...] = ()
     silent_since_us: int | None = None
     totals: StreamCounts = field(default_factory=StreamCounts)
     utilities: tuple[float, ...] = ()
@@ -70,15 +74,18 @@ class StreamState:
 
 @dataclass(frozen=True)
 class OperatorState:
-    """An operator has processed every tuple with a timestamp below ``frontier_ts``.
+    """An operator has processed every tuple with a timestamp below ``progress_ts``.
 
-    ``blocks`` hold, for each input, tuples that wait and tuples still inside of a window.
-    ``groups`` is the running state of an aggregate over all time.
+    ``blocks`` hold, for each input, tuples that wait and tuples still inside a window; blocks of a stream's
+    log are shared by all operators that read the stream. ``groups`` are partial aggregates: of all tuples so
+    far, or of the panes of a window.
     """
 
-    frontier_ts: int = BEGINNING_US
+    progress_ts: int = BEGINNING_US
     blocks: tuple[tuple[BlockRef, ...], ...] = ((),)
-    groups: BlockRef | None = None
+    groups: tuple[BlockRef, ...] = ()
+    pushing: tuple[tuple[BlockRef, ...], ...] = ()
+    """For row windows over a queue: blocks of the log whose tuples push others out, by input."""
 
 
 @dataclass(frozen=True)
@@ -92,13 +99,16 @@ class Manifest:
     rows_out: dict[str, int] = field(default_factory=dict)
     course: Course = field(default_factory=Course)
 
-    def block_paths(self) -> set[str]:
-        """Every block that must be kept."""
-        refs = [ref for s in self.streams.values() for ref in (*s.landed, *s.key_counts.values())]
+    def blocks(self) -> list[BlockRef]:
+        """Every block that must be kept; one that several operators need comes several times."""
+        refs = [ref for stream in self.streams.values() for ref in stream.tail]
         for operator in self.operators.values():
-            refs += [ref for side in operator.blocks for ref in side]
-            refs += [operator.groups] if operator.groups else []
-        return {ref.path for ref in refs}
+            refs += [ref for side in (*operator.blocks, operator.groups, *operator.pushing) for ref in side]
+        return refs
+
+    def block_paths(self) -> set[str]:
+        """Their paths."""
+        return {ref.path for ref in self.blocks()}
 
     def to_json(self) -> str:
         """One JSON document."""
@@ -123,15 +133,14 @@ def _refs(raw: list[dict[str, Any]]) -> tuple[BlockRef, ...]:
 
 
 def _ref(raw: dict[str, Any]) -> BlockRef:
-    return BlockRef(**{**raw, "quantiles": tuple(raw["quantiles"])})
+    return BlockRef(**{**raw, "quantiles": tuple(raw["quantiles"]), "files": tuple(raw["files"])})
 
 
 def _stream(raw: dict[str, Any]) -> StreamState:
     return StreamState(
         **{
             **raw,
-            "landed": _refs(raw["landed"]),
-            "key_counts": {k: _ref(ref) for k, ref in raw["key_counts"].items()},
+            "tail": _refs(raw["tail"]),
             "totals": StreamCounts(**raw["totals"]),
             "utilities": tuple(raw.get("utilities", ())),
         }
@@ -140,9 +149,10 @@ def _stream(raw: dict[str, Any]) -> StreamState:
 
 def _operator(raw: dict[str, Any]) -> OperatorState:
     return OperatorState(
-        frontier_ts=raw["frontier_ts"],
+        progress_ts=raw["progress_ts"],
         blocks=tuple(_refs(side) for side in raw["blocks"]),
-        groups=_ref(raw["groups"]) if raw["groups"] else None,
+        groups=_refs(raw["groups"]),
+        pushing=tuple(_refs(side) for side in raw["pushing"]),
     )
 
 

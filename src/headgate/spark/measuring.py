@@ -8,13 +8,13 @@ from contextlib import AbstractContextManager
 from pyspark.sql import SparkSession
 
 from headgate.model.network import Network
-from headgate.model.operator import OperatorInput
+from headgate.model.operator import Aggregate, Operator, OperatorInput, WindowUpdate
 from headgate.model.profile import Profiles
+from headgate.spark.build import TickPlan, counted_rows
 from headgate.spark.costs import Work
-from headgate.spark.flow import StoreTask, TickPlan, counted_rows
 from headgate.spark.learn import TELLING_ROWS, Passed
 from headgate.spark.manifest import BlockRef
-from headgate.spark.moves import is_ordered
+from headgate.spark.operators.inputs import StoreTask
 from headgate.spark.tasktime import TaskTime
 from headgate.spark.trial import Trial, tried
 
@@ -93,7 +93,7 @@ class Measuring:
             below = [passed_on.get(i.operator) for i in sources if isinstance(i, OperatorInput)]
             counted = [b for b in below if b is not None]
             # an ordered operator may leave some of what it is given for the next tick
-            exact = plan.counting and len(counted) == len(sources) and not is_ordered(operators[name])
+            exact = plan.counting and len(counted) == len(sources) and not _keeps_order(operators[name])
             taken = plan.moved[name].rows
             if name in projected:
                 taken = rows
@@ -101,6 +101,10 @@ class Measuring:
                 taken = sum(counted)
             found[name] = Passed(taken, rows)
         return found
+
+
+def _keeps_order(operator: Operator) -> bool:
+    return isinstance(operator, (WindowUpdate, Aggregate))
 
 
 def groups_of(network: Network) -> dict[str, str]:

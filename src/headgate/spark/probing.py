@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from itertools import combinations
 
 from pyspark.sql import DataFrame
@@ -16,8 +17,8 @@ from pyspark.sql import functions as F
 from headgate.model.joining import aliases_of
 from headgate.model.operator import WindowJoin
 from headgate.runtime.matches import Link, Sampled
-from headgate.spark.plans.side import union
-from headgate.spark.plans.simple import all_of, user_columns
+from headgate.spark import sql
+from headgate.spark.columns import is_system
 
 # of each side: enough for selectivities down to some 1e-6, and few enough to compare all pairs
 _SAMPLED_ROWS = 1_500
@@ -49,21 +50,23 @@ def probes_of(operator: WindowJoin, contents: Sequence[Content | None]) -> list[
         places = tuple(i for i, seen in enumerate(used) if seen == {aliases[one], aliases[other]})
         left, right = contents[one], contents[other]
         if places and left is not None and right is not None:
-            holds = all_of(tuple(operator.predicates[place] for place in places))
+            holds = sql.conjunction(operator.predicates[place] for place in places)
             pairs = _sampled(left).crossJoin(F.broadcast(_sampled(right)))
-            counted = pairs.agg(F.count(F.lit(1)).alias("pairs"), F.count_if(holds).alias("matches"))
+            counted = pairs.agg(
+                F.count(F.lit(1)).alias("pairs"), F.expr(f"count_if({holds})").alias("matches")
+            )
             probes.append(Probe((operator.name, places), counted))
     return probes
 
 
 def run(probes: Sequence[Probe]) -> dict[Link, Sampled]:
     """Compare, all in one job."""
-    counted = union([probe.counted.withColumn("probe", F.lit(i)) for i, probe in enumerate(probes)])
-    rows = [] if counted is None else counted.collect()
+    numbered = [probe.counted.withColumn("probe", F.lit(i)) for i, probe in enumerate(probes)]
+    rows = reduce(DataFrame.unionAll, numbered).collect() if numbered else []
     return {probes[row["probe"]].link: Sampled(row["pairs"], row["matches"]) for row in rows if row["pairs"]}
 
 
 def _sampled(content: Content) -> DataFrame:
-    own = content.tuples.select(*user_columns(content.tuples))
+    own = content.tuples.select(*(sql.name(c) for c in content.tuples.columns if not is_system(c)))
     share = _SAMPLED_ROWS / max(1, content.rows)
     return own if share >= 1 else own.sample(share, _SEED)

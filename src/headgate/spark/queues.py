@@ -2,118 +2,134 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
-from headgate.model.network import Network
 from headgate.model.operator import Eddy, OperatorInput, StreamInput
+from headgate.model.profile import Profiles
 from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.columns import END_US
 from headgate.spark.eddies.line import Standing
-from headgate.spark.intake import Inflow
-from headgate.spark.manifest import Manifest, OperatorState
-from headgate.spark.moves import is_ordered
+from headgate.spark.intake import Arrival
+from headgate.spark.manifest import BlockRef, Manifest, OperatorState
+from headgate.spark.prepare import Prepared
+from headgate.spark.rows import progress_of
 
 
 class Queues:
     """Queue lengths of a network. ``streams_of`` are the streams that reach each operator."""
 
-    def __init__(self, network: Network) -> None:
-        self._network = network
+    def __init__(self, prepared: Prepared) -> None:
+        self._prepared = prepared
+        self._network = prepared.network
         self.streams_of: dict[str, set[str]] = {}
-        for name, operator in network.operators.items():
+        for name, operator in self._network.operators.items():
             self.streams_of[name] = set()
             for source in operator.inputs:
-                below = (
-                    {source.stream} if isinstance(source, StreamInput) else self.streams_of[source.operator]
-                )
-                self.streams_of[name] |= below
+                if isinstance(source, StreamInput):
+                    self.streams_of[name].add(source.stream)
+                else:
+                    self.streams_of[name] |= self.streams_of[source.operator]
 
     def forecast(
         self,
         before: Manifest,
-        inflows: Mapping[str, Inflow],
+        arrivals: Mapping[str, Arrival],
         now_s: float,
         standings: Mapping[str, Standing],
+        profiles: Profiles,
     ) -> dict[str, ForecastQueue]:
         """Queue lengths at the start of a tick, and which share of each can be taken."""
         queues: dict[str, ForecastQueue] = {}
         for name, operator in self._network.operators.items():
             if isinstance(operator, Eddy):
-                queues[name] = _inside(standings[name], operator, inflows, now_s)
+                queues[name] = _inside(standings[name], operator, arrivals, now_s)
                 continue
-            state = before.operators.get(name, OperatorState())
-            bound = self._ready_bound(name, before, inflows)
+            bound = self._ready_bound(name, before, arrivals)
             ready = blocked = 0.0
             oldest_s = now_s
-            for number, source in enumerate(operator.inputs):
-                for block in state.blocks[number] if number < len(state.blocks) else ():
-                    waiting, beyond = block.rows_from(state.frontier_ts), block.rows_from(bound)
-                    ready, blocked = ready + max(0.0, waiting - beyond), blocked + min(waiting, beyond)
-                    if waiting:
-                        oldest_s = min(oldest_s, block.arrived_us / 1e6)
+            for block, waiting, beyond in self._waiting(name, before, bound, profiles):
+                ready, blocked = ready + max(0.0, waiting - beyond), blocked + min(waiting, beyond)
+                if waiting:
+                    oldest_s = min(oldest_s, block.arrived_us / 1e6)
+            for source in operator.inputs:
                 if isinstance(source, StreamInput):
-                    inflow = inflows[source.stream]
-                    share = inflow.share_below(bound)
-                    ready += inflow.rows * share
-                    blocked += inflow.rows * (1 - share)
+                    rows = arrivals[source.stream].rows
+                    share = rows.share_below(bound)
+                    ready, blocked = ready + rows.count * share, blocked + rows.count * (1 - share)
                 elif source.operator in standings:
                     for block in standings[source.operator].finished:
                         beyond = block.rows_from(bound)
                         ready, blocked = ready + block.rows - beyond, blocked + beyond
                         oldest_s = min(oldest_s, block.arrived_us / 1e6)
             share = ready / (ready + blocked) if ready + blocked else 1.0
-            if is_ordered(operator) and not any(isinstance(i, StreamInput) for i in operator.inputs):
-                share = self._incoming_share(name, inflows, bound)
+            is_ordered = self._prepared.operators[name].is_ordered
+            if is_ordered and not any(isinstance(i, StreamInput) for i in operator.inputs):
+                share = self._incoming_share(name, arrivals, bound)
             queues[name] = ForecastQueue(ready, blocked, oldest_s, share)
         return queues
 
-    def _ready_bound(self, name: str, before: Manifest, inflows: Mapping[str, Inflow]) -> int:
+    def _waiting(
+        self, name: str, manifest: Manifest, bound: int, profiles: Profiles
+    ) -> Iterator[tuple[BlockRef, float, float]]:
+        """Blocks with about how many of their tuples wait for an operator, and how many beyond a bound."""
+        state = manifest.operators.get(name, OperatorState())
+        for number, blocks in enumerate(state.blocks):
+            passed_ts, selectivity = END_US, 1.0
+            for select in self._prepared.through(name, number) or ():
+                # what a selection has not passed on yet waits for the selection
+                below = manifest.operators.get(select.name, OperatorState())
+                passed_ts = min(passed_ts, below.progress_ts if any(below.blocks) else END_US)
+                selectivity *= profiles[select.name].selectivity
+            for block in blocks:
+                unpassed = block.rows_from(passed_ts) if passed_ts < END_US else 0.0
+                waiting = max(0.0, block.rows_from(state.progress_ts) - unpassed) * selectivity
+                beyond = max(0.0, block.rows_from(bound) - unpassed) * selectivity
+                yield block, waiting, beyond
+
+    def _ready_bound(self, name: str, before: Manifest, arrivals: Mapping[str, Arrival]) -> int:
         """How far an operator could get with what the operators below it have passed on so far."""
-        if not is_ordered(self._network.operators[name]):
+        if not self._prepared.operators[name].is_ordered:
             return END_US
-        reaching = [inflows[stream] for stream in self.streams_of[name]]
-        holding = [i.state.frontier_ts for i in reaching if not i.released]
-        bound = min(holding) if holding else max(i.state.frontier_ts for i in reaching)
+        bound = progress_of([arrivals[stream].rows for stream in self.streams_of[name]])
         return min([bound, *self._held_back_at(name, before)])
 
     def _held_back_at(self, name: str, before: Manifest) -> list[int]:
-        """Frontiers of the operators below that still hold tuples: nothing beyond them may be taken."""
-        frontiers = []
+        """Progress of the operators below that still hold tuples: nothing beyond it may be taken."""
+        found = []
         for source in self._network.operators[name].inputs:
             if isinstance(source, OperatorInput):
                 below = before.operators.get(source.operator, OperatorState())
                 if isinstance(self._network.operators[source.operator], Eddy):
-                    frontiers += [block.min_ts for side in below.blocks for block in side]
+                    found += [block.min_ts for side in below.blocks for block in side]
                 elif any(below.blocks):
-                    frontiers.append(below.frontier_ts)
-                frontiers += self._held_back_at(source.operator, before)
-        return frontiers
+                    found.append(below.progress_ts)
+                found += self._held_back_at(source.operator, before)
+        return found
 
-    def _incoming_share(self, name: str, inflows: Mapping[str, Inflow], bound: int) -> float:
-        reaching = [inflows[stream] for stream in self.streams_of[name]]
-        rows = sum(i.rows for i in reaching)
-        return sum(i.rows * i.share_below(bound) for i in reaching) / rows if rows else 1.0
+    def _incoming_share(self, name: str, arrivals: Mapping[str, Arrival], bound: int) -> float:
+        reaching = [arrivals[stream].rows for stream in self.streams_of[name]]
+        total = sum(rows.count for rows in reaching)
+        return sum(rows.count * rows.share_below(bound) for rows in reaching) / total if total else 1.0
+
+    def backlog(self, after: Manifest, profiles: Profiles) -> tuple[int, int, int]:
+        """Tuples and bytes that wait, and bytes of what windows hold; a shared block counts once."""
+        tuples = size = 0.0
+        for name in self._network.operators:
+            for block, waiting, _ in self._waiting(name, after, END_US, profiles):
+                tuples += waiting
+                size += block.bytes * waiting / block.rows
+        for stream in after.streams.values():
+            waiting = sum(block.rows_from(stream.watermark_ts) for block in stream.tail)
+            tuples += waiting
+            size += sum(b.bytes / b.rows * b.rows_from(stream.watermark_ts) for b in stream.tail)
+        held = {block.path: block.bytes for block in after.blocks()}
+        return round(tuples), round(size), max(0, round(sum(held.values()) - size))
 
 
-def _inside(standing: Standing, eddy: Eddy, inflows: Mapping[str, Inflow], now_s: float) -> ForecastQueue:
-    """What is inside of an eddy is the work of pools, and none of the tick's."""
+def _inside(standing: Standing, eddy: Eddy, arrivals: Mapping[str, Arrival], now_s: float) -> ForecastQueue:
+    """What is inside an eddy is the work of pools, and none of the tick's."""
     rows = float(sum(block.rows for block in standing.inside))
     if isinstance(eddy.input, StreamInput):
-        rows += inflows[eddy.input.stream].rows
+        rows += arrivals[eddy.input.stream].rows.count
     oldest_s = min([now_s, *(block.arrived_us / 1e6 for block in standing.inside)])
     return ForecastQueue(0.0, rows, oldest_s, ready_share=0.0)
-
-
-def backlog(after: Manifest) -> tuple[int, int, int]:
-    """Tuples and bytes that wait, and bytes of window contents."""
-    tuples = size = window = 0.0
-    for state in after.operators.values():
-        for block in (block for side in state.blocks for block in side):
-            waiting = block.rows_from(state.frontier_ts)
-            tuples += waiting
-            size += block.bytes * waiting / block.rows
-            window += block.bytes * (1 - waiting / block.rows)
-    for stream in after.streams.values():
-        tuples += stream.waiting_rows
-        size += sum(b.bytes * stream.waiting_rows / b.rows for b in stream.landed[-1:])
-    return round(tuples), round(size), round(window)

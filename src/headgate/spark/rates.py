@@ -7,9 +7,10 @@ from collections.abc import Iterable
 from pyspark.sql import functions as F
 
 from headgate.model.network import StreamDefinition
-from headgate.spark.arrive import with_timestamp
+from headgate.spark import sql
 from headgate.spark.columns import TS
 from headgate.spark.sources import Sources
+from headgate.spark.stream_log import timestamp_us
 
 
 def tuples_per_s(sources: Sources, streams: Iterable[StreamDefinition]) -> dict[str, float]:
@@ -18,7 +19,8 @@ def tuples_per_s(sources: Sources, streams: Iterable[StreamDefinition]) -> dict[
     for definition in streams:
         if definition.timestamp is None or not sources.is_file_stream(definition):
             continue
-        rows = with_timestamp(sources.read_files(definition, sources.present_files(definition)), definition)
+        read = sources.read_files(definition, sources.present_files(definition))
+        rows = read.selectExpr(f"{timestamp_us(read.schema, definition)} AS {sql.name(TS)}")
         bounds = rows.agg(F.count(TS), (F.max(TS) - F.min(TS)) / 1e6)
         [(tuples, span_s)] = bounds.collect()
         if tuples > 1 and span_s > 0:

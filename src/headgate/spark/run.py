@@ -14,11 +14,10 @@ from pyspark.sql.types import StructType
 
 from headgate.errors import SetupError
 from headgate.model.network import Network
-from headgate.model.operator import Eddy, Select
+from headgate.model.operator import Eddy
 from headgate.model.profile import Profiles
 from headgate.routing.registry import router_named
 from headgate.routing.router import Router
-from headgate.runtime.asking import Asking
 from headgate.runtime.drive import drive
 from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
@@ -27,8 +26,7 @@ from headgate.scheduling.strategy import Strategy
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.cluster import processors, task_slots
-from headgate.spark.columns import ARRIVED
-from headgate.spark.compiled import Compiled, Functions, compile_network
+from headgate.spark.columns import TS
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.eddies.balance import Balance
 from headgate.spark.eddies.eddies import Eddies
@@ -37,9 +35,10 @@ from headgate.spark.engine import SparkEngine, TickLimits
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import Files
 from headgate.spark.intake import Intake
-from headgate.spark.landing import Landing
+from headgate.spark.prepare import Functions, Prepared, prepare
 from headgate.spark.sinks import Callback, FileSink, open_sink
 from headgate.spark.sources import STREAM, Sources, first_line
+from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick import TickRunner
 
 # Spark's usual way of writing its offsets starts processes of the shell on a local disk: some 60 ms a tick
@@ -85,35 +84,36 @@ class SparkRun:
         self._error: BaseException | None = None
         self._query: Any = None
         sources.use_names(not any(name in sources.frames for name in network.streams))
-        compiled = self._checked(functions)
-        self._outputs = compiled.outputs
+        self._store = BlockStore(spark, self._files, self.checkpoint)
+        prepared = self._checked(functions)
+        self._prepared = prepared
         self.checkpoint.open(network)
         eddies = [o for o in network.operators.values() if isinstance(o, Eddy)]
         self._eddies = len(eddies)
         self._balance = Balance() if balance_pools else None
         self.pools = Pools(network.pools.values(), eddies, router or router_named("optimal"))
-        self._runner = self._tick_runner(compiled, callbacks)
+        self._runner = self._tick_runner(prepared, callbacks)
         self._engine = SparkEngine(self._runner, limits, known)
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
 
-    def _checked(self, functions: Functions) -> Compiled:
+    def _checked(self, functions: Functions) -> Prepared:
         """Everything that can be wrong, found out before anything is written."""
         self.checkpoint.check(self._network)
-        compiled = compile_network(self._spark, self._network, self._sources, functions)
+        prepared = prepare(
+            self._spark, self._network, self._sources, functions, self._store, self._known_predicates
+        )
         if self._until_done:
             endless = [s.name for s in self._network.streams.values() if not self._sources.ends(s)]
             if endless:
                 raise SetupError(f"stream {endless[0]} never ends; run it for a time instead of until done")
-        return compiled
+        return prepared
 
-    def _tick_runner(self, compiled: Compiled, callbacks: Mapping[str, Callback]) -> TickRunner:
-        store = BlockStore(self._spark, self._files, self.checkpoint)
-        landings = {
-            name: Landing(name, store, plan, compiled.raw[name]) for name, plan in compiled.landing.items()
-        }
+    def _tick_runner(self, prepared: Prepared, callbacks: Mapping[str, Callback]) -> TickRunner:
+        store = self._store
+        logs = StreamLogs(self._spark, self._sources, store, prepared.logs)
         positions = self._sources.positions(self._network.streams.values())
         log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions)
-        intake = Intake(self._network, self._sources, log, landings)
+        intake = Intake(self._spark, self._network, self._sources, log, logs, self.checkpoint, prepared.raw)
         self._sinks = {
             name: open_sink(query, self._files, self.checkpoint, callbacks)
             for name, query in self._network.queries.items()
@@ -121,21 +121,20 @@ class SparkRun:
         letters = DeadLetters(self._files, self.checkpoint)
         manifest = self.checkpoint.last_manifest(self.helm.first())
         eddies = Eddies(
-            compiled.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
+            prepared.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
         )
-        selects = {n: o for n, o in self._network.operators.items() if isinstance(o, Select)}
-        self.asking = Asking(selects, compiled.movable, self._known_predicates)
+        self.asking = prepared.asking
         return TickRunner(
-            compiled,
+            prepared,
             self.checkpoint,
             store,
+            logs,
             intake,
             self._sinks,
             letters,
             eddies,
             self._until_done,
             self.helm,
-            self.asking,
             manifest,
         )
 
@@ -249,7 +248,8 @@ class SparkRun:
         path = self.checkpoint.results(query) if in_memory else options.get("path")
         if path is None:
             raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
-        schema = StructType([f for f in self._outputs[definition.outputs[0]].fields if f.name != ARRIVED])
+        output = self._prepared.operators[definition.outputs[0]].output
+        schema = StructType([f for f in output.fields if f.name != TS])
         if not self._files.exists(path):
             # no tick has been committed yet
             return self._spark.createDataFrame([], schema)

@@ -158,18 +158,14 @@ class Sources:
         """The rows of some of a file stream's files."""
         return self._batch_reader(definition, paths)
 
-    def read_placed(self, definition: StreamDefinition, paths: list[str]) -> DataFrame:
-        """The same rows, with where each one stands: dearer, for Spark then makes metadata a row."""
-        return self._batch_reader(definition, paths).select(
-            "*",
-            F.col("_metadata.file_path").alias("$file"),
-            F.col("_metadata.file_block_start").alias("$block"),
-        )
-
     def rows_of(self, definition: StreamDefinition, path: str) -> int:
         """How many rows a file holds; only formats that tell can be asked."""
         assert definition.format == "parquet"
         return self._files.parquet_rows(path)
+
+    def length_bytes(self, path: str) -> int:
+        """The length of a file."""
+        return self._files.length_bytes(path)
 
     def _batch_reader(self, definition: StreamDefinition, paths: list[str] | None) -> DataFrame:
         options = {k: v for k, v in definition.options if paths is None or k.lower() != "path"}

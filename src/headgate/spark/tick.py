@@ -1,9 +1,10 @@
-"""A tick: arrive, plan, execute, commit."""
+"""A tick: arrive, choose, build, run, commit, learn."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -15,38 +16,42 @@ from pyspark.sql import functions as F
 
 from headgate.model.event import CourseChanged, QueryCounts, TickCommitted
 from headgate.model.network import Network, QueryDefinition
-from headgate.model.operator import Aggregate, Eddy, WindowUpdate
-from headgate.runtime.asking import Asking
+from headgate.model.operator import Eddy
+from headgate.model.profile import Profiles
 from headgate.runtime.forecast import ForecastQueue
 from headgate.runtime.helm import Helm
-from headgate.spark import probing
+from headgate.spark import probing, sql
 from headgate.spark.blocks import BlockStore, width_bytes
+from headgate.spark.build import Chosen, TickBuilder, TickPlan
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.columns import ARRIVED, BEGINNING_US
-from headgate.spark.compiled import Compiled
+from headgate.spark.cluster import task_slots
+from headgate.spark.columns import BEGINNING_US, TS
 from headgate.spark.costs import Work
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.line import Standing
-from headgate.spark.flow import Chosen, StoreTask, TickPlan
-from headgate.spark.intake import Inflow, Intake
+from headgate.spark.intake import Arrival, Intake
 from headgate.spark.kept import KeptShares
 from headgate.spark.learn import Passed
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
 from headgate.spark.measuring import Measuring, widths_of
-from headgate.spark.moves import Mover, is_ordered
-from headgate.spark.plans.side import union
-from headgate.spark.queues import Queues, backlog
+from headgate.spark.operators.inputs import StoreTask
+from headgate.spark.prepare import Prepared
+from headgate.spark.queues import Queues
 from headgate.spark.sinks import Sink
+from headgate.spark.stream_log import StreamLogs
 
 Result = TypeVar("Result")
+Stored = list[tuple[StoreTask, BlockRef | None]]
 
 # fewer rows than this are not worth a task of their own
 _ROWS_PER_TASK = 20_000
 # concurrent Spark jobs of one tick
 _JOBS = 4
-# how many different times of arrival the latency of a tick's results is resolved into
-_ARRIVAL_BINS = 32
+# how many different instants the latency of a tick's results is resolved into
+_INSTANTS = 32
+# ticks whose arrival is remembered
+_ARRIVALS_REMEMBERED = 10_000
 
 
 @dataclass
@@ -55,8 +60,8 @@ class OpenTick:
 
     batch_id: int
     started_s: float
-    inflows: dict[str, Inflow]
-    flush: bool
+    arrivals: dict[str, Arrival]
+    end_of_input: bool
     standings: dict[str, Standing] = field(default_factory=dict)
     kept: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -79,105 +84,145 @@ class _Written:
     latencies_at: tuple[tuple[float, float], ...]
 
 
+class ArrivalTimes:
+    """When the tuples of streams arrived, by timestamp."""
+
+    def __init__(self, streams: Iterable[str]) -> None:
+        self._known: dict[str, tuple[list[int], list[int]]] = {name: ([], []) for name in streams}
+
+    def note(self, stream: str, max_ts: int, now_us: int) -> None:
+        """A stream has come as far as this."""
+        reached, at_us = self._known[stream]
+        if reached and max_ts <= reached[-1]:
+            return
+        reached.append(max_ts)
+        at_us.append(now_us)
+        if len(reached) > _ARRIVALS_REMEMBERED:
+            del reached[: _ARRIVALS_REMEMBERED // 2], at_us[: _ARRIVALS_REMEMBERED // 2]
+
+    def at_us(self, streams: Iterable[str], ts: float) -> float | None:
+        """When the last of some streams had come as far as a timestamp; None if none of them has."""
+        found = []
+        for stream in streams:
+            reached, at_us = self._known[stream]
+            place = bisect_left(reached, ts)
+            if place < len(reached):
+                found.append(at_us[place])
+        return max(found, default=None)
+
+
 class TickRunner:
     """Carries ticks out. ``manifest`` is the state after the last one."""
 
     def __init__(
         self,
-        compiled: Compiled,
+        prepared: Prepared,
         checkpoint: Checkpoint,
         store: BlockStore,
+        logs: StreamLogs,
         intake: Intake,
         sinks: Mapping[str, Sink],
         dead_letters: DeadLetters,
         eddies: Eddies,
         until_done: bool,
         helm: Helm,
-        asking: Asking,
         manifest: Manifest,
     ) -> None:
-        self.network: Network = compiled.network
-        self._compiled = compiled
+        self.network: Network = prepared.network
+        self._prepared = prepared
         self._checkpoint = checkpoint
         self._store = store
+        self._logs = logs
         self._intake = intake
         self._sinks = sinks
         self._dead_letters = dead_letters
         self._until_done = until_done
         self._helm = helm
         self._eddies = eddies
-        self._asking = asking
-        self._mover = Mover(compiled, store, eddies, asking)
-        self._queues = Queues(self.network)
+        self._builder = TickBuilder(prepared, logs, store, eddies)
+        self._queues = Queues(prepared)
         self._kept = KeptShares(self.network)
         self._measuring = Measuring(self.network, store.spark, checkpoint.uid)
+        self._arrived = ArrivalTimes(self.network.streams)
+        # a block that only memory of an executor holds would be lost with the executor
+        self._caches = task_slots(store.spark) is not None
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
         self._sweeping: Future[None] | None = None
+        self._tasks = ""
         self.manifest = manifest
 
     def widths_bytes(self) -> dict[str, float]:
         """Bytes of a tuple before each operator, as its columns suggest."""
-        inputs = self._compiled.inputs.items()
-        return {name: max(width_bytes(schema) for schema in schemas) for name, schemas in inputs}
+        operators = self._prepared.operators.items()
+        return {name: max(width_bytes(schema) for schema in operator.inputs) for name, operator in operators}
 
     def is_committed(self, batch_id: int) -> bool:
         """Whether a tick has happened already, before a restart."""
         return batch_id <= self.manifest.batch_id
 
-    def forecast_queues(self, tick: OpenTick) -> dict[str, ForecastQueue]:
+    def forecast_queues(self, tick: OpenTick, profiles: Profiles) -> dict[str, ForecastQueue]:
         """Queue lengths at the start of the tick, and which share of each can be taken."""
-        return self._queues.forecast(self.manifest, tick.inflows, tick.started_s, tick.standings)
+        started_s, standings = tick.started_s, tick.standings
+        return self._queues.forecast(self.manifest, tick.arrivals, started_s, standings, profiles)
 
     def open(self, batch: DataFrame, batch_id: int, now_s: float) -> OpenTick:
         """Take in a micro-batch."""
-        tick = OpenTick(batch_id, now_s, {}, flush=False)
+        tick = OpenTick(batch_id, now_s, {}, end_of_input=False)
         with _timed(tick, "arrive"):
             self._checkpoint.begin(batch_id)
+            self._logs.begin()
+            self._store.begin()
             now_us = int(now_s * 1e6)
-            tick.flush = self._until_done and self._intake.is_exhausted(batch_id)
-            tick.inflows = self._intake.take(batch, batch_id, self.manifest, now_us, tick.flush)
-            tick.kept = self._kept.take_in(tick.inflows)
+            tick.end_of_input = self._until_done and self._intake.is_exhausted(batch_id)
+            tick.arrivals = self._intake.take(batch, batch_id, self.manifest, now_us, tick.end_of_input)
+            for name, arrival in tick.arrivals.items():
+                self._arrived.note(name, arrival.state.max_ts, now_us)
+            tick.kept = self._kept.take_in(tick.arrivals)
             tick.standings = self._eddies.standing()
         return tick
 
-    def execute(self, tick: OpenTick, chosen: Chosen, count: bool) -> Outcome:
+    def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> Outcome:
         """Run the chosen moves as concurrent jobs, then make the tick durable.
 
         With ``count``, what each operator passes on is counted on the way.
         """
-        with _timed(tick, "plan"):
-            self._set_parallelism(tick)
-            # counting in the middle of a plan keeps Spark from pushing the cut below it
-            plan = TickPlan(
-                chosen,
-                counting=count and chosen.takes_all,
-                trying=self._asking.wants_trial(),
-                probing=self._helm.controller.wants_samples(),
-            )
-            for name in self.network.operators:
-                self._mover.add(name, self.manifest, tick.inflows, plan, tick.flush, tick.standings)
+        with _timed(tick, "build"):
+            plan = self._build(tick, chosen, count)
         if plan.trials:
             # before other jobs, whose tasks would slow these down
             with _timed(tick, "try"):
-                self._asking.take_in(self._measuring.tried(tick.batch_id, plan.trials))
-        with _timed(tick, "execute"):
+                self._prepared.asking.take_in(self._measuring.tried(tick.batch_id, plan.trials))
+        with _timed(tick, "run"):
             written, stored = self._run_jobs(tick, plan)
         with _timed(tick, "commit"):
             self._publish(tick, written)
             after = self._next_manifest(tick, plan, written, stored)
-            change = self._steer(tick, after, written)
+            change = self._steer(tick, after, written, profiles)
             self.manifest = after if change is None else replace(after, course=change.after)
             self._checkpoint.commit(self.manifest)
             self._eddies.committed(self.manifest, tick.standings)
-            self._intake.release()
-            self._sweep()
-        return self._outcome(tick, plan, written, stored, change)
+            self._release()
+        with _timed(tick, "learn"):
+            return self._outcome(tick, plan, written, stored, change, profiles)
+
+    def _build(self, tick: OpenTick, chosen: Chosen, count: bool) -> TickPlan:
+        self._set_parallelism(tick)
+        # counting in the middle of a plan keeps Spark from pushing the cut below it
+        plan = TickPlan(
+            chosen,
+            counting=count and chosen.takes_all,
+            trying=self._prepared.asking.wants_trial(),
+            probing=self._helm.controller.wants_samples(),
+        )
+        for name in self.network.operators:
+            self._builder.add(name, self.manifest, tick.arrivals, plan, tick.end_of_input, tick.standings)
+        return plan
 
     def _steer(
-        self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written]
+        self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written], profiles: Profiles
     ) -> CourseChanged | None:
-        """Fix what the next tick goes by before this one is over: a replay finds it in the manifest."""
-        event = self._event(tick, after, written)
+        """Fix the settings of the next tick before this one is over: a replay finds them in the manifest."""
+        event = self._event(tick, after, written, profiles)
         decided = self._helm.next(event, after.course)
         if decided.course == after.course:
             return None
@@ -186,26 +231,26 @@ class TickRunner:
 
     def _set_parallelism(self, tick: OpenTick) -> None:
         """As many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
-        rows = sum(inflow.rows for inflow in tick.inflows.values())
-        states = self.manifest.operators.values()
-        rows += sum(block.rows for state in states for side in state.blocks for block in side)
-        tasks = min(self._store.parallelism, 1 + rows // _ROWS_PER_TASK)
-        self._store.spark.conf.set("spark.sql.shuffle.partitions", str(tasks))
+        rows = sum(arrival.rows.count for arrival in tick.arrivals.values())
+        rows += sum({block.path: block.rows for block in self.manifest.blocks()}.values())
+        tasks = str(min(self._store.parallelism, 1 + int(rows) // _ROWS_PER_TASK))
+        if tasks != self._tasks:
+            self._store.spark.conf.set("spark.sql.shuffle.partitions", tasks)
+            self._tasks = tasks
 
-    def _run_jobs(
-        self, tick: OpenTick, plan: TickPlan
-    ) -> tuple[dict[str, _Written], list[tuple[StoreTask, BlockRef | None]]]:
+    def _run_jobs(self, tick: OpenTick, plan: TickPlan) -> tuple[dict[str, _Written], Stored]:
         writes = {
             query.name: self._submit(self._write_results, tick, query, results)
             for query in self.network.queries.values()
             if (results := self._results(query, plan)) is not None
         }
-        stores = [(task, self._submit(self._write_block, tick, plan, task)) for task in plan.stores]
-        aside = [i.set_aside for i in tick.inflows.values() if i.set_aside is not None]
-        letters = self._submit(self._dead_letters.write, union(aside), tick.batch_id) if aside else None
+        stores = [(task, self._submit(self._write_block, tick, task)) for task in plan.stores]
+        appends = [self._submit(*append) for append in self._appends(tick, plan)]
+        aside = sql.union([arrival.dead_letters for arrival in tick.arrivals.values()])
+        letters = self._submit(self._write_letters, aside, tick.batch_id) if aside else None
         probes = self._submit(probing.run, plan.probes) if plan.probes else None
         # every job is waited for, so that none still runs when a failed tick is tried again
-        jobs = [*writes.values(), *[f for _, f in stores], letters, probes]
+        jobs = [*writes.values(), *[f for _, f in stores], *appends, letters, probes]
         failed = [e for f in jobs if f and (e := f.exception())]
         plan.release()
         if failed:
@@ -217,50 +262,69 @@ class TickRunner:
     def _submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
         return self._pool.submit(inheritable_thread_target(self._store.spark)(function), *arguments)
 
-    def _results(self, query: QueryDefinition, plan: TickPlan) -> DataFrame | None:
-        found = union([plan.flows[name].tuples for name in query.outputs])
-        first = self.manifest.rows_out.get(query.name) is None
-        if found is None and first:
-            # an empty file tells readers the schema of a query without results
-            schema = self._compiled.outputs[query.outputs[0]]
-            return self._store.empty(schema)
-        return found
+    def _appends(self, tick: OpenTick, plan: TickPlan) -> Iterator[tuple[Any, ...]]:
+        """New blocks of logs that have to outlive the tick: somebody still needs them."""
+        kept = [*plan.kept.values(), *plan.pushing.values()]
+        needed = {block.path for sides in kept for side in sides for block in side}
+        for arrival in tick.arrivals.values():
+            needed |= {block.path for block in arrival.state.tail}
+            rows = {block.path: block.rows for block in (*arrival.blocks, *arrival.state.tail)}
+            for path, frame in arrival.unwritten.items():
+                if path in needed:
+                    yield self._store.write_known, frame, path, rows[path]
 
-    def _write_results(self, tick: OpenTick, query: QueryDefinition, results: DataFrame) -> _Written:
+    def _write_letters(self, query: str, batch_id: int) -> None:
+        self._dead_letters.write(self._store.spark.sql(query), batch_id)
+
+    def _results(self, query: QueryDefinition, plan: TickPlan) -> str | DataFrame | None:
+        outputs = [plan.rows[name].query for name in query.outputs]
+        if any(output is not None for output in outputs):
+            columns = sql.names(self._prepared.operators[query.outputs[0]].output.names)
+            return sql.union([output and sql.select(columns, output) for output in outputs])
+        if self.manifest.rows_out.get(query.name) is None:
+            # an empty file tells readers the schema of a query without results
+            return self._store.empty(self._prepared.operators[query.outputs[0]].output)
+        return None
+
+    def _write_results(self, tick: OpenTick, query: QueryDefinition, results: str | DataFrame) -> _Written:
+        tuples = self._store.spark.sql(results) if isinstance(results, str) else results
         counted = Observation(f"results of {query.name}")
-        measures = [F.count(F.lit(1)).alias("rows")]
+        measures = [F.expr("count(1) AS rows")]
         waited = self._may_have_waited(tick, query)
         if waited:
-            measures.append(F.histogram_numeric(F.col(ARRIVED), F.lit(_ARRIVAL_BINS)).alias("arrivals"))
-        observed = results.observe(counted, *measures)
-        empty = query.name not in self.manifest.rows_out
+            measures.append(F.expr(f"histogram_numeric(`{TS}`, {_INSTANTS}) AS instants"))
+        observed = tuples.observe(counted, *measures)
+        is_first = query.name not in self.manifest.rows_out
         with self._measuring.of_query(tick.batch_id, query.name):
-            self._sinks[query.name].write(observed.drop(ARRIVED), tick.batch_id, empty)
+            self._sinks[query.name].write(observed.drop(TS), tick.batch_id, is_first)
         found = counted.get
         rows: int = found["rows"]
+        now_us = tick.started_s * 1e6
         if not waited:
-            return _Written(rows, ((tick.started_s * 1e6, float(rows)),) if rows else ())
-        bins = tuple((float(b["x"]), float(b["y"])) for b in found["arrivals"] or ())
-        return _Written(rows, bins)
+            return _Written(rows, ((now_us, float(rows)),) if rows else ())
+        streams = self.network.streams_of(query.name)
+        bins = []
+        for instant in found["instants"] or ():
+            at_us = self._arrived.at_us(streams, instant["x"])
+            bins.append((now_us if at_us is None else float(at_us), float(instant["y"])))
+        return _Written(rows, tuple(bins))
 
     def _may_have_waited(self, tick: OpenTick, query: QueryDefinition) -> bool:
         """Whether some results may be of tuples that arrived in an earlier tick."""
         names = self.network.operators_of(query.name)
-        if any(is_ordered(self.network.operators[name]) for name in names):
+        operators = [self._prepared.operators[name] for name in names]
+        if any(operator.is_ordered or isinstance(operator.settings, Eddy) for operator in operators):
             return True
-        streams = {stream for name in names for stream in self._queues.streams_of[name]}
         states = [state for name, state in self.manifest.operators.items() if name in names]
-        return any(any(s.blocks) for s in states) or any(tick.inflows[s].state.landed for s in streams)
+        streams = {stream for name in names for stream in self._queues.streams_of[name]}
+        return any(any(s.blocks) for s in states) or any(self._prepared.logs[s].is_sequenced for s in streams)
 
-    def _write_block(self, tick: OpenTick, plan: TickPlan, task: StoreTask) -> BlockRef | None:
-        part = "groups" if task.side is None else f"in{task.side}"
-        name = f"{task.operator}-{part}"
-        from_ts = plan.frontiers[task.operator]
+    def _write_block(self, tick: OpenTick, task: StoreTask) -> BlockRef | None:
+        part = "groups" if task.side is None else f"{'log' if task.is_pushing else 'in'}{task.side}"
+        path = self._checkpoint.block(tick.batch_id, f"{task.operator}-{part}")
+        tuples = self._store.spark.sql(task.tuples) if isinstance(task.tuples, str) else task.tuples
         with self._measuring.of_operator(tick.batch_id, task.operator):
-            written = self._store.write(
-                task.tuples, tick.batch_id, name, task.expected_rows, from_ts, int(tick.started_s * 1e6)
-            )
-        return written[0] if written else None
+            return self._store.write(tuples, path, task.expected_rows, int(tick.started_s * 1e6))
 
     def _publish(self, tick: OpenTick, written: Mapping[str, _Written]) -> None:
         for name, result in written.items():
@@ -269,53 +333,53 @@ class TickRunner:
         self._dead_letters.publish(tick.batch_id)
 
     def _next_manifest(
-        self,
-        tick: OpenTick,
-        plan: TickPlan,
-        written: Mapping[str, _Written],
-        stored: list[tuple[StoreTask, BlockRef | None]],
+        self, tick: OpenTick, plan: TickPlan, written: Mapping[str, _Written], stored: Stored
     ) -> Manifest:
         operators = {}
-        for name, operator in self.network.operators.items():
+        for name, operator in self._prepared.operators.items():
             blocks = [list(side) for side in plan.kept[name]]
-            groups = self.manifest.operators.get(name, OperatorState()).groups
+            groups = list(plan.groups.get(name, ()))
+            pushing = [list(side) for side in plan.pushing.get(name, ())]
             for task, ref in stored:
                 if task.operator == name and ref is not None:
                     if task.side is None:
-                        groups = ref
-                    elif isinstance(operator, Eddy):
+                        groups.append(ref)
+                    elif task.is_pushing:
+                        pushing[task.side].append(ref)
+                    elif isinstance(operator.settings, Eddy):
                         blocks[task.side] += self._eddies.entered(name, ref)
                     else:
                         blocks[task.side].append(ref)
-            frontier = plan.frontiers[name]
-            if not is_ordered(operator) and not any(blocks):
+            progress = plan.progress[name]
+            if not operator.is_ordered and not any(blocks):
                 # an empty queue has no order to remember: stragglers are welcome again
-                frontier = BEGINNING_US
-            operators[name] = OperatorState(frontier, tuple(tuple(side) for side in blocks), groups)
+                progress = BEGINNING_US
+            operators[name] = OperatorState(
+                progress, tuple(map(tuple, blocks)), tuple(groups), tuple(map(tuple, pushing))
+            )
         rows_out = dict(self.manifest.rows_out)
         for name, result in written.items():
             rows_out[name] = rows_out.get(name, 0) + result.rows
-        streams = {name: self._settled(name, i.state, operators) for name, i in tick.inflows.items()}
+        streams = {name: self._settled(name, a.state, operators) for name, a in tick.arrivals.items()}
         # behind an eddy, the end of input comes when the last tuple is through
-        flushed = tick.flush and all(plan.flows[name].released for name in tick.standings)
-        return Manifest(tick.batch_id, flushed, streams, operators, rows_out, self.manifest.course)
+        ended = tick.end_of_input and all(plan.rows[name].idle for name in tick.standings)
+        return Manifest(tick.batch_id, ended, streams, operators, rows_out, self.manifest.course)
 
     def _settled(
         self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]
     ) -> StreamState:
-        """Raise the floor to what ordered readers have passed; drop landed blocks nobody can ask for."""
+        """Raise the floor to the progress of readers that keep order: what comes below is late."""
         readers = [
-            operators[name].frontier_ts
-            for name, operator in self.network.operators.items()
-            if isinstance(operator, (WindowUpdate, Aggregate)) and stream in self._queues.streams_of[name]
+            operators[name].progress_ts
+            for name, operator in self._prepared.operators.items()
+            if operator.is_ordered and stream in self._queues.streams_of[name]
         ]
-        floor = max([state.floor_ts, *readers])
-        needed_from = min(readers, default=BEGINNING_US)
-        landed = [b for b in state.landed[:-1] if b.max_ts >= needed_from]
-        last = [b for b in state.landed[-1:] if state.waiting_rows or b.max_ts >= needed_from]
-        return replace(state, floor_ts=floor, landed=(*landed, *last))
+        return replace(state, floor_ts=max([state.floor_ts, *readers]))
 
-    def _sweep(self) -> None:
+    def _release(self) -> None:
+        """Drop what neither memory nor disk has to hold any longer."""
+        self._logs.memory.keep_only(self.manifest.block_paths() if self._caches else ())
+        self._intake.release()
         if self._sweeping is not None:
             self._sweeping.result()
         self._sweeping = self._submit(self._checkpoint.sweep, self.manifest)
@@ -325,19 +389,23 @@ class TickRunner:
         tick: OpenTick,
         plan: TickPlan,
         written: Mapping[str, _Written],
-        stored: list[tuple[StoreTask, BlockRef | None]],
+        stored: Stored,
         change: CourseChanged | None,
+        profiles: Profiles,
     ) -> Outcome:
         results = {name: result.rows for name, result in written.items()}
         works = self._measuring.works(tick.batch_id, plan, results, stored)
-        event = replace(self._event(tick, self.manifest, written), busy_s=sum(work.seconds for work in works))
+        event = self._event(tick, self.manifest, written, profiles)
+        event = replace(event, busy_s=sum(work.seconds for work in works))
         passed = self._measuring.passed(plan, results)
         return Outcome(event, change, works, passed, widths_of(stored))
 
-    def _event(self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written]) -> TickCommitted:
+    def _event(
+        self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written], profiles: Profiles
+    ) -> TickCommitted:
         now_s = time.time()
-        tuples, size, window = backlog(after)
-        counts = {name: inflow.counts for name, inflow in tick.inflows.items()}
+        tuples, size, window = self._queues.backlog(after, profiles)
+        counts = {name: arrival.counts for name, arrival in tick.arrivals.items()}
         return TickCommitted(
             now_s=now_s,
             batch_id=tick.batch_id,
@@ -366,6 +434,7 @@ class TickRunner:
         """Finish background work."""
         self._eddies.close()
         self._pool.shutdown(wait=True)
+        self._logs.memory.keep_only(())
 
 
 @contextmanager

@@ -10,7 +10,8 @@ from pyspark.sql import functions as F
 
 from headgate.model.expression import Expression
 from headgate.model.profile import Profile, Profiles
-from headgate.spark.plans.simple import all_of, user_columns
+from headgate.spark import sql
+from headgate.spark.columns import is_system
 from headgate.spark.tasktime import TaskTime
 
 # enough for a selectivity to some hundredths, and for the cost of what is worth ordering
@@ -41,7 +42,7 @@ def tried(trials: Sequence[Trial], times: TaskTime, tag: str) -> Mapping[str, Pr
 
 def _figures(trial: Trial, times: TaskTime, tag: str) -> dict[str, Profile]:
     share = min(1.0, _SAMPLED_ROWS / trial.rows)
-    own = trial.tuples.select(*user_columns(trial.tuples))
+    own = trial.tuples.select(*(sql.name(c) for c in trial.tuples.columns if not is_system(c)))
     sample = own.sample(share, _SEED).coalesce(1).persist()
     # what counting itself takes is nobody's
     conditions: list[tuple[Expression, ...]] = [(), *((predicate,) for predicate in trial.predicates)]
@@ -72,5 +73,5 @@ def _figures(trial: Trial, times: TaskTime, tag: str) -> dict[str, Profile]:
 
 def _count(sample: DataFrame, holds: tuple[Expression, ...], times: TaskTime, tag: str) -> int:
     with times.under(tag):
-        [row] = sample.agg(F.count_if(all_of(holds))).collect()
+        [row] = sample.agg(F.expr(f"count_if({sql.conjunction(holds)})")).collect()
     return int(row[0])

@@ -18,7 +18,7 @@ from headgate.spark.eddies.assignment import Step
 from headgate.spark.eddies.shipping import pickled
 from headgate.spark.eddies.task import DONE, NEXT, NUMBER, TOLD
 from headgate.spark.eddies.ways import Ways, ways_of
-from headgate.spark.plans.simple import checked, expression
+from headgate.spark.operators.check import checked, expression
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from headgate.model.expression import Expression
 from headgate.model.joining import aliases_of
 from headgate.model.operator import JoinEddy, PlacedProbe
 from headgate.spark.blocks import PLAIN, BlockStore
-from headgate.spark.columns import ARRIVED, SIDE, TS, is_system
+from headgate.spark.columns import SIDE, TS, is_system
 from headgate.spark.eddies.layout import Layout
 from headgate.spark.eddies.line import Share
 from headgate.spark.eddies.parts import Parts, is_on_its_way, measured, measures
@@ -26,11 +26,10 @@ from headgate.spark.eddies.task import DONE, NEXT
 from headgate.spark.eddies.turning import Weights, turned
 from headgate.spark.eddies.ways import parents
 from headgate.spark.manifest import BlockRef
-from headgate.spark.plans.rows import BROADCAST_ROWS
-from headgate.spark.plans.side import union
-from headgate.spark.plans.simple import expression, user_columns
+from headgate.spark.operators.check import expression
+from headgate.spark.operators.window_join import BROADCAST_ROWS
 
-_PARTNER_TS, _PARTNER_ARRIVED = "$partner_ts", "$partner_at"
+_PARTNER_TS = "$partner_ts"
 
 
 @dataclass(frozen=True)
@@ -68,20 +67,17 @@ def _met(layout: Layout, task: ProbeTask, tuples: DataFrame, window: DataFrame) 
     """The tuples with their partners in the window, with nothing said about where they go next."""
     eddy = layout.eddy
     assert isinstance(eddy, JoinEddy)
-    user = user_columns(window)
     names = [name for name in window.columns if not is_system(name)]
-    partners = window.select(F.col(TS).alias(_PARTNER_TS), F.col(ARRIVED).alias(_PARTNER_ARRIVED), *user)
+    partners = window.select(F.col(TS).alias(_PARTNER_TS), *(F.col(f"`{name}`") for name in names))
     lone = tuples.drop(NEXT, *names)
     hint = "broadcast" if task.share.rows <= BROADCAST_ROWS else "shuffle_hash"
     joined = []
     for parent, sides in _by_parent(eddy, task.step).items():
         on = _condition(eddy, task.step, parent)
         joined.append(partners.join(lone.where(F.col(SIDE).isin(sides)).hint(hint), on, "inner"))
-    together = union(joined)
-    assert together is not None
-    arrived = F.greatest(F.col(ARRIVED), F.col(_PARTNER_ARRIVED))
+    together = reduce(DataFrame.unionByName, joined)
     done = F.col(DONE).bitwiseOR(F.lit(1 << task.step))
-    return together.withColumns({ARRIVED: arrived, DONE: done}).drop(_PARTNER_TS, _PARTNER_ARRIVED)
+    return together.withColumn(DONE, done).drop(_PARTNER_TS)
 
 
 def _by_parent(eddy: JoinEddy, step: int) -> dict[int | None, list[int]]:

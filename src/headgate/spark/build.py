@@ -1,0 +1,371 @@
+"""Building a tick: how far each operator goes, and the fused queries that carry the tuples there.
+
+An operator's progress is one timestamp: it has processed every tuple below it. Tuples between the progress
+of two operators stand in the queue between them; a query crosses as many operators as their progress allows,
+and a block is stored only where one of them stops.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
+
+from headgate.model.operator import Eddy, Select, StreamInput, WindowJoin
+from headgate.model.window import RowWindow
+from headgate.spark import sql
+from headgate.spark.blocks import BlockStore
+from headgate.spark.columns import BEGINNING_US, END_US
+from headgate.spark.eddies.crossing import probed_since
+from headgate.spark.eddies.eddies import Eddies
+from headgate.spark.eddies.line import Standing
+from headgate.spark.intake import Arrival
+from headgate.spark.manifest import BlockRef, Manifest, OperatorState
+from headgate.spark.operators.base import Stretch
+from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
+from headgate.spark.prepare import Prepared
+from headgate.spark.probing import Content, Probe, probes_of
+from headgate.spark.rows import Rows, progress_of
+from headgate.spark.spread import Spread, cut_at
+from headgate.spark.stream_log import StreamLogs
+from headgate.spark.trial import Trial
+
+# fewer tuples than this are not worth a shuffle
+_ROWS_TO_SPREAD = 1_000
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen for a tick, by operator: the share of its queue that it takes, how many tuples that
+    should be, and how many it should pass on of each."""
+
+    shares: Mapping[str, float]
+    taken: Mapping[str, float]
+    selectivities: Mapping[str, float]
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether no queue is cut."""
+        return all(share >= 1.0 for share in self.shares.values())
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Tuples that an operator takes in a tick, and those of them that were stored by an earlier tick.
+
+    One that keeps order takes less than was chosen while a stream of its own is behind.
+    """
+
+    rows: float
+    fetched: float = 0.0
+
+
+@dataclass
+class TickPlan:
+    """The tick's queries, ready to run."""
+
+    chosen: Chosen
+    moved: dict[str, Moved] = field(default_factory=dict)
+    progress: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
+    groups: dict[str, tuple[BlockRef, ...]] = field(default_factory=dict)
+    pushing: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
+    stores: list[StoreTask] = field(default_factory=list)
+    rows: dict[str, Rows] = field(default_factory=dict)
+    counting: bool = False
+    counted: dict[str, Observation] = field(default_factory=dict)
+    ready: list[DataFrame] = field(default_factory=list)
+    """What is computed for several operators at once."""
+    trying: bool = False
+    trials: list[Trial] = field(default_factory=list)
+    probing: bool = False
+    probes: list[Probe] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Give back memory."""
+        for tuples in self.ready:
+            tuples.unpersist()
+
+
+def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:
+    """Counts that have come in: a plan that no job ran has none, and neither has one that Spark cut short."""
+    found = {}
+    for name, observation in counted.items():
+        java: Any = observation._jo
+        if java is not None and java.future().isCompleted() and _has_counted(java):
+            found[name] = int(observation.get["rows"])
+    return found
+
+
+def _has_counted(observation: Any) -> bool:
+    return observation.future().value().get().get().schema() is not None
+
+
+class TickBuilder:
+    """Builds a tick's queries, operator by operator in topological order."""
+
+    def __init__(self, prepared: Prepared, logs: StreamLogs, store: BlockStore, eddies: Eddies) -> None:
+        self._prepared = prepared
+        self._network = prepared.network
+        self._logs = logs
+        self._store = store
+        self._eddies = eddies
+        self._cuts = count()
+
+    def add(
+        self,
+        name: str,
+        before: Manifest,
+        arrivals: Mapping[str, Arrival],
+        plan: TickPlan,
+        end_of_input: bool,
+        standings: Mapping[str, Standing],
+    ) -> None:
+        """Plan an operator's part of the tick."""
+        operator = self._prepared.operators[name]
+        if isinstance(operator.settings, Eddy):
+            self._add_eddy(name, arrivals, plan, standings[name])
+            return
+        state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.settings.inputs)))
+        inputs = [
+            self._input(name, number, state, before, arrivals, plan)
+            for number in range(len(operator.settings.inputs))
+        ]
+        upstream = [one.rows for one in inputs]
+        old, share = state.progress_ts, plan.chosen.shares[name]
+        bound = max(progress_of(upstream), old) if operator.is_ordered else END_US
+        if end_of_input and all(rows.idle for rows in upstream):
+            bound += operator.reach_us
+        new = bound if share >= 1.0 else _cut(inputs, old, bound, share, operator.is_ordered)
+        plan.progress[name] = new
+        if operator.is_ordered:
+            rows = self._add_ordered(name, inputs, state, new, before, plan, standings)
+        else:
+            rows = self._add_stateless(name, inputs[0], old, new, plan)
+        fetched = sum(one.waiting_rows(old, new) for one in inputs)
+        plan.moved[name] = Moved(rows.count, fetched)
+        upstream_rows = max(rows.count, *(r.upstream_rows for r in upstream))
+        plan.rows[name] = self._passed_on(
+            name,
+            replace(
+                rows,
+                # a queue is cut by how many tuples stand in it, stored ones and those to come
+                upstream_rows=upstream_rows,
+                count=rows.count * plan.chosen.selectivities[name],
+                # a cut leaves tuples behind: readers must not pass them, even if the stream is idle
+                idle=new >= bound and all(r.idle for r in upstream),
+                progress_ts=new if operator.is_ordered else min(new, *(r.progress_ts for r in upstream)),
+            ),
+            plan,
+        )
+
+    def _read(self, query: str) -> DataFrame:
+        return self._store.spark.sql(sql.as_query(query))
+
+    def _input(
+        self,
+        name: str,
+        number: int,
+        state: OperatorState,
+        before: Manifest,
+        arrivals: Mapping[str, Arrival],
+        plan: TickPlan,
+    ) -> TickInput:
+        operator = self._prepared.operators[name]
+        selects = self._prepared.through(name, number)
+        blocks = state.blocks[number]
+        if selects is None:
+            rows = self._flowing(name, number, arrivals, plan)
+            log = None
+            if isinstance(operator.windows[number], RowWindow):
+                log = self._pushing(name, number, state, arrivals)
+            queue = f"queue {name}.{number}"
+            return QueueInput(self._store, queue, operator.inputs[number], blocks, rows, log)
+        stream = self._prepared.stream_input(name, number)
+        arrival = arrivals[stream.stream]
+        passed_ts, selectivity = END_US, 1.0
+        for select in selects:
+            below = before.operators.get(select.name, OperatorState())
+            passed_ts = min(passed_ts, below.progress_ts if any(below.blocks) else END_US)
+            selectivity *= plan.chosen.selectivities[select.name]
+        return LogInput(
+            logs=self._logs,
+            source=stream,
+            window=self._prepared.window(name, number),
+            selects=selects,
+            asking=self._prepared.asking,
+            blocks=blocks,
+            fresh=arrival.blocks,
+            rows=plan.rows[selects[-1].name] if selects else arrival.rows,
+            passed_ts=passed_ts,
+            selectivity=selectivity,
+        )
+
+    def _pushing(
+        self, name: str, number: int, state: OperatorState, arrivals: Mapping[str, Arrival]
+    ) -> LogInput:
+        """The log of the stream below a row window, of which only numbers and keys are read."""
+        source = replace(self._prepared.stream_input(name, number), columns=())
+        blocks = state.pushing[number] if state.pushing else ()
+        arrival, window = arrivals[source.stream], self._prepared.operators[name].windows[number]
+        asking = self._prepared.asking
+        return LogInput(self._logs, source, window, (), asking, blocks, arrival.blocks, arrival.rows)
+
+    def _flowing(self, reader: str, number: int, arrivals: Mapping[str, Arrival], plan: TickPlan) -> Rows:
+        """What flows into a queue: out of the operator below, or straight from a stream."""
+        source = self._network.operators[reader].inputs[number]
+        if not isinstance(source, StreamInput):
+            return plan.rows[source.operator]
+        arrival = arrivals[source.stream]
+        if not arrival.blocks:
+            return arrival.rows
+        window = self._prepared.window(reader, number)
+        read = LogInput(
+            self._logs, source, window, (), self._prepared.asking, (), arrival.blocks, arrival.rows
+        )
+        return replace(
+            arrival.rows, query=read.content(BEGINNING_US, END_US), read_range=lambda a, b: read.content(a, b)
+        )
+
+    def _add_stateless(self, name: str, one: TickInput, old: int, new: int, plan: TickPlan) -> Rows:
+        operator = self._prepared.operators[name]
+        retained = one.retain(new) if new < END_US else Retained(())
+        self._keep(name, [retained], plan)
+        rows = one.rows.count * one.rows.share_below(new) + one.waiting_rows(old, new)
+        is_wanted = self._prepared.is_materialised(name)
+
+        def read_range(from_ts: int, to_ts: int) -> str | None:
+            tuples = one.taken(old, new, from_ts, to_ts)
+            return None if tuples is None else operator.applied(self._spread_out(tuples, rows, new, plan))
+
+        if plan.trying and isinstance(operator.settings, Select):
+            alone = self._prepared.asking.to_try(operator.settings)
+            taken = one.taken(old, new, BEGINNING_US, END_US) if alone else None
+            if taken is not None:
+                plan.trials.append(Trial(name, alone, self._read(taken), rows))
+        waiting = [block for block in one.blocks if block.max_ts >= old]
+        return Rows(
+            query=read_range(BEGINNING_US, END_US) if is_wanted else None,
+            count=rows,
+            upstream_rows=rows,
+            min_ts=min([one.rows.min_ts, *(max(old, block.min_ts) for block in waiting)]),
+            max_ts=min(max([one.rows.max_ts, *(block.max_ts for block in waiting)]), new - 1),
+            progress_ts=END_US,
+            spreads=one.spreads(old, BEGINNING_US, new),
+            read_range=read_range,
+        )
+
+    def _spread_out(self, tuples: str, rows: float, new: int, plan: TickPlan) -> str:
+        """What a cut takes stands together: without this it would be the work of one task."""
+        if new >= END_US or rows < _ROWS_TO_SPREAD:
+            return tuples
+        # Spark would evaluate predicates before it spreads, were it not for something to count in between
+        number = next(self._cuts)
+        spread = self._read(tuples).repartition(self._store.parallelism)
+        spread = spread.observe(f"taken {number}", F.count(F.lit(1)).alias("rows"))
+        view = sql.name(f"spread {number % 1000}")
+        spread.createOrReplaceTempView(view)
+        del plan
+        return view
+
+    def _add_ordered(
+        self,
+        name: str,
+        inputs: list[TickInput],
+        state: OperatorState,
+        new: int,
+        before: Manifest,
+        plan: TickPlan,
+        standings: Mapping[str, Standing],
+    ) -> Rows:
+        operator, old = self._prepared.operators[name], state.progress_ts
+        if plan.probing and isinstance(operator.settings, WindowJoin):
+            contents = [self._content(one, old) for one in inputs]
+            plan.probes += probes_of(operator.settings, contents)
+        since = min([new, *probed_since(self._network, name, old, standings)])
+        found = operator.results(inputs, Stretch(old, new, since, state, before.course.orders))
+        self._keep(name, found.retained, plan)
+        plan.stores += found.stores
+        plan.groups[name] = state.groups if found.groups is None else tuple(found.groups)
+        rows = sum(one.rows.count * one.rows.share_below(new) + one.waiting_rows(old, new) for one in inputs)
+        emitted = (Spread.over(rows, (old, new - 1)),) if old > BEGINNING_US else ()
+        return Rows(found.query, rows, rows, old, new - 1, new, spreads=emitted)
+
+    def _content(self, one: TickInput, old: int) -> Content | None:
+        query = one.content(BEGINNING_US, old) if old > BEGINNING_US else None
+        if query is None:
+            return None
+        return Content(self._read(query), max(1, round(sum(b.rows for b in one.blocks))))
+
+    def _keep(self, name: str, retained: list[Retained], plan: TickPlan) -> None:
+        plan.kept[name] = [list(one.blocks) for one in retained]
+        plan.pushing[name] = [list(one.pushing.blocks) if one.pushing else [] for one in retained]
+        for number, one in enumerate(retained):
+            if one.query is not None:
+                plan.stores.append(StoreTask(name, number, one.query, one.expected_rows))
+            pushing = one.pushing
+            if pushing is not None and pushing.query is not None:
+                plan.stores.append(StoreTask(name, number, pushing.query, pushing.expected_rows, True))
+
+    def _passed_on(self, name: str, rows: Rows, plan: TickPlan) -> Rows:
+        """The output of an operator on its way to the next: counted if this tick counts, computed once."""
+        if rows.query is None or not self._network.readers(name):
+            return rows
+        several = self._prepared.physical_readers(name) > 1
+        if not several and not plan.counting:
+            return rows
+        tuples = self._read(rows.query)
+        if several:
+            tuples = tuples.persist()
+            plan.ready.append(tuples)
+        if plan.counting:
+            plan.counted[name] = Observation(f"output of {name}")
+            tuples = tuples.observe(plan.counted[name], F.count(F.lit(1)).alias("rows"))
+        view = sql.name(f"output of {name}")
+        tuples.createOrReplaceTempView(view)
+        return rows.named(view)
+
+    def _add_eddy(
+        self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, standing: Standing
+    ) -> None:
+        """An eddy in a tick: what comes goes into its queue, what has come through flows on."""
+        entering = self._flowing(name, 0, arrivals, plan)
+        plan.progress[name] = BEGINNING_US
+        plan.kept[name] = [list(standing.inside)]
+        plan.moved[name] = Moved(plan.chosen.taken[name])
+        if entering.query is not None:
+            tuples = self._eddies.entering(name, self._read(entering.query))
+            expected = max(entering.count, entering.upstream_rows)
+            plan.stores.append(StoreTask(name, 0, tuples, expected))
+        finished = standing.finished
+        comes = [entering.min_ts] if entering.query is not None else []
+        oldest_ts = min([block.min_ts for block in standing.inside] + comes, default=END_US)
+        view = None
+        if (through := self._eddies.finished(name, standing)) is not None:
+            view = sql.name(f"through {name}")
+            through.createOrReplaceTempView(view)
+        rows = Rows(
+            query=view,
+            count=sum(block.rows for block in finished),
+            upstream_rows=sum(block.rows for block in finished),
+            min_ts=min((block.min_ts for block in finished), default=END_US),
+            max_ts=max((block.max_ts for block in finished), default=BEGINNING_US),
+            # whatever keeps order waits for what is still inside
+            progress_ts=min(entering.progress_ts, oldest_ts),
+            idle=entering.idle and oldest_ts == END_US,
+            spreads=tuple(block.spread for block in finished),
+        )
+        plan.rows[name] = self._passed_on(name, rows, plan)
+
+
+def _cut(inputs: list[TickInput], old: int, bound: int, share: float, is_ordered: bool) -> int:
+    """The timestamp below which ``share`` of the waiting tuples lie; never before the old one."""
+    if share <= 0.0:
+        return old
+    lowest = old if is_ordered else BEGINNING_US
+    spreads = [spread for one in inputs for spread in one.spreads(old, lowest, bound)]
+    return max(old, min(bound, cut_at(spreads, share, bound)))

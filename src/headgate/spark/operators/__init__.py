@@ -1,0 +1,1 @@
+"""Operators on Spark: one class per kind."""

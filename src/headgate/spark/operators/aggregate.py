@@ -1,0 +1,264 @@
+"""Aggregates over windows as SQL.
+
+With a slide, every group is emitted at each boundary. Without, each arriving tuple emits the new value
+of its group, over the tuples that are in the window at that instant.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from math import gcd
+
+from headgate.model.expression import AggregateExpression
+from headgate.model.operator import Aggregate
+from headgate.model.window import RowWindow, TimeWindow
+from headgate.spark import sql
+from headgate.spark.columns import SEQ, TS
+from headgate.spark.operators.row_window import EXPIRY_SEQ
+
+# room for this many tuples of one microsecond and group; see _time_frame
+_TIES = 2**20
+_BOUNDARY, _PANE, _EDGE = "`$boundary`", "`$pane`", "`$edge`"
+
+
+def keyed(operator: Aggregate, tuples: str, system: Sequence[str]) -> str:
+    """Group keys and aggregate arguments as columns."""
+    items = [*sql.names(system), *map(sql.aliased, operator.keys)]
+    for position, call in enumerate(operator.aggregates):
+        argument = "1" if call.argument is None else call.argument.text
+        items.append(f"{argument} AS {_argument(position)}")
+    return sql.select(items, tuples)
+
+
+def sliding(
+    operator: Aggregate, tuples: str, old_ts: sql.Bound, new_ts: sql.Bound, types: Mapping[str, str]
+) -> str:
+    """Every group at each boundary; the bounds are the first and the last one that is due.
+
+    Tuples are aggregated by panes, of the greatest common divisor of range and slide, and panes by boundary:
+    a tuple is not copied into every window that holds it.
+    """
+    window = operator.window
+    assert isinstance(window, TimeWindow) and window.slide_us is not None
+    source = keyed(operator, tuples, [TS])
+    if any(call.distinct for call in operator.aggregates):
+        own = sql.name(TS)
+        exploded = _at_boundaries(window, "*", source, own, f"{own} + {window.range_us}L", old_ts, new_ts)
+        values = [f"{_plain(operator, call)} AS {sql.name(call.name)}" for call in operator.aggregates]
+        return _grouped([f"{_BOUNDARY} AS {own}", *_group_names(operator), *values], exploded, operator)
+    partial = panes(operator, source, window)
+    return combined(operator, partial, window, old_ts, new_ts, types)
+
+
+def panes(operator: Aggregate, source: str, window: TimeWindow) -> str:
+    """Partial aggregates by group and pane.
+
+    A window reaches back to a timestamp and takes it in: tuples on the edge of a pane, at its last
+    microsecond, belong to one boundary more than the others and are kept apart.
+    """
+    assert window.slide_us is not None
+    width, own = gcd(window.range_us, window.slide_us), sql.name(TS)
+    end = f"({own} + pmod(-{own}, {width}L))"
+    items = [f"{end} AS {_PANE}", f"{end} = {own} AS {_EDGE}", *_group_names(operator)]
+    parts = [f"{text} AS {sql.name(name)}" for name, text in partials(operator)]
+    by = ", ".join([end, f"{end} = {own}", *_group_names(operator)])
+    return f"{sql.select([*items, *parts], source)}\nGROUP BY {by}"
+
+
+def combined(
+    operator: Aggregate,
+    partial: str,
+    window: TimeWindow,
+    old_ts: sql.Bound,
+    new_ts: sql.Bound,
+    types: Mapping[str, str],
+) -> str:
+    """Groups at boundaries, from panes."""
+    assert window.slide_us is not None
+    width = gcd(window.range_us, window.slide_us)
+    reach = f"{_PANE} + {window.range_us}L - IF({_EDGE}, 0L, {width}L)"
+    exploded = _at_boundaries(window, "*", partial, _PANE, reach, old_ts, new_ts)
+    values = [f"{text} AS {sql.name(name)}" for name, text in merged(operator, types)]
+    return _grouped([f"{_BOUNDARY} AS {sql.name(TS)}", *_group_names(operator), *values], exploded, operator)
+
+
+def _at_boundaries(
+    window: TimeWindow, items: str, source: str, first: str, last: str, old: sql.Bound, new: sql.Bound
+) -> str:
+    """Rows once for every boundary that is due between their first and their last instant."""
+    slide = window.slide_us
+    low = f"greatest({first} + pmod(-({first}), {slide}L), {old.at(first)})"
+    high = f"least({last} - pmod({last}, {slide}L), {new.at(first)})"
+    return sql.select(
+        [items, f"explode(sequence({low}, {high}, {slide}L)) AS {_BOUNDARY}"], source, [f"{low} <= {high}"]
+    )
+
+
+def _grouped(items: Sequence[str], source: str, operator: Aggregate) -> str:
+    return f"{sql.select(items, source)}\nGROUP BY {', '.join([_BOUNDARY, *_group_names(operator)])}"
+
+
+def _group_names(operator: Aggregate) -> list[str]:
+    return [sql.name(key.name) for key in operator.keys]
+
+
+def _argument(position: int) -> str:
+    return f"`$arg{position}`"
+
+
+def partials(operator: Aggregate) -> list[tuple[str, str]]:
+    """Partial values by name, which can be merged."""
+    found = []
+    for position, call in enumerate(operator.aggregates):
+        argument = _argument(position)
+        if call.function == "AVG":
+            found.append((f"{call.name}_sum", f"sum({argument})"))
+            found.append((f"{call.name}_count", f"count({argument})"))
+        else:
+            found.append((f"{call.name}_{call.function.lower()}", _plain(operator, call)))
+    return found
+
+
+def merge(name: str) -> str:
+    """Several partial values as one."""
+    function = {"min": "min", "max": "max"}.get(name.rsplit("_", 1)[1], "sum")
+    return f"{function}({sql.name(name)})"
+
+
+def merged(operator: Aggregate, types: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Final values from partial ones, in the types that Spark gives them."""
+    values = []
+    for call in operator.aggregates:
+        if call.function == "AVG":
+            total, count = merge(f"{call.name}_sum"), merge(f"{call.name}_count")
+            value = f"CASE WHEN {count} > 0 THEN {total} / {count} END"
+        else:
+            value = merge(f"{call.name}_{call.function.lower()}")
+        values.append((call.name, f"CAST({value} AS {types[call.name]})"))
+    return values
+
+
+def per_tuple(operator: Aggregate, tuples: str, old_ts: sql.Bound) -> str:
+    """The new value of its group for every tuple from ``old_ts`` on.
+
+    ``tuples`` hold all that may be in a window; those of partitioned row windows with their expiry.
+    """
+    window, groups = operator.window, _group_names(operator)
+    own, seq = sql.name(TS), sql.name(SEQ)
+    by = f"PARTITION BY {', '.join(groups)} " if groups else ""
+    if isinstance(window, TimeWindow):
+        source, over = _time_frame(keyed(operator, tuples, [TS, SEQ]), groups, window)
+    elif isinstance(window, RowWindow) and not window.keys:
+        source = keyed(operator, tuples, [TS, SEQ])
+        over = f"({by}ORDER BY {seq} RANGE BETWEEN {window.rows - 1} PRECEDING AND CURRENT ROW)"
+    else:
+        return _by_lifetime(operator, keyed(operator, tuples, [TS, SEQ, EXPIRY_SEQ]), groups, old_ts)
+    values = [f"{_framed(operator, call, over)} AS {sql.name(call.name)}" for call in operator.aggregates]
+    everything = sql.select([own, *groups, *values], source)
+    return sql.select(["*"], everything, [f"{own} >= {old_ts.at(own)}"])
+
+
+def _time_frame(source: str, groups: Sequence[str], window: TimeWindow) -> tuple[str, str]:
+    """A frame over an instant that also orders tuples of equal timestamps.
+
+    The instant is timestamp * 2 * TIES + rank among equals; a reach of half a microsecond more than the
+    window takes in all ranks of its first microsecond and none of the one before.
+    """
+    own = sql.name(TS)
+    rank = f"row_number() OVER (PARTITION BY {', '.join([*groups, own])} ORDER BY {sql.name(SEQ)}) - 1"
+    instant = f"CAST(CAST({own} AS DECIMAL(38,0)) * {2 * _TIES}BD + {rank} AS DECIMAL(38,0))"
+    timed = sql.select(["*", f"{instant} AS `$instant`"], source)
+    by = f"PARTITION BY {', '.join(groups)} " if groups else ""
+    reach = window.range_us * 2 * _TIES + _TIES
+    frame = f"RANGE BETWEEN CAST({reach}BD AS DECIMAL(38,0)) PRECEDING AND CURRENT ROW"
+    return timed, f"({by}ORDER BY `$instant` {frame})"
+
+
+def _by_lifetime(operator: Aggregate, source: str, groups: Sequence[str], old_ts: sql.Bound) -> str:
+    """Join each arriving tuple with those of its group that it finds alive."""
+    own, seq, expiry = sql.name(TS), sql.name(SEQ), sql.name(EXPIRY_SEQ)
+    arriving = sql.select(
+        [own, f"{seq} AS `$now`", *(f"{group} AS `$g{i}`" for i, group in enumerate(groups))],
+        source,
+        [f"{own} >= {old_ts.at(own)}"],
+    )
+    arguments = [_argument(position) for position in range(len(operator.aggregates))]
+    alive = sql.select([seq, expiry, *groups, *arguments], source)
+    together = [f"{seq} <= `$now`", f"({expiry} IS NULL OR {expiry} > `$now`)"]
+    together += [f"`$g{position}` <=> {group}" for position, group in enumerate(groups)]
+    values = [f"{_plain(operator, call)} AS {sql.name(call.name)}" for call in operator.aggregates]
+    return (
+        f"SELECT {', '.join([own, *groups, *values])}\n"
+        f"FROM {sql.relation(arriving)} AS n\nJOIN {sql.relation(alive)} AS a\n  ON {sql.all_of(together)}\n"
+        f"GROUP BY {', '.join([own, '`$now`', *groups])}"
+    )
+
+
+def _plain(operator: Aggregate, call: AggregateExpression) -> str:
+    argument = _argument(operator.aggregates.index(call))
+    return f"{call.function.lower()}({'DISTINCT ' if call.distinct else ''}{argument})"
+
+
+def _framed(operator: Aggregate, call: AggregateExpression, over: str) -> str:
+    argument = _argument(operator.aggregates.index(call))
+    if call.distinct:
+        # Spark has no DISTINCT over a frame
+        return f"CAST(size(collect_set({argument}) OVER {over}) AS BIGINT)"
+    return f"{_plain(operator, call)} OVER {over}"
+
+
+def running(operator: Aggregate, tuples: str, carried: str | None) -> str:
+    """The new value of its group for every tuple, over all time; ``carried`` are the groups before."""
+    groups, own = _group_names(operator), sql.name(TS)
+    by = f"PARTITION BY {', '.join(groups)} " if groups else ""
+    over = f"OVER ({by}ORDER BY {own}, {sql.name(SEQ)} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    parts = [f"{text} {over} AS {sql.name(name)}" for name, text in partials(operator)]
+    partial = sql.select([own, *groups, *parts], keyed(operator, tuples, [TS, SEQ]))
+    values = []
+    for call in operator.aggregates:
+        if call.function == "AVG":
+            total, count = (_combined(f"{call.name}_{part}", carried) for part in ("sum", "count"))
+            values.append(f"CASE WHEN {count} > 0 THEN {total} / {count} END AS {sql.name(call.name)}")
+        else:
+            value = _combined(f"{call.name}_{call.function.lower()}", carried)
+            values.append(f"{value} AS {sql.name(call.name)}")
+    items = [f"n.{own}", *(f"n.{group}" for group in groups), *values]
+    if carried is None:
+        return f"SELECT {', '.join(items)}\nFROM {sql.relation(partial)} AS n"
+    same = sql.all_of([f"n.{group} <=> o.{group}" for group in groups])
+    return (
+        f"SELECT {', '.join(items)}\nFROM {sql.relation(partial)} AS n\n"
+        f"LEFT JOIN {sql.relation(carried)} AS o\n  ON {same}"
+    )
+
+
+def _combined(name: str, carried: str | None) -> str:
+    new, old = f"n.{sql.name(name)}", f"o.{sql.name(name)}"
+    if carried is None:
+        return new
+    kind = name.rsplit("_", 1)[1]
+    if kind in ("min", "max"):
+        return f"{'least' if kind == 'min' else 'greatest'}({new}, {old})"
+    return f"CASE WHEN {new} IS NULL THEN {old} WHEN {old} IS NULL THEN {new} ELSE {new} + {old} END"
+
+
+def carry(operator: Aggregate, tuples: str, carried: str | None) -> str:
+    """What every group has come to after these tuples."""
+    groups = _group_names(operator)
+    parts = [f"{text} AS {sql.name(name)}" for name, text in partials(operator)]
+    fresh = sql.select([*groups, *parts], keyed(operator, tuples, [TS]))
+    fresh += f"\nGROUP BY {', '.join(groups)}" if groups else ""
+    if carried is None:
+        return fresh
+    names = [name for name, _ in partials(operator)]
+    again = [f"{merge(name)} AS {sql.name(name)}" for name in names]
+    old = sql.select([*groups, *sql.names(names)], carried)
+    both = sql.union([old, fresh])
+    assert both is not None
+    total = sql.select([*groups, *again], both)
+    return f"{total}\nGROUP BY {', '.join(groups)}" if groups else total
+
+
+def direct(operator: Aggregate) -> list[tuple[AggregateExpression, str]]:
+    """The aggregate functions as Spark computes them over all tuples at once."""
+    return [(call, _plain(operator, call)) for call in operator.aggregates]

@@ -1,0 +1,235 @@
+"""One input of an operator in a tick: tuples kept from before, and tuples that come now.
+
+An input either reads ranges of a stream's log, which all queries share, or a queue of its own: blocks that
+were stored where a plan was cut, and what flows out of the operator below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+from headgate.model.expression import column_of
+from headgate.model.operator import Select, StreamInput
+from headgate.model.window import RowWindow, Window
+from headgate.runtime.asking import Asking
+from headgate.spark import sql
+from headgate.spark.blocks import BlockStore
+from headgate.spark.columns import BEGINNING_US, END_US, SEQ, TS, window_key
+from headgate.spark.manifest import BlockRef
+from headgate.spark.rows import Rows, between, in_range
+from headgate.spark.spread import Spread
+from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
+
+Decorate = Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class StoreTask:
+    """Tuples that have to outlive the tick: of an operator's input, or its groups."""
+
+    operator: str
+    side: int | None
+    tuples: str | DataFrame
+    expected_rows: float
+    is_pushing: bool = False
+    """Whether they belong to the log that pushes tuples out of a row window over a queue."""
+
+
+@dataclass(frozen=True)
+class Retained:
+    """What an input keeps: blocks, and perhaps tuples that have yet to be stored."""
+
+    blocks: tuple[BlockRef, ...]
+    query: str | None = None
+    expected_rows: float = 0.0
+    pushing: Retained | None = None
+    """The same of the log that pushes tuples out of a row window over a queue."""
+
+
+class TickInput(Protocol):
+    """What operators know of an input."""
+
+    @property
+    def rows(self) -> Rows:
+        """What flows in, counted."""
+
+    @property
+    def blocks(self) -> tuple[BlockRef, ...]:
+        """What is kept."""
+
+    def content(self, from_ts: int, to_ts: int) -> str | None:
+        """Kept and new tuples between two timestamps."""
+
+    def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
+        """What waits since ``old_ts`` or is new, below ``new_ts``; of that what lies between timestamps.
+
+        Tuples that arrive below ``old_ts`` are stragglers, and welcome.
+        """
+
+    def waiting_rows(self, from_ts: int, to_ts: int = END_US) -> float:
+        """About how many kept tuples lie between two timestamps."""
+
+    def spreads(self, old_ts: int, new_from_ts: int, to_ts: int) -> tuple[Spread, ...]:
+        """Timestamp distribution of the tuples that wait since ``old_ts`` or are new."""
+
+    def retain(self, from_ts: int) -> Retained:
+        """What has to be kept: everything from a timestamp on."""
+
+    @property
+    def content_rows(self) -> float:
+        """About how many tuples there are, kept and new."""
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its tuples are the work of one task."""
+
+
+def log_columns(source: StreamInput, window: Window | None, is_numbered: bool) -> list[str]:
+    """The select list from a log to the names that a plan uses."""
+    items = [sql.name(TS)]
+    if is_numbered and window is not None:
+        items.append(sql.name(SEQ))
+        keys = window.keys if isinstance(window, RowWindow) else ()
+        items += [f"{sql.name(key)} AS {sql.name(window_key(i))}" for i, key in enumerate(keys)]
+    return items + [f"{sql.name(c)} AS {sql.name(column_of(source.alias, c))}" for c in source.columns]
+
+
+@dataclass(frozen=True)
+class LogInput:
+    """Ranges of a stream's log, through selections that are cheap enough to be evaluated again.
+
+    ``blocks`` are those that the operator still needs, ``fresh`` those that arrived in this tick. Of the
+    kept tuples, the selections have passed on those below ``passed_ts``, a ``selectivity`` of them.
+    """
+
+    logs: StreamLogs
+    source: StreamInput
+    window: Window | None
+    selects: tuple[Select, ...]
+    asking: Asking
+    blocks: tuple[BlockRef, ...]
+    fresh: tuple[BlockRef, ...]
+    rows: Rows
+    passed_ts: int = END_US
+    selectivity: float = 1.0
+    decorate: Decorate | None = None
+    """Adds columns that depend on the stream as declared, below the selections."""
+
+    def content(self, from_ts: int, to_ts: int) -> str | None:
+        """Kept and new tuples between two timestamps."""
+        return self._read((*self.blocks, *self.fresh), from_ts, to_ts)
+
+    def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
+        """What waits since ``old_ts`` or is new, below ``new_ts``."""
+        upto = min(new_ts, to_ts)
+        stored = self._read(self.blocks, max(old_ts, from_ts), upto)
+        return sql.union([stored, self._read(self.fresh, from_ts, upto)])
+
+    def _read(self, blocks: Sequence[BlockRef], from_ts: int, to_ts: int) -> str | None:
+        reached = [block for block in blocks if block.max_ts >= from_ts and block.min_ts < to_ts]
+        if not reached:
+            return None
+        stream = self.source.stream
+        view = self.logs.view(stream, reached)
+        # a bound that no tuple is beyond need not be evaluated
+        low = BEGINNING_US if all(block.min_ts >= from_ts for block in reached) else from_ts
+        high = END_US if all(block.max_ts < to_ts for block in reached) else to_ts
+        is_numbered = self.logs.schemas[stream].is_numbered
+        query = sql.select(log_columns(self.source, self.window, is_numbered), view, in_range(low, high))
+        if self.decorate is not None:
+            query = self.decorate(query)
+        for one in self.selects:
+            query = sql.select(["*"], query, [sql.conjunction(self.asking.order(one))])
+        return query
+
+    def waiting_rows(self, from_ts: int, to_ts: int = END_US) -> float:
+        """About how many kept tuples lie between two timestamps, of those that selections passed on."""
+        upto = min(to_ts, self.passed_ts)
+        if upto <= from_ts:
+            return 0.0
+        return self.selectivity * sum(b.rows_from(from_ts) - b.rows_from(upto) for b in self.blocks)
+
+    def spreads(self, old_ts: int, new_from_ts: int, to_ts: int) -> tuple[Spread, ...]:
+        """Timestamp distribution of the tuples that wait since ``old_ts`` or are new."""
+        upto = min(to_ts, self.passed_ts)
+        stored = [
+            b.spread.between(old_ts, upto).scaled(self.selectivity) for b in self.blocks if upto > old_ts
+        ]
+        return (*stored, *self.rows.scaled_spreads(new_from_ts, to_ts))
+
+    def retain(self, from_ts: int) -> Retained:
+        """Blocks of the log, which are there anyway."""
+        return Retained(tuple(b for b in (*self.blocks, *self.fresh) if b.max_ts >= from_ts))
+
+    @property
+    def content_rows(self) -> float:
+        """About how many tuples there are, kept and new."""
+        return float(sum(block.rows for block in (*self.blocks, *self.fresh)))
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its tuples are the work of one task."""
+        return self.content_rows <= ONE_TASK_ROWS
+
+
+@dataclass(frozen=True)
+class QueueInput:
+    """A queue of the operator's own, and what flows out of the operator below in this tick."""
+
+    store: BlockStore
+    name: str
+    """Of the queue, to read it under."""
+    schema: StructType
+    blocks: tuple[BlockRef, ...]
+    rows: Rows
+    log: LogInput | None = None
+    """Of the stream below a row window, whose tuples push others out."""
+
+    def content(self, from_ts: int, to_ts: int) -> str | None:
+        """Kept and new tuples between two timestamps."""
+        return sql.union([self._stored(from_ts, to_ts), self.rows.within(from_ts, to_ts)])
+
+    def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
+        """What waits since ``old_ts`` or is new, below ``new_ts``."""
+        upto = min(new_ts, to_ts)
+        return sql.union([self._stored(max(old_ts, from_ts), upto), self.rows.within(from_ts, upto)])
+
+    def _stored(self, from_ts: int, to_ts: int) -> str | None:
+        reached = [block for block in self.blocks if block.max_ts >= from_ts and block.min_ts < to_ts]
+        if not reached:
+            return None
+        view = self.store.view(self.name, reached, self.schema)
+        return sql.select(sql.names(self.schema.names), between(view, from_ts, to_ts))
+
+    def waiting_rows(self, from_ts: int, to_ts: int = END_US) -> float:
+        """About how many kept tuples lie between two timestamps."""
+        return sum(block.rows_from(from_ts) - block.rows_from(to_ts) for block in self.blocks)
+
+    def spreads(self, old_ts: int, new_from_ts: int, to_ts: int) -> tuple[Spread, ...]:
+        """Timestamp distribution of the tuples that wait since ``old_ts`` or are new."""
+        stored = [block.spread.between(old_ts, to_ts) for block in self.blocks]
+        return (*stored, *self.rows.scaled_spreads(new_from_ts, to_ts))
+
+    def retain(self, from_ts: int) -> Retained:
+        """Blocks of its own, and what flows in: that has to be stored."""
+        kept = tuple(block for block in self.blocks if block.max_ts >= from_ts)
+        left = self.rows.within(from_ts, END_US)
+        if left is None:
+            return Retained(kept)
+        expected = max(self.rows.count, self.rows.upstream_rows) * (1 - self.rows.share_below(from_ts))
+        return Retained(kept, sql.select(sql.names(self.schema.names), left), expected)
+
+    @property
+    def content_rows(self) -> float:
+        """About how many tuples there are, kept and new."""
+        return sum(block.rows for block in self.blocks) + max(self.rows.count, self.rows.upstream_rows)
+
+    @property
+    def is_small(self) -> bool:
+        """Whether its tuples are the work of one task."""
+        return self.content_rows <= ONE_TASK_ROWS

@@ -1,0 +1,51 @@
+"""Row windows: when a tuple leaves, as the tuple that pushes it out tells."""
+
+from __future__ import annotations
+
+from headgate.model.window import RowWindow
+from headgate.spark import sql
+from headgate.spark.columns import SEQ, TS, window_key
+
+EXPIRY = "$exp"
+EXPIRY_SEQ = "$exp_seq"
+
+
+def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str = "SHUFFLE_HASH") -> str:
+    """Add when each tuple left its window; NULL while it is inside.
+
+    ``tuples`` and ``pushing``, those since the last tick, are of the stream as declared.
+    """
+    if window.keys:
+        return _by_key(tuples, window)
+    if pushing is None:
+        nothing = "CAST(NULL AS BIGINT)"
+        return sql.select(
+            ["*", f"{nothing} AS {sql.name(EXPIRY)}", f"{nothing} AS {sql.name(EXPIRY_SEQ)}"], tuples
+        )
+    # the tuple that comes so many places later pushes this one out
+    victims = sql.select(
+        [
+            f"{sql.name(SEQ)} - {window.rows}L AS `$victim`",
+            f"{sql.name(TS)} AS {sql.name(EXPIRY)}",
+            f"{sql.name(SEQ)} AS {sql.name(EXPIRY_SEQ)}",
+        ],
+        pushing,
+    )
+    items = ["t.*", sql.name(EXPIRY), sql.name(EXPIRY_SEQ)]
+    return (
+        f"SELECT /*+ {hint}(p) */ {', '.join(items)}\nFROM {sql.relation(tuples)} AS t\n"
+        f"LEFT JOIN {sql.relation(victims)} AS p\n  ON t.{sql.name(SEQ)} = p.`$victim`"
+    )
+
+
+def _by_key(tuples: str, window: RowWindow) -> str:
+    keys = ", ".join(sql.name(window_key(position)) for position in range(len(window.keys)))
+    over = f"OVER (PARTITION BY {keys} ORDER BY {sql.name(SEQ)})"
+    return sql.select(
+        [
+            "*",
+            f"lead({sql.name(TS)}, {window.rows}) {over} AS {sql.name(EXPIRY)}",
+            f"lead({sql.name(SEQ)}, {window.rows}) {over} AS {sql.name(EXPIRY_SEQ)}",
+        ],
+        tuples,
+    )

@@ -1,0 +1,71 @@
+"""Operators that look at one tuple at a time."""
+
+from __future__ import annotations
+
+from headgate.model.expression import column_of
+from headgate.model.operator import Project, RelationJoin, Select
+from headgate.spark import sql
+from headgate.spark.columns import TS
+from headgate.spark.operators.base import SparkOperator
+
+
+class SelectOperator(SparkOperator):
+    """Passes on the tuples for which every predicate holds."""
+
+    settings: Select
+
+    def applied(self, tuples: str) -> str:
+        """Predicates are evaluated in the order that costs least, as far as known."""
+        own = self.settings
+        order = own.predicates if self.asking is None else self.asking.order(own)
+        return sql.select(["*"], tuples, [sql.conjunction(order)])
+
+
+class ProjectOperator(SparkOperator):
+    """Computes the select list, behind the result's timestamp."""
+
+    settings: Project
+
+    def __init__(self, settings: Project, timestamp: str) -> None:
+        super().__init__(settings)
+        self._timestamp = timestamp
+
+    def applied(self, tuples: str) -> str:
+        """The timestamp in microseconds rides along; it is dropped before results are written."""
+        items = [f"{self._timestamp} AS ts", *map(sql.aliased, self.settings.items), sql.name(TS)]
+        return sql.select(items, tuples)
+
+
+class RelationJoinOperator(SparkOperator):
+    """Joins each tuple with a stored relation, whose view is prepared once."""
+
+    settings: RelationJoin
+
+    def __init__(self, settings: RelationJoin, view: str, hint: str) -> None:
+        super().__init__(settings)
+        self._view = view
+        self._hint = hint
+
+    def applied(self, tuples: str) -> str:
+        """Tuples with their matches."""
+        own = self.settings
+        items = [f"{sql.name(c)} AS {sql.name(column_of(own.alias, c))}" for c in own.columns]
+        stored = sql.select(items or ["1 AS `$one`"], self._view)
+        columns = [column_of(own.alias, c) for c in own.columns]
+        wanted = ["t.*", *(f"r.{sql.name(c)}" for c in columns)]
+        return (
+            f"SELECT /*+ {self._hint}(r) */ {', '.join(wanted)}\nFROM {sql.relation(tuples)} AS t\n"
+            f"JOIN {sql.relation(stored)} AS r\n  ON {sql.conjunction(own.predicates)}"
+        )
+
+
+def timestamp_as(kind: str) -> str:
+    """Microseconds in a stream's own type of timestamp; numbers are seconds."""
+    own = sql.name(TS)
+    if kind in ("timestamp", "timestamp_ltz", "date"):
+        return f"timestamp_micros({own})"
+    if kind == "timestamp_ntz":
+        return f"CAST(timestamp_micros({own}) AS TIMESTAMP_NTZ)"
+    if kind in ("tinyint", "smallint", "int", "bigint"):
+        return f"CAST({own} div 1000000L AS {kind})"
+    return f"CAST({own} / 1000000 AS {kind})"

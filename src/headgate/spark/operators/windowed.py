@@ -1,0 +1,293 @@
+"""Operators that keep windows: joins, window updates below placed probes, and aggregates."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pyspark.sql.types import StructType
+
+from headgate.model.operator import Aggregate, WindowJoin, WindowUpdate
+from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.spark import sql
+from headgate.spark.blocks import BlockStore
+from headgate.spark.columns import BEGINNING_US, END_US, SEQ, SIDE, TS, is_system
+from headgate.spark.manifest import BlockRef
+from headgate.spark.operators import aggregate
+from headgate.spark.operators.base import Results, SparkOperator, Stretch
+from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
+from headgate.spark.operators.row_window import EXPIRY, EXPIRY_SEQ, with_expiry
+from headgate.spark.operators.window_join import BROADCAST_ROWS, JoinInput, window_join
+
+# sliding boundaries are counted from here when nothing has been emitted yet
+_EARLIEST = -(2**60)
+# fewer tuples of a row window by key are not worth a copy
+_LEAST_TO_COPY = 10_000
+
+
+def window_content(one: TickInput, window: Window | None, old_ts: int, new_ts: int) -> str | None:
+    """The tuples of an input that results between two progresses may need; row windows with their expiry."""
+    if isinstance(window, RowWindow):
+        return _row_window_content(one, window, new_ts)
+    if isinstance(window, UnboundedWindow):
+        return one.content(old_ts, new_ts)
+    from_ts = BEGINNING_US
+    if isinstance(window, TimeWindow) and old_ts > BEGINNING_US:
+        from_ts = old_ts - window.reach_us
+    return one.content(from_ts, new_ts)
+
+
+def _row_window_content(one: TickInput, window: RowWindow, to_ts: int) -> str | None:
+    if isinstance(one, LogInput):
+        return _with_expiry(one, window).content(BEGINNING_US, to_ts)
+    assert isinstance(one, QueueInput) and one.log is not None
+    queued = one.content(BEGINNING_US, to_ts)
+    declared = _with_expiry(one.log, window).content(BEGINNING_US, to_ts)
+    if queued is None or declared is None:
+        return None
+    # the log knows when each tuple left; one that it no longer holds left long ago
+    known = sql.select([f"{sql.name(SEQ)} AS `$known`", *sql.names([EXPIRY, EXPIRY_SEQ])], declared)
+    return (
+        f"SELECT /*+ SHUFFLE_HASH(e) */ q.*, {sql.name(EXPIRY)}, {sql.name(EXPIRY_SEQ)}\n"
+        f"FROM {sql.relation(queued)} AS q\nJOIN {sql.relation(known)} AS e\n"
+        f"  ON q.{sql.name(SEQ)} = e.`$known`"
+    )
+
+
+def _with_expiry(one: LogInput, window: RowWindow) -> LogInput:
+    """Expiry is decided by the stream as declared, below all selections."""
+    if window.keys:
+        return replace(one, decorate=lambda tuples: with_expiry(tuples, window, None))
+    first_seq = min((b.first_seq or 0 for b in (*one.blocks, *one.fresh)), default=0)
+    # no tuple that comes earlier can push out one of those that are kept
+    pushing = [b for b in (*one.blocks, *one.fresh) if _end_seq(b) > first_seq + window.rows]
+    new_rows = sum(block.rows for block in pushing)
+    as_declared = replace(one, selects=(), decorate=None, blocks=tuple(pushing), fresh=())
+    pushers = as_declared.content(BEGINNING_US, END_US)
+    is_broadcast = new_rows <= BROADCAST_ROWS and not one.is_small
+    hint = "BROADCAST" if is_broadcast else "SHUFFLE_HASH"
+    return replace(one, decorate=lambda tuples: with_expiry(tuples, window, pushers, hint))
+
+
+def retain_window(one: TickInput, window: Window | None, stretch: Stretch) -> Retained:
+    """What waits, and what is inside a window for tuples from ``stretch.since_ts`` on."""
+    if isinstance(window, RowWindow):
+        if isinstance(one, LogInput):
+            return _retain_rows(one, window, stretch.since_ts)
+        return _retain_queue(one, window, stretch.since_ts)
+    reaches = isinstance(window, TimeWindow)
+    return one.retain(stretch.since_ts - window.reach_us if reaches else stretch.new_ts)  # type: ignore[union-attr]
+
+
+def _retain_rows(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
+    """The blocks that hold the last tuples before ``since_ts``, and everything from then on."""
+    blocks = [*one.blocks, *one.fresh]
+    if window.keys:
+        return _compacted(one, window, since_ts)
+    later = [b.first_seq for b in blocks if b.max_ts >= since_ts and b.first_seq is not None]
+    first_needed = min(later, default=max((_end_seq(b) for b in blocks), default=0)) - window.rows
+    return Retained(tuple(b for b in blocks if _end_seq(b) > first_needed or b.max_ts >= since_ts))
+
+
+def _retain_queue(one: TickInput, window: RowWindow, since_ts: int) -> Retained:
+    """Behind other operators there is no range of the log: what is still inside is stored anew."""
+    assert isinstance(one, QueueInput) and one.log is not None
+    pushing = _retain_rows(one.log, window, since_ts)
+    content = _row_window_content(one, window, END_US)
+    if content is None:
+        return Retained((), pushing=pushing)
+    expiry = sql.name(EXPIRY)
+    inside = f"({expiry} IS NULL OR {expiry} >= {sql.Bound(since_ts).at(sql.name(TS))})"
+    alive = sql.select(sql.names(one.schema.names), content, [inside])
+    return Retained((), alive, one.content_rows, pushing)
+
+
+def _end_seq(block: BlockRef) -> int:
+    return (block.first_seq or 0) + block.rows
+
+
+def _compacted(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
+    """The latest tuples of a rare key may be old: once in a while, live tuples are copied out of the log.
+
+    A copy is due when as many tuples have come as the last one holds, so each is copied a few times at most.
+    """
+    blocks = (*one.blocks, *one.fresh)
+    # a copy has no numbers without gaps
+    copied = sum(block.rows for block in blocks if block.first_seq is None)
+    come = sum(block.rows for block in blocks) - copied
+    if come < max(_LEAST_TO_COPY, copied):
+        return Retained(blocks)
+    stream = one.source.stream
+    schema, seq, expiry = one.logs.schemas[stream], sql.name(SEQ), "`$pushed`"
+    keys = ", ".join(sql.names(window.keys))
+    pushed = f"lead({sql.name(TS)}, {window.rows}) OVER (PARTITION BY {keys} ORDER BY {seq}) AS {expiry}"
+    timed = sql.select(["*", pushed], one.logs.view(stream, blocks))
+    live = f"({expiry} IS NULL OR {expiry} >= {sql.Bound(since_ts).at(sql.name(TS))})"
+    return Retained((), sql.select(sql.names(schema.struct.names), timed, [live]), float(copied + come))
+
+
+class WindowUpdateOperator(SparkOperator):
+    """Keeps the windows of a join, and passes every tuple on, with the columns of all sides."""
+
+    settings: WindowUpdate
+    is_ordered = True
+
+    @property
+    def windows(self) -> tuple[Window | None, ...]:
+        """Of the sides."""
+        return tuple(side.window for side in self.settings.sides)
+
+    def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
+        """What comes on any side; the columns of the others are null so far."""
+        query = None
+        if stretch.new_ts > stretch.old_ts:
+            come = [one.content(stretch.old_ts, stretch.new_ts) for one in inputs]
+            query = self.arrivals(come)
+        return Results(query, self._retained(inputs, stretch))
+
+    def arrivals(self, sides: Sequence[str | None]) -> str | None:
+        """The tuples of all sides, side by side."""
+        types = {
+            field.name: field.dataType.simpleString()
+            for schema in self.inputs
+            for field in schema.fields
+            if not is_system(field.name)
+        }
+        return sql.union([tuples and self._arrivals(types, n, tuples) for n, tuples in enumerate(sides)])
+
+    def _arrivals(self, types: dict[str, str], number: int, tuples: str) -> str:
+        own = set(self.inputs[number].names)
+        items = [sql.name(TS), f"{number} AS {sql.name(SIDE)}"]
+        for name, kind in types.items():
+            value = sql.name(name) if name in own else f"CAST(NULL AS {kind})"
+            items.append(f"{value} AS {sql.name(name)}")
+        return sql.select(items, tuples)
+
+    def _retained(self, inputs: Sequence[TickInput], stretch: Stretch) -> list[Retained]:
+        return [retain_window(*pair, stretch) for pair in zip(inputs, self.windows, strict=True)]
+
+
+class WindowJoinOperator(WindowUpdateOperator):
+    """Joins every arriving tuple with those of the other sides at that instant."""
+
+    settings: WindowJoin
+
+    def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
+        """Combinations whose last tuple lies between the old and the new progress."""
+        query, old, new = None, stretch.old_ts, stretch.new_ts
+        if new > old:
+            contents = [window_content(one, w, old, new) for one, w in zip(inputs, self.windows, strict=True)]
+            if all(content is not None for content in contents):
+                query = self._joined(inputs, contents, stretch)  # type: ignore[arg-type]
+        return Results(query, self._retained(inputs, stretch))
+
+    def _joined(self, inputs: Sequence[TickInput], contents: Sequence[str], stretch: Stretch) -> str:
+        old, new = stretch.old_ts, stretch.new_ts
+        sides = []
+        for one, content, schema in zip(inputs, contents, self.inputs, strict=True):
+            waiting = one.waiting_rows(old, new)
+            come = one.rows.count * one.rows.share_below(new) + waiting
+            kept = sum(block.rows for block in one.blocks) - one.waiting_rows(old)
+            user = tuple(name for name in schema.names if not is_system(name))
+            sides.append(JoinInput(content, user, kept, come))
+        order = stretch.orders.get(self.name)
+        return window_join(self.settings, sides, sql.Bound(old), order, all(one.is_small for one in inputs))
+
+
+class AggregateOperator(SparkOperator):
+    """Aggregates groups over a window of one stream."""
+
+    settings: Aggregate
+    is_ordered = True
+
+    def __init__(self, settings: Aggregate) -> None:
+        super().__init__(settings)
+        self.types: dict[str, str] = {}
+        """Of the aggregates, as Spark decides; known once the network is prepared."""
+
+    @property
+    def windows(self) -> tuple[Window | None, ...]:
+        """The one window."""
+        return (self.settings.window,)
+
+    def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
+        """Groups whose boundaries or tuples lie between the old and the new progress."""
+        [one] = inputs
+        query = None
+        if stretch.new_ts > stretch.old_ts:
+            content = window_content(one, self.settings.window, stretch.old_ts, stretch.new_ts)
+            query = content and self.aggregated(content, stretch.old_ts, stretch.new_ts)
+        return Results(query, [retain_window(one, self.settings.window, stretch)])
+
+    def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
+        """The SQL over everything that may be in a window."""
+        raise NotImplementedError
+
+
+class SlidingAggregateOperator(AggregateOperator):
+    """Emits every group at each boundary of a window that slides."""
+
+    @property
+    def reach_us(self) -> int:  # type: ignore[override]
+        """At the end of input, every boundary whose window holds tuples is due."""
+        assert isinstance(self.settings.window, TimeWindow)
+        return self.settings.window.reach_us
+
+    def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
+        """By panes."""
+        window = self.settings.window
+        assert isinstance(window, TimeWindow) and window.slide_us is not None
+        slide = window.slide_us
+        first, last = _ceil_to(max(old_ts, _EARLIEST), slide), _ceil_to(new_ts, slide) - slide
+        return aggregate.sliding(self.settings, tuples, sql.Bound(first), sql.Bound(last), self.types)
+
+
+def _ceil_to(ts: int, slide_us: int) -> int:
+    return -(-ts // slide_us) * slide_us
+
+
+class TupleAggregateOperator(AggregateOperator):
+    """Emits the new value of its group for every tuple, over the window at that instant."""
+
+    def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
+        """By frames over the order of the stream."""
+        del new_ts
+        return aggregate.per_tuple(self.settings, tuples, sql.Bound(old_ts))
+
+
+class RunningAggregateOperator(AggregateOperator):
+    """Aggregates all tuples so far: what each group has come to is carried from tick to tick."""
+
+    def __init__(self, settings: Aggregate, store: BlockStore) -> None:
+        super().__init__(settings)
+        self._store = store
+        self.groups = StructType([])
+        """Columns of what is carried; known once the network is prepared."""
+
+    def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
+        """New values, and groups to carry."""
+        [one] = inputs
+        retained = [retain_window(one, self.settings.window, stretch)]
+        tuples = one.content(stretch.old_ts, stretch.new_ts) if stretch.new_ts > stretch.old_ts else None
+        if tuples is None:
+            return Results(None, retained)
+        kept = stretch.state.groups
+        carried = self._store.view(f"groups of {self.name}", kept, self.groups) if kept else None
+        rows = 1 + sum(block.rows for block in kept)
+        groups = StoreTask(self.name, None, aggregate.carry(self.settings, tuples, carried), rows)
+        return Results(aggregate.running(self.settings, tuples, carried), retained, [groups], groups=())
+
+    def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
+        """Without anything carried."""
+        del old_ts, new_ts
+        return aggregate.running(self.settings, tuples, None)
+
+
+def operator_over(settings: Aggregate, store: BlockStore) -> AggregateOperator:
+    """The operator for an aggregate, by its window."""
+    window = settings.window
+    if isinstance(window, UnboundedWindow):
+        return RunningAggregateOperator(settings, store)
+    if isinstance(window, TimeWindow) and window.slide_us:
+        return SlidingAggregateOperator(settings)
+    return TupleAggregateOperator(settings)

@@ -1,1 +1,0 @@
-"""Each kind of operator as a Spark plan over blocks of tuples."""

@@ -1,0 +1,278 @@
+"""One log per stream: its tuples as immutable blocks, shared by all queries that read the stream.
+
+A window is a range of the log, by timestamp or by number. A block is a Parquet file below the checkpoint, or
+a source file that can be read again where it lies. Small blocks are held in memory too, so that a tick reads
+no file for what arrived a moment ago.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import (
+    DateType,
+    IntegralType,
+    LongType,
+    NumericType,
+    StructField,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
+
+from headgate.errors import SetupError
+from headgate.model.network import Network, StreamDefinition
+from headgate.model.operator import Aggregate, StreamInput, WindowUpdate
+from headgate.model.shedding import KEEP
+from headgate.model.window import RowWindow, TimeWindow
+from headgate.spark import sql
+from headgate.spark.blocks import BlockStore
+from headgate.spark.columns import SEQ, TS
+from headgate.spark.manifest import BlockRef
+from headgate.spark.sources import BAD_ROW, Sources
+
+# fewer tuples than this are the work of one task: a second one costs more than it saves
+ONE_TASK_ROWS = 50_000
+# larger blocks are read from their files, which Spark does well
+MOST_CACHED_ROWS = 100_000
+
+
+@dataclass(frozen=True)
+class LogSchema:
+    """What a log holds: the columns that queries read, the timestamp, and numbers where they matter."""
+
+    definition: StreamDefinition
+    columns: StructType
+    timestamp: str | None
+    """An expression over the source's columns, microseconds; None if tuples are stamped on arrival."""
+    anchor: str
+    """Any column of the source."""
+    is_numbered: bool
+    tells_keep_ratio: bool
+
+    @property
+    def is_sequenced(self) -> bool:
+        """Whether tuples must wait for the watermark before they can be numbered."""
+        return self.is_numbered and self.definition.slack_us > 0
+
+    @property
+    def struct(self) -> StructType:
+        """The columns of a block."""
+        system = [TS, SEQ] if self.is_numbered else [TS]
+        return StructType([*self.columns.fields, *(StructField(column, LongType()) for column in system)])
+
+
+def log_schemas(network: Network, raw: Mapping[str, StructType]) -> dict[str, LogSchema]:
+    """The log of every stream of a network; ``raw`` are the columns that the sources bring."""
+    return {name: _log_schema(network, definition, raw[name]) for name, definition in network.streams.items()}
+
+
+def _log_schema(network: Network, definition: StreamDefinition, raw: StructType) -> LogSchema:
+    read, numbered = set(), False
+    for operator in network.operators.values():
+        for source in operator.inputs:
+            if isinstance(source, StreamInput) and source.stream == definition.name:
+                read |= {column.lower() for column in source.columns}
+        windows = []
+        if isinstance(operator, WindowUpdate):
+            windows = [side.window for side in operator.sides if side.stream == definition.name]
+        elif isinstance(operator, Aggregate) and operator.stream == definition.name:
+            windows = [operator.window]
+            slides = isinstance(operator.window, TimeWindow) and operator.window.slide_us
+            # a tuple emits the new value of its group, so the order of tuples matters
+            numbered = numbered or not slides
+        for window in windows:
+            if isinstance(window, RowWindow):
+                numbered = True
+                read |= {key.lower() for key in window.keys}
+    fields = [
+        StructField(f.name, f.dataType, True)
+        for f in raw.fields
+        if f.name.lower() in read and f.name != BAD_ROW
+    ]
+    return LogSchema(
+        definition,
+        StructType(fields),
+        None if definition.timestamp is None else timestamp_us(raw, definition),
+        sql.name(raw.fields[0].name),
+        numbered,
+        KEEP.lower() in read,
+    )
+
+
+def timestamp_us(raw: StructType, definition: StreamDefinition) -> str:
+    """Microseconds of a stream's timestamp column; numbers are seconds. NULL where it cannot be told."""
+    wanted = str(definition.timestamp)
+    found = next((f for f in raw.fields if f.name.lower() == wanted.lower()), None)
+    if found is None:
+        raise SetupError(
+            f"stream {definition.name} has no timestamp column {wanted}; it has {', '.join(raw.names)}"
+        )
+    column, kind = sql.name(found.name), found.dataType
+    if isinstance(kind, TimestampType):
+        return f"unix_micros({column})"
+    if isinstance(kind, (TimestampNTZType, DateType)):
+        return f"unix_micros(CAST({column} AS TIMESTAMP))"
+    if isinstance(kind, IntegralType):
+        return f"try_multiply(CAST({column} AS BIGINT), 1000000L)"
+    if isinstance(kind, NumericType):
+        return f"try_cast(round({column} * 1000000) AS BIGINT)"
+    raise SetupError(
+        f"stream {definition.name}: timestamp column {wanted} is {kind.simpleString()}; declare it TIMESTAMP "
+        "(or a number of seconds)"
+    )
+
+
+@dataclass
+class Persisted:
+    """A DataFrame in Spark's cache, for as long as any block is read from it."""
+
+    frame: DataFrame
+    users: int = 0
+
+    @staticmethod
+    def of(frame: DataFrame) -> Persisted:
+        """Persist a frame; the first job that reads it fills the cache."""
+        return Persisted(frame.persist())
+
+    def release(self) -> None:
+        """One user less."""
+        self.users -= 1
+        if self.users <= 0:
+            self.frame.unpersist()
+
+
+@dataclass(frozen=True)
+class _Cached:
+    rdd: Any
+    rows: int
+    source: Persisted | None
+
+
+@dataclass
+class LogMemory:
+    """Blocks that are held in memory, by path."""
+
+    _blocks: dict[str, _Cached] = field(default_factory=dict)
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._blocks
+
+    def put(self, path: str, frame: DataFrame, rows: int, source: Persisted | None) -> None:
+        """Hold a block whose tuples are those of ``frame``, which reads ``source``."""
+        java: Any = frame._jdf
+        self._blocks[path] = _Cached(java.queryExecution().toRdd().toJavaRDD(), rows, source)
+        if source is not None:
+            source.users += 1
+
+    def rdd(self, path: str) -> Any:
+        """The tuples of a block, as Spark's internal rows."""
+        return self._blocks[path].rdd
+
+    def keep_only(self, paths: Iterable[str]) -> None:
+        """Let go of all other blocks, and of those that are better read from files."""
+        kept = set(paths)
+        for path, block in list(self._blocks.items()):
+            if path not in kept or block.rows > MOST_CACHED_ROWS:
+                del self._blocks[path]
+                if block.source is not None:
+                    block.source.release()
+
+
+class StreamLogs:
+    """Reads ranges of logs. In a tick, readers of the same blocks share one view."""
+
+    def __init__(
+        self, spark: SparkSession, sources: Sources, store: BlockStore, schemas: Mapping[str, LogSchema]
+    ) -> None:
+        self._spark = spark
+        self._sources = sources
+        self._store = store
+        self.schemas = schemas
+        self.memory = LogMemory()
+        self._java_schemas: dict[str, Any] = {}
+        self._views: dict[tuple[str, tuple[str, ...]], str] = {}
+
+    def begin(self) -> None:
+        """A tick begins: views are defined anew, under the names of the tick before."""
+        self._views.clear()
+
+    def view(self, stream: str, blocks: Sequence[BlockRef]) -> str:
+        """The name of a view of these blocks."""
+        key = stream, tuple(block.path for block in blocks)
+        if key not in self._views:
+            number = sum(1 for known, _ in self._views if known == stream)
+            view = sql.name(f"{stream}_{number}" if number else stream)
+            self.frame(stream, blocks).createOrReplaceTempView(view)
+            self._views[key] = view
+        return self._views[key]
+
+    def frame(self, stream: str, blocks: Sequence[BlockRef], columns: StructType | None = None) -> DataFrame:
+        """The tuples of some blocks; few of them are the work of one task."""
+        struct = columns or self.schemas[stream].struct
+        held = [block for block in blocks if block.path in self.memory]
+        stored = [block for block in blocks if block.path not in self.memory]
+        parts = [self._in_memory(held, struct)] if held else []
+        own = [block for block in stored if not block.files]
+        if own:
+            parts.append(self._store.read(own, struct))
+        parts += self._in_place(stream, [block for block in stored if block.files])
+        together = parts[0]
+        for part in parts[1:]:
+            together = together.unionAll(part)
+        rows = sum(block.rows for block in blocks)
+        if rows <= ONE_TASK_ROWS:
+            return together.coalesce(1)
+        return together.coalesce(self._store.parallelism) if held and not stored else together
+
+    def _in_memory(self, blocks: Sequence[BlockRef], struct: StructType) -> DataFrame:
+        context: Any = self._spark.sparkContext
+        rdds = [self.memory.rdd(block.path) for block in blocks]
+        together = rdds[0]
+        if len(rdds) > 1:
+            array = context._gateway.new_array(context._jvm.org.apache.spark.api.java.JavaRDD, len(rdds))
+            for place, rdd in enumerate(rdds):
+                array[place] = rdd
+            together = context._jsc.union(array)
+        java_session: Any = self._spark._jsparkSession
+        # a plan over one RDD, however many blocks there are: Spark analyses it in no time
+        frame = java_session.internalCreateDataFrame(together.rdd(), self._java_schema(struct), False)
+        return DataFrame(frame, self._spark)
+
+    def _java_schema(self, struct: StructType) -> Any:
+        text = struct.json()
+        if text not in self._java_schemas:
+            java: Any = self._spark._jvm
+            self._java_schemas[text] = java.org.apache.spark.sql.types.DataType.fromJson(text)
+        return self._java_schemas[text]
+
+    def _in_place(self, stream: str, blocks: Sequence[BlockRef]) -> list[DataFrame]:
+        """Source files as they are: what tells their tuples' timestamps and numbers differs by group."""
+        schema = self.schemas[stream]
+        groups: dict[tuple[int | None, int | None], list[str]] = {}
+        for block in blocks:
+            stamp = block.min_ts if schema.definition.timestamp is None else None
+            groups.setdefault((stamp, block.first_seq), []).extend(block.files)
+        frames = []
+        for group, paths in groups.items():
+            read = self._sources.read_files(schema.definition, paths)
+            tuples = read.selectExpr(*in_place_items(schema, *group))
+            # rows without a timestamp are bad, and were set aside when they arrived
+            frames.append(tuples if group[0] is not None else tuples.where(f"{sql.name(TS)} IS NOT NULL"))
+        return frames
+
+
+def in_place_items(schema: LogSchema, stamp_us: int | None, first_seq: int | None) -> list[str]:
+    """The select list that turns rows of a source file into tuples of the log."""
+    items = [sql.name(f.name) for f in schema.columns.fields if f.name != KEEP]
+    if schema.tells_keep_ratio:
+        items.append(f"1.0D AS {sql.name(KEEP)}")
+    timestamp = schema.timestamp if stamp_us is None else sql.Bound(stamp_us).at(schema.anchor)
+    items.append(f"{timestamp} AS {sql.name(TS)}")
+    if schema.is_numbered:
+        first = sql.Bound(first_seq or 0).at(schema.anchor)
+        items.append(f"_metadata.row_index + {first} AS {sql.name(SEQ)}")
+    return items
