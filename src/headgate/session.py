@@ -12,7 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from headgate import cql
-from headgate.adaptation.controller import Adaptive, Setting
+from headgate.adaptation.controller import TICK_OF_BOUND, Adaptive, Setting
 from headgate.adaptation.wishes import Wishes
 from headgate.admission import Refused, Watch, judge
 from headgate.cql.duration import parse_duration_us
@@ -43,6 +43,8 @@ from headgate.status import Recorder
 
 # tasks of pools beside the processors: two jobs of an eddy overlap, and another eddy may have its own
 _POOL_TASKS = 4
+# processor seconds of a tick where no query has a latency bound
+_TICK_S = 1.0
 
 
 class Session:
@@ -176,6 +178,20 @@ class Session:
         """The operators that would run."""
         return network_of([optimize(plan) for plan in self.plans()], self.catalog)
 
+    def sql(self) -> dict[str, str]:
+        """The Spark SQL of every query as a tick runs it, by name; nothing runs."""
+        from headgate.spark.blocks import BlockStore
+        from headgate.spark.checkpoint import Checkpoint
+        from headgate.spark.files import Files
+        from headgate.spark.prepare import prepare
+        from headgate.spark.render import query_texts
+
+        files = Files(self._spark)
+        store = BlockStore(self._spark, files, Checkpoint(files, ""))
+        network = self.network()
+        self._sources.use_names(not any(name in self._sources.frames for name in network.streams))
+        return query_texts(prepare(self._spark, network, self._sources, self._functions, store, {}))
+
     def _network_on(self, checkpoint: str | Path | None) -> Network:
         """The operators that would run; a checkpoint of queries that did not share any goes on without."""
         from headgate.spark.checkpoint import Checkpoint
@@ -229,6 +245,20 @@ class Session:
             balance_pools=balance_pools,
         )
 
+    def _budget_s(self, given: str | float | None, network: Network, until_done: bool) -> float:
+        """Processor seconds of a tick: as given, or as latency bounds allow, or what keeps ticks short.
+
+        Files that are read to their end are a batch, which nothing waits for; and where load may be shed, the
+        controller keeps ticks short.
+        """
+        if given is not None:
+            return _seconds(given)
+        is_batch = until_done and all(map(self._sources.is_file_stream, network.streams.values()))
+        if is_batch or network.sheddable():
+            return float("inf")
+        bounds = [query.latency_s for query in network.queries.values() if query.latency_s is not None]
+        return TICK_OF_BOUND * min(bounds) if bounds else _TICK_S
+
     def profile(self, seconds: float = 20.0, progress: Callable[[str], None] = lambda text: None) -> Measured:
         """Run all declared queries over a sample, and say what their operators cost and pass on.
 
@@ -251,6 +281,7 @@ class Session:
                 profiles=earlier.profiles() if earlier is not None else {},
                 earlier=earlier if profiler.goes_on else None,
                 rest_s=None if profiler.tells_apart else Rests(),
+                tick_budget=float("inf"),
                 helm=Helm(watching),
                 asked=earlier,
             )
@@ -285,7 +316,7 @@ class Session:
         from headgate.spark.run import SparkRun
 
         limits = TickLimits(
-            budget_s=_seconds(tick_budget),
+            budget_s=self._budget_s(tick_budget, network, until_done),
             memory_bytes=_bytes(memory, network),
             processors=processors(self._spark),
         )
@@ -354,9 +385,7 @@ def _located(checkpoint: str | Path) -> str:
     return text if "://" in text else str(Path(text).absolute())
 
 
-def _seconds(budget: str | float | None) -> float:
-    if budget is None:
-        return float("inf")
+def _seconds(budget: str | float) -> float:
     seconds = duration_s(budget)
     if seconds <= 0:
         raise SetupError("a tick budget must be more than 0 s")

@@ -98,7 +98,7 @@ class PredictBench:
         session = Session(self._spark)
         session.execute(query.script(rate, seconds, _RUN_SEED))
         network = session.network()
-        run = session.start(until_done=True)
+        run = session.start(until_done=True, tick_budget=float("inf"))
         run.wait()
         return network, run.status().history
 

@@ -20,10 +20,11 @@ def stream_of(statement: CreateStream, known_sources: Collection[str] | None = N
     """The stream that the statement creates."""
     options = settings_by_key(statement.options)
     timestamp = options.pop("timestamp", None)
-    slack = options.pop("slack", None)
+    slack = options.pop("watermark", None) or options.pop("slack", None)
     idle_after = options.pop("idle_after", None)
+    max_ahead = options.pop("max_ahead", None)
     _check_mode(options.get("mode"))
-    for late in (slack, idle_after):
+    for late in (slack, idle_after, max_ahead):
         if late is not None and timestamp is None:
             raise QueryError(f"{late.key.text.lower()} needs timestamp '<column>'", late.span)
     stream = StreamDefinition(
@@ -34,6 +35,7 @@ def stream_of(statement: CreateStream, known_sources: Collection[str] | None = N
         timestamp=timestamp.value if timestamp else None,
         slack_us=duration_us(slack) if slack else StreamDefinition.slack_us,
         idle_after_us=duration_us(idle_after) if idle_after else StreamDefinition.idle_after_us,
+        max_ahead_us=duration_us(max_ahead) if max_ahead else StreamDefinition.max_ahead_us,
     )
     check_timestamp(stream, timestamp.span if timestamp else None)
     return stream

@@ -309,7 +309,9 @@ class TickBuilder:
                 plan.stores.append(StoreTask(name, number, one.query, one.expected_rows))
             pushing = one.pushing
             if pushing is not None and pushing.query is not None:
-                plan.stores.append(StoreTask(name, number, pushing.query, pushing.expected_rows, True))
+                plan.stores.append(
+                    StoreTask(name, number, pushing.query, pushing.expected_rows, is_pushing=True)
+                )
 
     def _passed_on(self, name: str, rows: Rows, plan: TickPlan) -> Rows:
         """The output of an operator on its way to the next: counted if this tick counts, computed once."""

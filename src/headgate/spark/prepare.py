@@ -29,7 +29,7 @@ from headgate.model.operator import (
 )
 from headgate.model.profile import Profiles
 from headgate.model.shedding import KEEP
-from headgate.model.window import RowWindow, TimeWindow, Window
+from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.runtime.asking import Asking
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
@@ -41,6 +41,7 @@ from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import SparkOperator
 from headgate.spark.operators.check import checked, spark_complaint
 from headgate.spark.operators.inputs import log_columns
+from headgate.spark.operators.panes import PaneAggregateOperator, is_long
 from headgate.spark.operators.row_window import with_expiry
 from headgate.spark.operators.stateless import (
     ProjectOperator,
@@ -53,9 +54,9 @@ from headgate.spark.operators.windowed import (
     AggregateOperator,
     RunningAggregateOperator,
     SlidingAggregateOperator,
+    TupleAggregateOperator,
     WindowJoinOperator,
     WindowUpdateOperator,
-    operator_over,
 )
 from headgate.spark.sources import BAD_ROW, Sources
 from headgate.spark.stream_log import LogSchema, log_schemas
@@ -232,7 +233,7 @@ class _Preparation:
         if isinstance(settings, WindowUpdate):
             return WindowUpdateOperator(settings)
         if isinstance(settings, Aggregate):
-            return operator_over(settings, self._store)
+            return _aggregate_operator(settings, self._store)
         assert isinstance(settings, Eddy), f"{settings.name} can be simulated only"
         return SparkOperator(settings)
 
@@ -311,6 +312,9 @@ class _Preparation:
         if isinstance(operator, RunningAggregateOperator):
             carried = self._spark.sql(aggregate.carry(settings, tuples, None))
             operator.groups = StructType([StructField(f.name, f.dataType) for f in carried.schema.fields])
+        if isinstance(operator, PaneAggregateOperator):
+            kept = self._spark.sql(operator.fresh(tuples))
+            operator.panes = StructType([StructField(f.name, f.dataType) for f in kept.schema.fields])
         if isinstance(window, RowWindow):
             tuples = with_expiry(tuples, window, None)
         slide = window.slide_us if isinstance(window, TimeWindow) and window.slide_us else 1
@@ -357,6 +361,18 @@ class _Preparation:
         relation.createOrReplaceTempView(view)
         is_small = relation.count() <= _BROADCAST_RELATION_ROWS
         return view, "BROADCAST" if is_small else "SHUFFLE_HASH"
+
+
+def _aggregate_operator(settings: Aggregate, store: BlockStore) -> AggregateOperator:
+    """The operator for an aggregate, by its window."""
+    window = settings.window
+    if isinstance(window, UnboundedWindow):
+        return RunningAggregateOperator(settings, store)
+    if is_long(settings):
+        return PaneAggregateOperator(settings, store)
+    if isinstance(window, TimeWindow) and window.slide_us:
+        return SlidingAggregateOperator(settings)
+    return TupleAggregateOperator(settings)
 
 
 def _windows_of(eddy: JoinEddy) -> str:

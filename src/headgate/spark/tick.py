@@ -320,11 +320,19 @@ class TickRunner:
         return any(any(s.blocks) for s in states) or any(self._prepared.logs[s].is_sequenced for s in streams)
 
     def _write_block(self, tick: OpenTick, task: StoreTask) -> BlockRef | None:
-        part = "groups" if task.side is None else f"{'log' if task.is_pushing else 'in'}{task.side}"
+        part = (
+            f"groups{task.level or ''}"
+            if task.side is None
+            else f"{'log' if task.is_pushing else 'in'}{task.side}"
+        )
         path = self._checkpoint.block(tick.batch_id, f"{task.operator}-{part}")
         tuples = self._store.spark.sql(task.tuples) if isinstance(task.tuples, str) else task.tuples
         with self._measuring.of_operator(tick.batch_id, task.operator):
-            return self._store.write(tuples, path, task.expected_rows, int(tick.started_s * 1e6))
+            block = self._store.write(tuples, path, task.expected_rows, int(tick.started_s * 1e6))
+        if block is None or task.level is None:
+            return block
+        # where panes lie in time is all there is to know of them
+        return replace(block, step=task.level, quantiles=())
 
     def _publish(self, tick: OpenTick, written: Mapping[str, _Written]) -> None:
         for name, result in written.items():

@@ -36,6 +36,8 @@ class StoreTask:
     side: int | None
     tuples: str | DataFrame
     expected_rows: float
+    level: int | None = None
+    """Of panes, how large they are."""
     is_pushing: bool = False
     """Whether they belong to the log that pushes tuples out of a row window over a queue."""
 

@@ -236,10 +236,16 @@ class SlidingAggregateOperator(AggregateOperator):
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
         """By panes."""
         window = self.settings.window
-        assert isinstance(window, TimeWindow) and window.slide_us is not None
-        slide = window.slide_us
-        first, last = _ceil_to(max(old_ts, _EARLIEST), slide), _ceil_to(new_ts, slide) - slide
+        assert isinstance(window, TimeWindow)
+        first, last = due_boundaries(window, old_ts, new_ts)
         return aggregate.sliding(self.settings, tuples, sql.Bound(first), sql.Bound(last), self.types)
+
+
+def due_boundaries(window: TimeWindow, old_ts: int, new_ts: int) -> tuple[int, int]:
+    """The first and the last boundary in ``[old_ts, new_ts)``; there is none if they are not in order."""
+    assert window.slide_us is not None
+    slide = window.slide_us
+    return _ceil_to(max(old_ts, _EARLIEST), slide), _ceil_to(new_ts, slide) - slide
 
 
 def _ceil_to(ts: int, slide_us: int) -> int:
@@ -281,13 +287,3 @@ class RunningAggregateOperator(AggregateOperator):
         """Without anything carried."""
         del old_ts, new_ts
         return aggregate.running(self.settings, tuples, None)
-
-
-def operator_over(settings: Aggregate, store: BlockStore) -> AggregateOperator:
-    """The operator for an aggregate, by its window."""
-    window = settings.window
-    if isinstance(window, UnboundedWindow):
-        return RunningAggregateOperator(settings, store)
-    if isinstance(window, TimeWindow) and window.slide_us:
-        return SlidingAggregateOperator(settings)
-    return TupleAggregateOperator(settings)

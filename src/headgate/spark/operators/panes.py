@@ -1,0 +1,212 @@
+"""Sliding aggregates over long windows: partial aggregates of panes are kept instead of tuples.
+
+Panes of the greatest common divisor of range and slide are level 0. When a run of eight of them is complete
+it is merged into one of level 1, and so on. A window is covered by the largest panes that fit: an hour in
+steps of a second takes some fifty partial aggregates a group instead of 3,600, and its state does not grow
+with the number of boundaries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from math import gcd
+
+from pyspark.sql.types import StructType
+
+from headgate.model.operator import Aggregate
+from headgate.model.window import TimeWindow
+from headgate.spark import sql
+from headgate.spark.blocks import BlockStore
+from headgate.spark.columns import BEGINNING_US, TS
+from headgate.spark.manifest import BlockRef
+from headgate.spark.operators import aggregate
+from headgate.spark.operators.base import Results, Stretch
+from headgate.spark.operators.inputs import StoreTask, TickInput
+from headgate.spark.operators.windowed import SlidingAggregateOperator, due_boundaries
+
+# panes of one level that make up one of the next
+_FAN = 8
+# with fewer panes to a window, tuples are read again from the log, which costs no write
+FEWEST_PANES = 32
+_LEVEL, _EDGE, _END = "`$level`", "`$edge`", sql.name(TS)
+# by how a block came about: panes that wait for their run to be complete, and complete runs
+_OPEN, _RUNS = 0, 1
+
+
+def is_long(settings: Aggregate) -> bool:
+    """Whether partial aggregates are worth keeping."""
+    window = settings.window
+    if not isinstance(window, TimeWindow) or not window.slide_us:
+        return False
+    if any(call.distinct for call in settings.aggregates):
+        return False
+    return window.range_us // gcd(window.range_us, window.slide_us) > FEWEST_PANES
+
+
+class PaneAggregateOperator(SlidingAggregateOperator):
+    """Emits every group at each boundary of a long window, from partial aggregates."""
+
+    def __init__(self, settings: Aggregate, store: BlockStore) -> None:
+        super().__init__(settings)
+        window = settings.window
+        assert isinstance(window, TimeWindow) and window.slide_us is not None
+        self._window = window
+        self._store = store
+        self._width_us = gcd(window.range_us, window.slide_us)
+        self.panes = StructType([])
+        """Columns of what is kept; known once the network is prepared."""
+
+    @property
+    def _levels(self) -> int:
+        levels = 1
+        while self._level_us(levels) <= self._window.range_us:
+            levels += 1
+        return levels
+
+    def _level_us(self, level: int) -> int:
+        return self._width_us * int(_FAN**level)
+
+    def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
+        """Groups at the boundaries that are due, and the panes to keep."""
+        [one] = inputs
+        old, new, kept = stretch.old_ts, stretch.new_ts, stretch.state.groups
+        retained = [one.retain(new)]
+        if new <= old:
+            return Results(None, retained)
+        content = one.content(old, new)
+        fresh = content and self.fresh(content)
+        first, last = due_boundaries(self._window, old, new)
+        near = [block for block in kept if self._is_near(block, first, last, old)]
+        parts = sql.union([self._stored("near", near) if near and first <= last else None, fresh])
+        query = None
+        if parts is not None and first <= last:
+            query = self.at_boundaries(parts, sql.Bound(first), sql.Bound(last), sql.Bound(old))
+        stores, replaced = self._stores(fresh, kept, old, new, one.rows.count)
+        oldest = new - self._window.reach_us
+        groups = [block for block in kept if block not in replaced and block.max_ts >= oldest]
+        return Results(query, retained, stores, groups)
+
+    def fresh(self, tuples: str) -> str:
+        """New tuples as panes of level 0; a pane that is not complete is continued by a later tick."""
+        source = aggregate.keyed(self.settings, tuples, [TS])
+        panes = aggregate.panes(self.settings, source, self._window)
+        items = [f"`$pane` AS {_END}", f"0 AS {_LEVEL}", _EDGE, *self._groups, *sql.names(self._parts)]
+        return sql.select(items, panes)
+
+    @property
+    def _groups(self) -> list[str]:
+        return [sql.name(key.name) for key in self.settings.keys]
+
+    @property
+    def _parts(self) -> list[str]:
+        return [name for name, _ in aggregate.partials(self.settings)]
+
+    def _stored(self, what: str, blocks: Sequence[BlockRef]) -> str:
+        view = self._store.view(f"panes of {self.name} {what}", blocks, self.panes)
+        return sql.select(sql.names(self.panes.names), view)
+
+    def at_boundaries(self, panes: str, first: sql.Bound, last: sql.Bound, old: sql.Bound) -> str:
+        """Groups at boundaries, each from the largest panes that were complete before this tick."""
+        reach, slide = self._window.range_us, self._window.slide_us
+        width = self._by_level(0)
+        low = f"greatest({_END} + pmod(-{_END}, {slide}L), {first.at(_END)})"
+        until = f"({_END} - {width} + {reach}L)"
+        high = f"least({until} - pmod({until}, {slide}L), {last.at(_END)})"
+        above = self._by_level(1)
+        # a pane stands for itself where the run that it is part of is not inside, or not complete yet
+        run_end = f"({_END} + pmod(-{_END}, {above}))"
+        alone = (
+            f"b < {run_end} OR b > {run_end} - {above} + {reach}L OR {run_end} >= {old.at(_END)} "
+            f"OR {_LEVEL} = {self._levels - 1}"
+        )
+        own = f"IF({low} <= {high}, filter(sequence({low}, {high}, {slide}L), b -> {alone}), array())"
+        # a window takes in the microsecond that it reaches back to: the edge of the pane before it
+        edge = f"{_END} + {reach}L"
+        is_due = f"pmod({edge}, {slide}L) = 0 AND {edge} BETWEEN {first.at(_END)} AND {last.at(_END)}"
+        on_edge = f"IF({_LEVEL} = 0 AND {_EDGE} AND {is_due}, array({edge}), array())"
+        boundaries = f"explode(concat({own}, CAST({on_edge} AS ARRAY<BIGINT>)))"
+        exploded = sql.select([*self._groups, *sql.names(self._parts), f"{boundaries} AS `$boundary`"], panes)
+        values = [f"{text} AS {sql.name(name)}" for name, text in aggregate.merged(self.settings, self.types)]
+        items = [f"`$boundary` AS {sql.name(TS)}", *self._groups, *values]
+        return f"{sql.select(items, exploded)}\nGROUP BY {', '.join(['`$boundary`', *self._groups])}"
+
+    def _by_level(self, above: int) -> str:
+        """The width of a pane, or of one so many levels above it."""
+        widths = ", ".join(f"{self._level_us(level + above)}L" for level in range(self._levels))
+        return f"array({widths})[{_LEVEL}]"
+
+    def _is_near(self, block: BlockRef, first: int, last: int, old: int) -> bool:
+        """Whether a block may hold panes that cover an end of a window that is due."""
+        level = block.step or 0
+        if level == self._levels - 1:
+            return True
+        run_us, reach = self._level_us(level + 1), self._window.range_us
+        at_the_right = block.max_ts > min(first, old) - run_us
+        at_the_left = block.max_ts >= first - reach and block.min_ts <= last - reach + run_us
+        return at_the_right or at_the_left
+
+    def _stores(
+        self, fresh: str | None, kept: Sequence[BlockRef], old: int, new: int, rows: float
+    ) -> tuple[list[StoreTask], list[BlockRef]]:
+        """Panes to store, and the blocks that they replace."""
+        open_blocks = [block for block in kept if block.step == _OPEN]
+        everything = sql.union([self._stored("open", open_blocks) if open_blocks else None, fresh])
+        complete = self._last_end(1, new)
+        stores: list[StoreTask] = []
+        replaced: list[BlockRef] = []
+        if everything is not None and complete >= min([old, *(block.min_ts for block in open_blocks)]):
+            bound, replaced = sql.Bound(complete).at(_END), open_blocks
+            runs = self._runs(sql.select(["*"], everything, [f"{_END} <= {bound}"]))
+            still_open = sql.select(["*"], everything, [f"{_END} > {bound}"])
+            stores.append(StoreTask(self.name, None, runs, rows, level=_RUNS))
+            stores.append(StoreTask(self.name, None, still_open, rows, level=_OPEN))
+        elif fresh is not None:
+            stores.append(StoreTask(self.name, None, fresh, rows, level=_OPEN))
+        stores += self._higher(everything if replaced or fresh else None, kept, old, new, rows)
+        return stores, replaced
+
+    def _runs(self, panes: str) -> str:
+        """Panes of level 0, each merged into one row a group, and the runs that they make up."""
+        plain = self._merged(panes, [_END, "0", _EDGE])
+        return f"{plain}\nUNION ALL\n{self._merged(panes, [self._run_end(1), '1', 'FALSE'])}"
+
+    def _run_end(self, level: int) -> str:
+        return f"{_END} + pmod(-{_END}, {self._level_us(level)}L)"
+
+    def _merged(self, panes: str, place: Sequence[str]) -> str:
+        end, level, edge = place
+        parts = [f"{aggregate.merge(name)} AS {sql.name(name)}" for name in self._parts]
+        items = [f"{end} AS {_END}", f"{level} AS {_LEVEL}", f"{edge} AS {_EDGE}", *self._groups, *parts]
+        by = [end, *([edge] if edge == _EDGE else []), *self._groups]
+        return f"{sql.select(items, panes)}\nGROUP BY {', '.join(by)}"
+
+    def _higher(
+        self, open_panes: str | None, kept: Sequence[BlockRef], old: int, new: int, rows: float
+    ) -> Iterator[StoreTask]:
+        """Runs of runs that are complete now, whether or not the last of them came in this tick."""
+        complete = sql.Bound(self._last_end(1, new)).at(_END)
+        for level in range(2, self._levels):
+            end = self._last_end(level, new)
+            before = self._last_end(level, old) if old > BEGINNING_US else None
+            if before is not None and end <= before:
+                return
+            since = BEGINNING_US if before is None else before
+            below = [b for b in kept if b.step == _RUNS and b.max_ts > since and b.min_ts <= end]
+            runs = fresh_runs = None
+            if below:
+                runs = sql.select(["*"], self._stored(f"level {level}", below), [f"{_LEVEL} = 1"])
+            if open_panes is not None:
+                finished = sql.select(["*"], open_panes, [f"{_END} <= {complete}"])
+                fresh_runs = self._merged(finished, [self._run_end(1), "1", "FALSE"])
+            parts = sql.union([runs, fresh_runs])
+            if parts is None:
+                continue
+            low = [] if before is None else [f"{_END} > {sql.Bound(since).at(_END)}"]
+            inside = sql.select(["*"], parts, [*low, f"{_END} <= {sql.Bound(end).at(_END)}"])
+            merged = self._merged(inside, [self._run_end(level), str(level), "FALSE"])
+            yield StoreTask(self.name, None, merged, rows, level=level)
+
+    def _last_end(self, level: int, new: int) -> int:
+        """The last end of a pane of a level that all tuples below ``new`` are enough for."""
+        width = self._level_us(level)
+        return (new - 1) // width * width
