@@ -101,6 +101,8 @@ class BlockStore:
 
     def read(self, blocks: Sequence[BlockRef], schema: StructType) -> DataFrame:
         """The tuples of several blocks as one scan."""
+        for block in blocks:
+            self._checkpoint.check_block(block)
         paths = [self._checkpoint.full(block.path) for block in blocks]
         return self.spark.read.schema(schema).parquet(*paths)
 
