@@ -17,6 +17,7 @@ from tests.spark.ticks import OWNER, State
 
 from headgate import Session
 from headgate.errors import DamagedStateError, SetupError
+from headgate.model.event import Event, TickCommitted
 from headgate.model.shedding import Course
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.files import Files
@@ -467,6 +468,27 @@ def test_a_run_refuses_a_checkpoint_in_use_and_a_lost_part_file(
     part.unlink()
     with pytest.raises(DamagedStateError, match="is missing"):
         session.start(checkpoint=root)
+    assert not (root / "headgate.lock").exists()
+
+
+@pytest.mark.spark
+def test_a_part_file_lost_between_two_ticks_ends_the_run(
+    spark: SparkSession, script: str, tmp_path: Path
+) -> None:
+    root = tmp_path / "ck"
+    lost: list[Path] = []
+
+    def lose_a_part(event: Event) -> None:
+        if isinstance(event, TickCommitted) and event.batch_id == 1:
+            lost.extend(root.glob("blocks/000000001/pairs*/*.parquet"))
+            lost[0].unlink()
+
+    run = Session(spark).execute(script).start(until_done=True, checkpoint=root, observers=[lose_a_part])
+    with pytest.raises(DamagedStateError) as failed:
+        run.wait()
+    assert str(failed.value).startswith(str(lost[0].parent))
+    assert "is missing" in str(failed.value)
+    assert Checkpoint(LocalFiles(), str(root)).history.ticks()[-1] == 1
     assert not (root / "headgate.lock").exists()
 
 

@@ -48,8 +48,8 @@ class Checkpoint:
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on a disk of this machine, as far as its address tells."""
-        return "://" not in self.root or self.root.startswith("file:")
+        """Whether it is on a disk of this machine."""
+        return self._files.is_local(self.root)
 
     def open(self, network: Network) -> None:
         """Take the lock, then claim a new folder, or make sure that an old one is of these very queries."""
@@ -216,10 +216,10 @@ class Checkpoint:
 
     def sweep_eddies(self, needed: set[str]) -> None:
         """Drop what jobs of an earlier run wrote that no manifest knows of."""
-        kept = needed | self._needed(self.history.ticks())
         for name in self._files.names(f"{self.root}/{EDDIES}"):
-            if self.eddy_block(name) not in kept:
-                self._files.delete(self.full(self.eddy_block(name)))
+            if self.eddy_block(name) not in needed:
+                self.drop(self.eddy_block(name))
+        self._remove_condemned(self._needed(self.history.ticks()))
 
     def drop(self, path: str) -> None:
         """Remove a block of ours, once no manifest that is kept names it."""
@@ -233,13 +233,18 @@ class Checkpoint:
             self.history.remove(tick)
             self._needed_by.pop(tick, None)
         needed = manifest.block_paths() | self._needed(ticks[-KEPT_MANIFESTS:])
-        for path in [path for path in list(self._condemned) if path not in needed]:
-            self._files.delete(self.full(path))
-            self._condemned.discard(path)
+        self._remove_condemned(needed)
         for batch in self._files.names(f"{self.root}/blocks"):
             # later ones are of the tick under way
             if int(batch) <= manifest.batch_id:
                 self._sweep_blocks(f"blocks/{batch}", needed)
+
+    def _remove_condemned(self, needed: set[str]) -> None:
+        # a copy: ticks condemn blocks while an earlier one is swept
+        for path in list(self._condemned):
+            if path not in needed:
+                self._files.delete(self.full(path))
+                self._condemned.discard(path)
 
     def _sweep_blocks(self, folder: str, needed: set[str]) -> None:
         paths = [f"{folder}/{name}" for name in self._files.names(self.full(folder))]

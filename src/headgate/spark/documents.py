@@ -1,7 +1,7 @@
 """Durable JSON documents that know themselves: a format version, a checksum, and typed content.
 
-A document is one JSON object with ``version`` and ``checksum`` beside its fields. The checksum covers all
-other fields in a canonical spelling, so white space may change and a value may not.
+A document is one JSON object: ``version``, its fields, ``checksum``. The checksum covers all before it, in
+the spelling of Python, so white space may change and a value may not.
 """
 
 from __future__ import annotations
@@ -20,10 +20,23 @@ Document = dict[str, Any]
 Kind = TypeVar("Kind")
 
 
-def seal(content: Mapping[str, Any], version: int) -> str:
-    """The text of a document."""
-    versioned = {"version": version, **content}
-    return json.dumps({**versioned, "checksum": _checksum(versioned)})
+def seal(content: Any, version: int) -> str:
+    """The text of a document whose content is a dataclass."""
+    body = json.dumps({"version": version, **_plain(content)}, default=_plain)
+    # a manifest is written every tick: once is enough
+    return f'{body[:-1]}, "checksum": "{_checksum(body)}"}}'
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    kind: Any = type(value)
+    return {name: getattr(value, name) for name in _field_names(kind)}
+
+
+@cache
+def _field_names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 def unseal(text: str, version: int) -> Document:
@@ -42,7 +55,7 @@ def unseal(text: str, version: int) -> Document:
         # whatever its checksum covers
         raise SetupError(f"it has format {found}, of a later version of Headgate; this one reads {version}")
     checksum = document.pop("checksum", None)
-    if (found > 1 or checksum is not None) and checksum != _checksum(document):
+    if (found > 1 or checksum is not None) and checksum != _checksum(json.dumps(document)):
         raise DamagedStateError("its checksum does not match its content")
     document.pop("version", None)
     return document
@@ -97,9 +110,8 @@ def _other_version(what: str) -> SetupError:
     return SetupError(f"{what}; it was written by another version of Headgate, which can go on from it")
 
 
-def _checksum(content: Mapping[str, Any]) -> str:
-    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(canonical.encode()).hexdigest()
+def _checksum(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()
 
 
 def _is_cut(text: str) -> bool:

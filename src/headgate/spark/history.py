@@ -108,7 +108,10 @@ class History:
         """All of them, newest first."""
         ticks = self.ticks()
         for tick in reversed(ticks):
-            yield self.state(tick, is_last=tick == ticks[-1])
+            state = self.state(tick, is_last=tick == ticks[-1])
+            # a run that goes on may have removed the oldest ones in the meantime
+            if state.is_good or tick in self.ticks():
+                yield state
 
     def last_good(self, before: int) -> int | None:
         """The newest tick before another one that a run can go on from."""

@@ -107,9 +107,11 @@ class LocalFiles:
 
     def data_files(self, path: str) -> list[FileStatus]:
         """The files that Spark reads at a path, at any depth, sorted; none if it does not exist."""
-        place = local_path(path)
+        place = str(local_path(path)) if path.startswith("file:") else path
         try:
-            found = list(_walk(str(place))) if place.is_dir() else [("", place.stat())]
+            found = list(_walk(place))
+        except NotADirectoryError:
+            found = [("", os.stat(place))]
         except FileNotFoundError:
             return []
         statuses = [FileStatus(name, stat.st_size, stat.st_mtime_ns // 1_000_000) for name, stat in found]

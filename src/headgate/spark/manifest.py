@@ -6,7 +6,7 @@ without it, it has not.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 
 from headgate.model.event import StreamCounts
 from headgate.model.shedding import Course
@@ -95,7 +95,7 @@ class Owner:
 
     def to_json(self) -> str:
         """One JSON document."""
-        return seal(asdict(self), FORMAT_VERSION)
+        return seal(self, FORMAT_VERSION)
 
     @staticmethod
     def from_json(text: str) -> Owner:
@@ -135,7 +135,7 @@ class Manifest:
 
     def to_json(self) -> str:
         """One JSON document."""
-        return seal(asdict(self), FORMAT_VERSION)
+        return seal(self, FORMAT_VERSION)
 
     @staticmethod
     def from_json(text: str) -> Manifest:
