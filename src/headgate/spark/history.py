@@ -94,21 +94,25 @@ class History:
         """Forget a tick."""
         self._files.delete(self.path(tick))
 
-    def state(self, tick: int, is_last: bool) -> TickState:
-        """A manifest with its blocks and Spark's notes; ``is_last``: Spark must not be further."""
+    def state(self, tick: int, committed: int = -1) -> TickState:
+        """A manifest with its blocks and Spark's notes.
+
+        ``committed`` is the last micro-batch that Spark has noted as done: the newest manifest must cover it.
+        """
         try:
             manifest = self.read(tick)
         except DamagedStateError as error:
             return TickState(tick, None, (Damage(f"manifests/{tick:09d}.json", f"is damaged: {error}"),))
         damages = verify_blocks(self._files, self.root, manifest)
-        damages += self._spark_damages(tick, is_last)
+        damages += self._spark_damages(tick, committed)
         return TickState(tick, manifest, tuple(damages))
 
     def states(self) -> Iterator[TickState]:
         """All of them, newest first."""
-        ticks = self.ticks()
+        # in this order, so that a run that goes on meanwhile does not look damaged
+        committed, ticks = self._committed(), self.ticks()
         for tick in reversed(ticks):
-            state = self.state(tick, is_last=tick == ticks[-1])
+            state = self.state(tick, committed if tick == ticks[-1] else -1)
             # a run that goes on may have removed the oldest ones in the meantime
             if state.is_good or tick in self.ticks():
                 yield state
@@ -116,17 +120,16 @@ class History:
     def last_good(self, before: int) -> int | None:
         """The newest tick before another one that a run can go on from."""
         earlier = [tick for tick in reversed(self.ticks()) if tick < before]
-        return next((tick for tick in earlier if self.state(tick, is_last=False).is_good), None)
+        return next((tick for tick in earlier if self.state(tick).is_good), None)
 
     def current(self) -> Manifest | None:
         """What a run goes on from, verified; None before the first tick. Raises if it is damaged."""
-        ticks = self.ticks()
-        last = ticks[-1] if ticks else -1
+        committed, ticks = self._committed(), self.ticks()
         if not ticks:
-            if damages := self._spark_damages(last, is_last=True):
+            if damages := self._spark_damages(-1, committed):
                 raise DamagedStateError(f"{self.root}/{damages[0]}; remove {self.root} to start anew")
             return None
-        state = self.state(last, is_last=True)
+        state = self.state(ticks[-1], committed)
         if not state.is_good or state.manifest is None:
             raise self.refusal(state)
         return state.manifest
@@ -144,17 +147,19 @@ class History:
             f"{what}; tick {good} is good: step back to it with headgate checkpoint rollback {self.root}"
         )
 
-    def _spark_damages(self, tick: int, is_last: bool) -> list[Damage]:
+    def _spark_damages(self, tick: int, committed: int) -> list[Damage]:
         """Spark notes where a tick begins before it, and that it is over after its manifest."""
         if tick >= 0 and not self._files.exists(f"{self.root}/spark/offsets/{tick}"):
             return [
                 Damage("spark/offsets", f"has no entry {tick}, which the manifest of that tick goes with")
             ]
-        committed = max(self.spark_entries("commits"), default=-1)
-        if is_last and committed > tick:
+        if committed > tick:
             known = f"the last manifest is of tick {tick}" if tick >= 0 else "there is no manifest"
             return [Damage(_COMMITS, f"has an entry {committed}, but {known}")]
         return []
+
+    def _committed(self) -> int:
+        return max(self.spark_entries("commits"), default=-1)
 
     def spark_entries(self, kind: str) -> list[int]:
         """Micro-batches of one of Spark's logs, oldest first: ``offsets`` or ``commits``."""

@@ -46,7 +46,7 @@ def _target(history: History, to_tick: int | None) -> int:
         raise SetupError(f"{history.root} keeps no manifest of tick {to_tick}; it has {kept}")
     # whether Spark is further does not matter: its entries are about to go
     wanted = reversed(ticks) if to_tick is None else [to_tick]
-    states = [history.state(tick, is_last=False) for tick in wanted]
+    states = [history.state(tick) for tick in wanted]
     good = next((state.tick for state in states if state.is_good), None)
     if good is None:
         first = f"{states[0].damages[0]}"
