@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-from headgate.spark.localfiles import FileStatus, LocalFiles, has_scheme, is_hidden
+from headgate.spark.localfiles import FileStatus, LocalFiles, is_hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -31,8 +31,11 @@ class Files:
         return hadoop_path.getFileSystem(self._conf), hadoop_path
 
     def is_local(self, path: str) -> bool:
-        """Whether a path is on a disk of this machine, where looking at a file costs microseconds."""
-        return path.startswith("file:") or (self._default_is_local and not has_scheme(path))
+        """Whether a path is on a disk of this machine, where looking at a file costs microseconds.
+
+        A relative path is left to Hadoop: the JVM stays in the folder where it was started.
+        """
+        return path.startswith("file:/") or (self._default_is_local and path.startswith("/"))
 
     def exists(self, path: str) -> bool:
         """Whether anything is there."""
