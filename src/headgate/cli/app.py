@@ -10,7 +10,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import advise, bench, demo, explain, profile, reproduce, route, run, simulate
+from headgate.cli import advise, bench, checkpoint, demo, explain, profile, reproduce, route, run, simulate
 from headgate.cli.failure import report_failure
 from headgate.cli.version import version
 
@@ -86,6 +86,7 @@ app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)
 app.command("route", epilog=route.EXAMPLE)(route.route)
 app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
 app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
+app.add_typer(checkpoint.commands, name="checkpoint", epilog=checkpoint.EXAMPLE)
 
 
 def main() -> None:

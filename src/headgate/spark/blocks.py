@@ -80,8 +80,14 @@ class BlockStore:
 
     def read(self, blocks: Sequence[BlockRef], schema: StructType) -> DataFrame:
         """The tuples of several blocks as one scan."""
+        for block in blocks:
+            self.check(block)
         paths = [self._checkpoint.full(block.path) for block in blocks]
         return self.spark.read.schema(schema).parquet(*paths)
+
+    def check(self, block: BlockRef) -> None:
+        """Raise if a block is not what was written: nothing is computed over damage."""
+        self._checkpoint.check_block(block)
 
     def view(self, queue: str, blocks: Sequence[BlockRef], schema: StructType) -> str:
         """The name of a view of some blocks; in a tick, readers of the same blocks share one."""

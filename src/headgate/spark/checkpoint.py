@@ -1,19 +1,24 @@
-"""A checkpoint folder: whose it is, its manifests, its blocks."""
+"""A checkpoint folder: whose it is, its lock, its manifests, its blocks."""
 
 from __future__ import annotations
 
-import json
+import time
 import uuid
-from typing import Any
+from collections.abc import Iterable
+from dataclasses import replace
 
-from headgate.errors import SetupError
+from headgate.errors import DamagedStateError, HeadgateError, SetupError
 from headgate.model.network import Network
 from headgate.model.shedding import Course
-from headgate.spark.files import Files
-from headgate.spark.manifest import Manifest
+from headgate.spark.fingerprint import Fingerprint, compare, take_fingerprint
+from headgate.spark.history import KEPT_MANIFESTS, History, is_in_place, located
+from headgate.spark.localfiles import FileSystem
+from headgate.spark.lock import RunLock
+from headgate.spark.manifest import BlockRef, Manifest, Owner
 
-_KEPT_MANIFESTS = 2
 EDDIES = "eddies"
+# where a listing is a request over the network, a block is looked at again after this time only
+_REMOTE_LOOK_EVERY_S = 60.0
 
 
 class Checkpoint:
@@ -21,58 +26,102 @@ class Checkpoint:
 
     ``spark/`` is Structured Streaming's own checkpoint, ``manifests/`` one document a tick,
     ``blocks/`` tuples, ``eddies/`` what jobs of pools wrote, ``dead-letters/`` rows set aside,
-    ``results/`` of queries INTO memory.
+    ``results/`` of queries INTO memory. ``headgate.json`` says whose it is, ``headgate.lock`` who uses it.
     """
 
-    def __init__(self, files: Files, root: str) -> None:
+    def __init__(self, files: FileSystem, root: str) -> None:
         self.root = root.rstrip("/")
         self._files = files
-        self._identity_path = f"{self.root}/headgate.json"
-        self.uid = ""
+        self._owner_path = f"{self.root}/headgate.json"
+        self.lock = RunLock(files, self.root)
+        self.history = History(files, self.root)
+        self._owner: Owner | None = None
+        self._fingerprints: dict[str, Fingerprint] = {}
+        self._looked_s: dict[str, float] = {}
+        self._needed_by: dict[int, set[str]] = {}
+        self._condemned: set[str] = set()
+
+    @property
+    def uid(self) -> str:
+        """Names the files of this checkpoint's results; empty until it is open."""
+        return "" if self._owner is None else self._owner.uid
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on a disk of this machine, as far as its address tells."""
-        return "://" not in self.root or self.root.startswith("file:")
+        """Whether it is on a disk of this machine."""
+        return self._files.is_local(self.root)
 
     def open(self, network: Network) -> None:
-        """Claim a new folder, or make sure that an old one belongs to these very queries."""
-        found = self._identity()
-        if found is None:
-            self.uid = uuid.uuid4().hex[:8]
-            identity = {"uid": self.uid, "fingerprint": network.fingerprint, "queries": list(network.queries)}
-            self._files.make_folder(self.root)
-            self._files.write_text(self._identity_path, json.dumps(identity))
-        else:
-            self.uid = found["uid"]
+        """Take the lock, then claim a new folder, or make sure that an old one is of these very queries."""
+        self._files.make_folder(self.root)
+        self.lock.acquire()
+        try:
+            # another run may have come and gone since the first look
+            self.check(network)
+            self._owner = self._read_owner()
+            if self._owner is None:
+                self._owner = Owner(uuid.uuid4().hex[:8], network.fingerprint, tuple(network.queries))
+                self._files.write_text(self._owner_path, self._owner.to_json())
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        """Let another run have it."""
+        self.lock.release()
 
     def check(self, network: Network) -> None:
         """Refuse a folder that belongs to something else, without touching it."""
-        found = self._identity()
+        found = self._read_owner()
         if found is None:
-            if self._files.names(self.root):
+            # a run that ended before it could claim the folder leaves a lock, or a draft
+            if not all(name.startswith("headgate.") for name in self._files.names(self.root)):
                 raise SetupError(
                     f"checkpoint {self.root} is not empty and not Headgate's; choose an empty or new folder"
                 )
-        elif found["fingerprint"] != network.fingerprint:
+        elif found.fingerprint != network.fingerprint:
             raise SetupError(
-                f"checkpoint {self.root} belongs to other queries ({', '.join(found['queries'])}, or an "
+                f"checkpoint {self.root} belongs to other queries ({', '.join(found.queries)}, or an "
                 "earlier version of them); choose another folder, or remove it to start anew"
             )
 
+    def check_owner(self) -> None:
+        """Raise if ``headgate.json`` is damaged."""
+        self._read_owner()
+
     def belongs_to(self, network: Network) -> bool:
         """Whether these very operators have left it."""
-        found = self._identity()
-        return found is not None and found["fingerprint"] == network.fingerprint
+        found = self._read_owner()
+        return found is not None and found.fingerprint == network.fingerprint
 
-    def _identity(self) -> dict[str, Any] | None:
-        if not self._files.exists(self._identity_path):
+    def _read_owner(self) -> Owner | None:
+        """Who has left it; None if nobody has."""
+        if not self._files.exists(self._owner_path):
+            if self.history.ticks():
+                raise self._owner_damaged("is missing")
             return None
         try:
-            found: dict[str, Any] = json.loads(self._files.read_text(self._identity_path))
-        except ValueError as error:
-            raise SetupError(f"{self._identity_path} is damaged: {error}") from error
-        return found
+            return Owner.from_json(self._files.read_text(self._owner_path))
+        except SetupError as error:
+            raise SetupError(f"{self._owner_path}: {error}") from error
+        except (DamagedStateError, ValueError, OSError) as error:
+            raise self._owner_damaged(f"is damaged: {error}") from error
+
+    def _owner_damaged(self, reason: str) -> DamagedStateError:
+        way = f"headgate checkpoint rollback {self.root} restores it from the last good manifest"
+        return DamagedStateError(f"{self._owner_path} {reason}; {way}")
+
+    def restore_owner(self, manifest: Manifest) -> bool:
+        """Write ``headgate.json`` anew if it is damaged; whether it was."""
+        try:
+            if self._read_owner() is not None:
+                return False
+        except DamagedStateError:
+            pass
+        if manifest.owner is None:
+            raise SetupError(f"{self._owner_path} is lost, and no manifest says whose it is; start anew")
+        self._files.write_text(self._owner_path, manifest.owner.to_json())
+        return True
 
     @property
     def spark_folder(self) -> str:
@@ -96,20 +145,51 @@ class Checkpoint:
         """Path of what a job of a pool writes, relative to the checkpoint."""
         return f"{EDDIES}/{name}"
 
-    def full(self, relative: str) -> str:
+    def full(self, path: str) -> str:
         """A block's path as Spark reads it."""
-        return f"{self.root}/{relative}"
+        return located(self.root, path)
 
     def last_manifest(self, course: Course) -> Manifest:
-        """State after the last tick that happened; before the first, ``course`` is what it will go by."""
-        names = [n for n in self._files.names(f"{self.root}/manifests") if n.endswith(".json")]
-        if not names:
+        """State after the last tick, verified; before the first, ``course`` is what it will go by.
+
+        Raises ``DamagedStateError`` if the manifest or a block that it names is not what was written.
+        """
+        found = self.history.current()
+        if found is None:
             beginning = Manifest(course=course)
             if course.keep:
                 # tuples that the first tick sheds must be the same when it is tried again
                 self.commit(beginning)
             return beginning
-        return Manifest.from_json(self._files.read_text(f"{self.root}/manifests/{names[-1]}"))
+        self._remember(found.batch_id, self._taken(found.block_paths(), found.files))
+        return found
+
+    def check_block(self, block: BlockRef) -> None:
+        """Raise if a block's files are not those that were written; called before every read.
+
+        Content is compared once a run. After that a listing must do: of local files each time, of others from
+        time to time. Blocks of the tick under way are not known yet.
+        """
+        for path in block.stored_at:
+            self._check_path(path)
+
+    def _check_path(self, path: str) -> None:
+        known = self._fingerprints.get(path)
+        if known is None or not self._is_due(path):
+            return
+        full = self.full(path)
+        damages = compare(self._files, full, full, known, content=path not in self._looked_s)
+        if damages:
+            raise DamagedStateError(
+                f"{damages[0]}; step back to the last good tick with headgate checkpoint rollback {self.root}"
+            )
+        self._looked_s[path] = time.monotonic()
+
+    def _is_due(self, path: str) -> bool:
+        looked_s = self._looked_s.get(path)
+        if looked_s is None or self._files.is_local(self.full(path)):
+            return True
+        return time.monotonic() - looked_s > _REMOTE_LOOK_EVERY_S
 
     def begin(self, batch_id: int) -> None:
         """Remove what an interrupted attempt at this tick has left behind."""
@@ -117,34 +197,80 @@ class Checkpoint:
 
     def commit(self, manifest: Manifest) -> None:
         """The tick has happened."""
-        self._files.write_text(f"{self.root}/manifests/{manifest.batch_id:09d}.json", manifest.to_json())
+        files = self._taken(manifest.block_paths(), self._fingerprints)
+        self._remember(manifest.batch_id, files)
+        self.history.write(replace(manifest, files=files, owner=self._owner, written_s=time.time()))
+
+    def _taken(self, paths: Iterable[str], known: dict[str, Fingerprint]) -> dict[str, Fingerprint]:
+        """Fingerprints of blocks; of new ones, of their files as they are now."""
+        found = {path: known[path] if path in known else self._take(path) for path in paths}
+        if lost := [path for path, parts in found.items() if not parts]:
+            raise DamagedStateError(f"{self.full(lost[0])} is missing, though it has just been written")
+        return found
+
+    def _take(self, path: str) -> Fingerprint:
+        return take_fingerprint(self._files, self.full(path), ours=not is_in_place(path))
+
+    def _remember(self, tick: int, files: dict[str, Fingerprint]) -> None:
+        now_s = time.monotonic()
+        # what was verified, or written by this run, need not be read once more
+        self._looked_s = {path: self._looked_s.get(path, now_s) for path in files}
+        self._fingerprints = files
+        self._needed_by[tick] = set(files)
 
     def sweep_eddies(self, needed: set[str]) -> None:
         """Drop what jobs of an earlier run wrote that no manifest knows of."""
         for name in self._files.names(f"{self.root}/{EDDIES}"):
             if self.eddy_block(name) not in needed:
                 self.drop(self.eddy_block(name))
+        self._remove_condemned(self._needed(self.history.ticks()))
 
-    def drop(self, relative: str) -> None:
-        """Remove a block."""
-        self._files.delete(self.full(relative))
+    def drop(self, path: str) -> None:
+        """Remove a block of ours, once no manifest that is kept names it."""
+        if not is_in_place(path):
+            self._condemned.add(path)
 
     def sweep(self, manifest: Manifest) -> None:
-        """Drop manifests and blocks that no restart can ask for."""
-        folder = f"{self.root}/manifests"
-        for name in [n for n in self._files.names(folder) if n.endswith(".json")][:-_KEPT_MANIFESTS]:
-            self._files.delete(f"{folder}/{name}")
-        needed = manifest.block_paths()
-        blocks = f"{self.root}/blocks"
-        for batch in self._files.names(blocks):
-            if int(batch) > manifest.batch_id:
-                # of the tick under way
-                continue
-            kept = False
-            for name in self._files.names(f"{blocks}/{batch}"):
-                if f"blocks/{batch}/{name}" in needed:
-                    kept = True
-                else:
-                    self._files.delete(f"{blocks}/{batch}/{name}")
-            if not kept:
-                self._files.delete(f"{blocks}/{batch}")
+        """Drop manifests that are too old, and blocks that none of the others names."""
+        ticks = self.history.ticks()
+        for tick in ticks[:-KEPT_MANIFESTS]:
+            self.history.remove(tick)
+            self._needed_by.pop(tick, None)
+        needed = manifest.block_paths() | self._needed(ticks[-KEPT_MANIFESTS:])
+        self._remove_condemned(needed)
+        for batch in self._files.names(f"{self.root}/blocks"):
+            # later ones are of the tick under way
+            if int(batch) <= manifest.batch_id:
+                self._sweep_blocks(f"blocks/{batch}", needed)
+
+    def _remove_condemned(self, needed: set[str]) -> None:
+        # a copy: ticks condemn blocks while an earlier one is swept
+        for path in list(self._condemned):
+            if path not in needed:
+                self._files.delete(self.full(path))
+                self._condemned.discard(path)
+
+    def _sweep_blocks(self, folder: str, needed: set[str]) -> None:
+        paths = [f"{folder}/{name}" for name in self._files.names(self.full(folder))]
+        if not any(path in needed for path in paths):
+            self._files.delete(self.full(folder))
+            return
+        for path in paths:
+            if path not in needed:
+                self._files.delete(self.full(path))
+
+    def _needed(self, ticks: Iterable[int]) -> set[str]:
+        """Blocks that the manifests of some ticks name."""
+        found: set[str] = set()
+        for tick in ticks:
+            if tick not in self._needed_by:
+                self._needed_by[tick] = self._read_needed(tick)
+            found |= self._needed_by[tick]
+        return found
+
+    def _read_needed(self, tick: int) -> set[str]:
+        try:
+            return self.history.read(tick).block_paths()
+        except HeadgateError:
+            # nobody can go back to what cannot be read
+            return set()

@@ -22,6 +22,10 @@ class DeadLetters:
         self._sink.write(rows.coalesce(1), batch_id, keep_empty=False)
         self._written.add(batch_id)
 
+    def discard_after(self, batch_id: int) -> None:
+        """Remove rows that ticks to be repeated had set aside."""
+        self._sink.discard_after(batch_id)
+
     def publish(self, batch_id: int) -> None:
         """Put them into the table."""
         if batch_id in self._written:

@@ -6,20 +6,24 @@ without it, it has not.
 
 from __future__ import annotations
 
-import json
-from dataclasses import asdict, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from headgate.model.event import StreamCounts
 from headgate.model.shedding import Course
 from headgate.spark.columns import BEGINNING_US
+from headgate.spark.documents import decode, seal, unseal
+from headgate.spark.fingerprint import Fingerprint
 from headgate.spark.spread import Spread
+
+FORMAT_VERSION = 2
+"""Of manifests; one higher whenever a document can no longer be read by the version before."""
 
 
 @dataclass(frozen=True)
 class BlockRef:
-    """An immutable block of tuples below the checkpoint.
+    """An immutable block of tuples: files below the checkpoint, or a file of the user's in place.
 
+    ``path`` is relative to the checkpoint, or absolute where the files are not ours.
     ``number`` is that of its first tuple in the line before an eddy, of which it may be a part. ``step`` is
     the probe that its tuples are on their way to; others may be in the same files.
     """
@@ -37,6 +41,11 @@ class BlockRef:
     """Number of its first tuple in the stream, where the order of the stream matters."""
     files: tuple[str, ...] = ()
     """Source files that are read where they lie; ``path`` is then a name and nothing more."""
+
+    @property
+    def stored_at(self) -> tuple[str, ...]:
+        """Its folder below the checkpoint, or the source files that it consists of."""
+        return self.files or (self.path,)
 
     @property
     def spread(self) -> Spread:
@@ -89,8 +98,30 @@ class OperatorState:
 
 
 @dataclass(frozen=True)
+class Owner:
+    """The run that a checkpoint belongs to: its id, and the queries by name and fingerprint."""
+
+    uid: str
+    fingerprint: str
+    queries: tuple[str, ...]
+
+    def to_json(self) -> str:
+        """One JSON document."""
+        return seal(self, FORMAT_VERSION)
+
+    @staticmethod
+    def from_json(text: str) -> Owner:
+        """The inverse of ``to_json``."""
+        return decode(Owner, unseal(text, FORMAT_VERSION))
+
+
+@dataclass(frozen=True)
 class Manifest:
-    """Everything a restarted engine has to know; ``course`` is what the next tick goes by."""
+    """Everything a restarted engine has to know; ``course`` is what the next tick goes by.
+
+    ``files`` are the fingerprints of all blocks by path. These, ``owner`` and ``written_s`` are filled in
+    when the manifest is committed.
+    """
 
     batch_id: int = -1
     flushed: bool = False
@@ -98,8 +129,11 @@ class Manifest:
     operators: dict[str, OperatorState] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
     course: Course = field(default_factory=Course)
+    files: dict[str, Fingerprint] = field(default_factory=dict)
+    owner: Owner | None = None
+    written_s: float = 0.0
 
-    def blocks(self) -> list[BlockRef]:
+    def block_refs(self) -> list[BlockRef]:
         """Every block that must be kept; one that several operators need comes several times."""
         refs = [ref for stream in self.streams.values() for ref in stream.tail]
         for operator in self.operators.values():
@@ -107,55 +141,14 @@ class Manifest:
         return refs
 
     def block_paths(self) -> set[str]:
-        """Their paths."""
-        return {ref.path for ref in self.blocks()}
+        """Where they are stored: below the checkpoint, or at an address of their own."""
+        return {path for ref in self.block_refs() for path in ref.stored_at}
 
     def to_json(self) -> str:
         """One JSON document."""
-        return json.dumps(asdict(self))
+        return seal(self, FORMAT_VERSION)
 
     @staticmethod
     def from_json(text: str) -> Manifest:
-        """The inverse of ``to_json``."""
-        raw = json.loads(text)
-        return Manifest(
-            batch_id=raw["batch_id"],
-            flushed=raw["flushed"],
-            streams={name: _stream(s) for name, s in raw["streams"].items()},
-            operators={name: _operator(o) for name, o in raw["operators"].items()},
-            rows_out=raw["rows_out"],
-            course=_course(raw.get("course", {})),
-        )
-
-
-def _refs(raw: list[dict[str, Any]]) -> tuple[BlockRef, ...]:
-    return tuple(_ref(ref) for ref in raw)
-
-
-def _ref(raw: dict[str, Any]) -> BlockRef:
-    return BlockRef(**{**raw, "quantiles": tuple(raw["quantiles"]), "files": tuple(raw["files"])})
-
-
-def _stream(raw: dict[str, Any]) -> StreamState:
-    return StreamState(
-        **{
-            **raw,
-            "tail": _refs(raw["tail"]),
-            "totals": StreamCounts(**raw["totals"]),
-            "utilities": tuple(raw.get("utilities", ())),
-        }
-    )
-
-
-def _operator(raw: dict[str, Any]) -> OperatorState:
-    return OperatorState(
-        progress_ts=raw["progress_ts"],
-        blocks=tuple(_refs(side) for side in raw["blocks"]),
-        groups=_refs(raw["groups"]),
-        pushing=tuple(_refs(side) for side in raw["pushing"]),
-    )
-
-
-def _course(raw: dict[str, Any]) -> Course:
-    orders = {name: tuple(order) for name, order in raw.get("orders", {}).items()}
-    return Course(raw.get("keep", {}), raw.get("seed", 0), orders)
+        """The inverse of ``to_json``; raises if the text is damaged or of another version."""
+        return decode(Manifest, unseal(text, FORMAT_VERSION))

@@ -122,7 +122,7 @@ class Queues:
             waiting = sum(block.rows_from(stream.watermark_ts) for block in stream.tail)
             tuples += waiting
             size += sum(b.bytes / b.rows * b.rows_from(stream.watermark_ts) for b in stream.tail)
-        held = {block.path: block.bytes for block in after.blocks()}
+        held = {block.path: block.bytes for block in after.block_refs()}
         return round(tuples), round(size), max(0, round(sum(held.values()) - size))
 
 

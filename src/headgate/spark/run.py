@@ -87,13 +87,17 @@ class SparkRun:
         self._store = BlockStore(spark, self._files, self.checkpoint)
         prepared = self._checked(functions)
         self._prepared = prepared
-        self.checkpoint.open(network)
         eddies = [o for o in network.operators.values() if isinstance(o, Eddy)]
         self._eddies = len(eddies)
         self._balance = Balance() if balance_pools else None
         self.pools = Pools(network.pools.values(), eddies, router or router_named("optimal"))
-        self._runner = self._tick_runner(prepared, callbacks)
-        self._engine = SparkEngine(self._runner, limits, known)
+        self.checkpoint.open(network)
+        try:
+            self._runner = self._tick_runner(prepared, callbacks)
+            self._engine = SparkEngine(self._runner, limits, known)
+        except BaseException:
+            self.checkpoint.close()
+            raise
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
 
     def _checked(self, functions: Functions) -> Prepared:
@@ -120,6 +124,7 @@ class SparkRun:
         }
         letters = DeadLetters(self._files, self.checkpoint)
         manifest = self.checkpoint.last_manifest(self.helm.first())
+        self._discard_after(manifest.batch_id, letters)
         eddies = Eddies(
             prepared.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
         )
@@ -137,6 +142,12 @@ class SparkRun:
             self.helm,
             manifest,
         )
+
+    def _discard_after(self, batch_id: int, letters: DeadLetters) -> None:
+        """Ticks after the last manifest come again, and may be cut elsewhere: their first output goes."""
+        for sink in (*self._sinks.values(), letters):
+            if isinstance(sink, (FileSink, DeadLetters)):
+                sink.discard_after(batch_id)
 
     @property
     def pools_want_tasks(self) -> str:
@@ -161,16 +172,19 @@ class SparkRun:
 
     def open(self) -> None:
         """Start the streaming query."""
-        everything = self._all_streams()
         try:
-            self._query = (
-                everything.writeStream.foreachBatch(self._engine.on_batch)
-                .option("checkpointLocation", self.checkpoint.spark_folder)
-                .start()
-            )
+            self._query = self._started(self._all_streams())
+        except BaseException:
+            self.checkpoint.close()
+            raise
+        self._engine.is_alive = lambda: bool(self._query.isActive)
+
+    def _started(self, everything: DataFrame) -> Any:
+        writer = everything.writeStream.foreachBatch(self._engine.on_batch)
+        try:
+            return writer.option("checkpointLocation", self.checkpoint.spark_folder).start()
         except Exception as error:
             raise SetupError(f"the streams do not start: {first_line(error)}") from error
-        self._engine.is_alive = lambda: bool(self._query.isActive)
 
     def _all_streams(self) -> DataFrame:
         """One union of all streams and the clock."""
@@ -201,10 +215,13 @@ class SparkRun:
             self._query.stop()
         except Exception as error:
             self._error = self._error or error
-        self._runner.close()
-        for sink in self._sinks.values():
-            if isinstance(sink, FileSink):
-                sink.close()
+        try:
+            self._runner.close()
+            for sink in self._sinks.values():
+                if isinstance(sink, FileSink):
+                    sink.close()
+        finally:
+            self.checkpoint.close()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it has come. Raises what made the run fail."""

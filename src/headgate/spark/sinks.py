@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -71,6 +72,13 @@ class FileSink:
                 ending = name[name.index(".") :]
                 self._files.move(f"{staging}/{name}", f"{self._path}/{prefix}{number:03d}{ending}")
         self._files.delete(staging)
+
+    def discard_after(self, batch_id: int) -> None:
+        """Remove results of later batches: those of a tick that did not happen, or was rolled back."""
+        of_run = re.compile(rf"part-{self._uid}-(\d+)-")
+        for name in self._files.names(self._path):
+            if (found := of_run.match(name)) and int(found[1]) > batch_id:
+                self._files.delete(f"{self._path}/{name}")
 
     def close(self) -> None:
         """Remove the hidden folder."""

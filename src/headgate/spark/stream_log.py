@@ -257,6 +257,8 @@ class StreamLogs:
             stamp = block.min_ts if schema.definition.timestamp is None else None
             groups.setdefault((stamp, block.first_seq), []).extend(block.files)
         frames = []
+        for block in blocks:
+            self._store.check(block)
         for group, paths in groups.items():
             read = self._sources.read_files(schema.definition, paths)
             tuples = read.selectExpr(*in_place_items(schema, *group))

@@ -232,7 +232,7 @@ class TickRunner:
     def _set_parallelism(self, tick: OpenTick) -> None:
         """As many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
         rows = sum(arrival.rows.count for arrival in tick.arrivals.values())
-        rows += sum({block.path: block.rows for block in self.manifest.blocks()}.values())
+        rows += sum({block.path: block.rows for block in self.manifest.block_refs()}.values())
         tasks = str(min(self._store.parallelism, 1 + int(rows) // _ROWS_PER_TASK))
         if tasks != self._tasks:
             self._store.spark.conf.set("spark.sql.shuffle.partitions", tasks)
@@ -386,7 +386,8 @@ class TickRunner:
 
     def _release(self) -> None:
         """Drop what neither memory nor disk has to hold any longer."""
-        self._logs.memory.keep_only(self.manifest.block_paths() if self._caches else ())
+        kept = {block.path for block in self.manifest.block_refs()}
+        self._logs.memory.keep_only(kept if self._caches else ())
         self._intake.release()
         if self._sweeping is not None:
             self._sweeping.result()

@@ -1,0 +1,152 @@
+"""``headgate checkpoint``: whether the state of a run is whole, and a way back if it is not."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headgate.cli.options import DEBUG, JSON
+from headgate.errors import DamagedStateError, SetupError
+
+if TYPE_CHECKING:
+    from headgate.spark.checkpoint import Checkpoint
+    from headgate.spark.history import TickState
+    from headgate.spark.localfiles import FileSystem
+    from headgate.spark.rollback import Rollback
+
+EXAMPLE = "Example: headgate checkpoint verify state/"
+_ROLLBACK_EXAMPLE = "Example: headgate checkpoint rollback state/ --to 41"
+
+_DAMAGED = 1
+
+DIR: Any = typer.Argument(..., metavar="DIR", help="The folder of --checkpoint.", show_default=False)
+
+commands = typer.Typer(help="Verify the state that a run has left, or step back to an earlier tick of it.")
+
+
+@commands.callback(invoke_without_command=True)
+def checkpoint(ctx: typer.Context) -> None:
+    """Verify the state that a run has left, or step back to an earlier tick of it."""
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())
+
+
+@commands.command("verify", epilog=EXAMPLE)
+def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None:
+    """Compare all files of a checkpoint with the checksums in its manifests; nothing is changed.
+
+    Lists the ticks that a run can step back to, newest first. The exit code is 0 if a run can go on from the
+    newest one, 1 if it is damaged.
+    """
+    del debug
+    from headgate.spark.checkpoint import Checkpoint
+
+    root, files = _opened(folder)
+    kept = Checkpoint(files, root)
+    states = list(kept.history.states())
+    if not states:
+        raise SetupError(f"{root} has no manifests: it is not a checkpoint, or its first tick never ended")
+    owner_damage = _owner_damage(kept)
+    if as_json:
+        document = {"ticks": [_state_json(state) for state in states], "damage": owner_damage}
+        print(json.dumps(document, indent=2))
+    else:
+        _print_states(states, owner_damage)
+    if owner_damage or not states[0].is_good:
+        raise typer.Exit(_DAMAGED)
+
+
+@commands.command("rollback", epilog=_ROLLBACK_EXAMPLE)
+def rollback(
+    folder: str = DIR,
+    to: int | None = typer.Option(
+        None, metavar="TICK", help="The tick to step back to; the last good one if not given."
+    ),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Step back to the last good tick of a checkpoint; the ticks after it run again at the next start.
+
+    Results in files stay exactly-once: the next run first removes those of the ticks that it repeats.
+    Callbacks see the rows of these ticks a second time.
+    """
+    del debug
+    from headgate.spark.rollback import roll_back
+
+    root, files = _opened(folder)
+    done = roll_back(files, root, to)
+    if as_json:
+        print(json.dumps(_rollback_json(done), indent=2))
+    else:
+        print(_rollback_text(done))
+
+
+def _opened(folder: str) -> tuple[str, FileSystem]:
+    """A local folder needs no Spark."""
+    if "://" in folder and not folder.startswith("file:"):
+        from headgate.spark.cluster import own_session
+        from headgate.spark.files import Files
+
+        return folder.rstrip("/"), Files(own_session("local[1]"))
+    from headgate.spark.localfiles import LocalFiles, local_path
+
+    path = local_path(folder)
+    if not path.is_dir():
+        raise SetupError(f"{folder} is not a folder; pass the one given to --checkpoint")
+    return str(Path(path).absolute()), LocalFiles()
+
+
+def _owner_damage(kept: Checkpoint) -> str | None:
+    try:
+        kept.check_owner()
+    except DamagedStateError as error:
+        return str(error)
+    return None
+
+
+def _print_states(states: list[TickState], owner_damage: str | None) -> None:
+    from headgate.cli.summary import screen
+    from headgate.report.checkpoints import states_table
+
+    screen().print(states_table(states))
+    if owner_damage:
+        print(owner_damage)
+
+
+def _state_json(state: TickState) -> dict[str, object]:
+    manifest = state.manifest
+    return {
+        "tick": state.tick,
+        "written_s": manifest.written_s if manifest else None,
+        "blocks": len(manifest.block_paths()) if manifest else None,
+        "rows": sum(ref.rows for ref in manifest.block_refs()) if manifest else None,
+        "good": state.is_good,
+        "damages": [str(damage) for damage in state.damages],
+    }
+
+
+def _rollback_json(done: Rollback) -> dict[str, object]:
+    return {
+        "from_tick": done.from_tick,
+        "to_tick": done.to_tick,
+        "batches_again": list(done.batches_again),
+        "restored_headgate_json": done.restored_owner,
+    }
+
+
+def _rollback_text(done: Rollback) -> str:
+    if not done.changed:
+        return f"tick {done.to_tick} is good; nothing to do"
+    lines = ["headgate.json was damaged, and is restored"] if done.restored_owner else []
+    if done.batches_again:
+        lines += [
+            f"stepped back from tick {done.from_tick} to tick {done.to_tick}; "
+            "what came after it is handed out again at the next start",
+            "results in files stay exactly-once; callbacks see the rows of these ticks a second time",
+        ]
+    elif done.from_tick != done.to_tick:
+        lines.append(f"stepped back from tick {done.from_tick} to tick {done.to_tick}")
+    return "\n".join(lines)
