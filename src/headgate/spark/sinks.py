@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
@@ -46,6 +47,7 @@ class FileSink:
         self._path = path.rstrip("/")
         self._options = options
         self._uid = uid
+        self._visible: dict[int, list[str]] | None = None
 
     def _staging(self, batch_id: int) -> str:
         return f"{self._path}/_staging-{self._uid}/{batch_id:09d}"
@@ -60,17 +62,31 @@ class FileSink:
 
     def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
         """Move the files to where readers look."""
-        prefix = self._prefix(batch_id)
-        for name in self._files.names(self._path):
-            if name.startswith(prefix):
-                self._files.delete(f"{self._path}/{name}")
-        staging = self._staging(batch_id)
-        parts = [name for name in self._files.names(staging) if name.startswith("part-")]
+        visible = self._visible_from(batch_id)
+        for name in visible.pop(batch_id, ()):
+            self._files.delete(f"{self._path}/{name}")
+        staging, published = self._staging(batch_id), []
         if rows or keep_empty:
-            for number, name in enumerate(parts):
-                ending = name[name.index(".") :]
-                self._files.move(f"{staging}/{name}", f"{self._path}/{prefix}{number:03d}{ending}")
+            parts = [name for name in self._files.names(staging) if name.startswith("part-")]
+            for number, part in enumerate(parts):
+                name = f"{self._prefix(batch_id)}{number:03d}{part[part.index('.') :]}"
+                self._files.move(f"{staging}/{part}", f"{self._path}/{name}")
+                published.append(name)
         self._files.delete(staging)
+        self._visible = {**visible, batch_id: published}
+
+    def _visible_from(self, batch_id: int) -> dict[int, list[str]]:
+        """Files by batch that readers see already, of this batch and later ones.
+
+        The folder grows with every tick, so it is listed once: before that, another process may have
+        published batches that never were committed.
+        """
+        if self._visible is None:
+            self._visible = {}
+            for name in self._files.names(self._path):
+                if found := re.match(f"part-{self._uid}-([0-9]{{9,}})-", name):
+                    self._visible.setdefault(int(found[1]), []).append(name)
+        return {batch: names for batch, names in self._visible.items() if batch >= batch_id}
 
     def close(self) -> None:
         """Remove the hidden folder."""
