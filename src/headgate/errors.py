@@ -1,7 +1,7 @@
 """Errors, sorted by whose fault they are.
 
-``QueryError`` and ``SetupError`` are the user's to mend, ``OverloadError`` and ``StalledError``
-are the system's state, ``InternalError`` is a defect of ours.
+``QueryError``, ``SetupError`` and ``UserCodeError`` are the user's to mend, ``OverloadError`` and
+``StalledError`` are the system's state, ``InternalError`` is a defect of ours.
 """
 
 from __future__ import annotations
@@ -68,6 +68,10 @@ class QueryError(HeadgateError):
 
 class SetupError(HeadgateError):
     """Something around the query is wrong: a missing file, no Java, a foreign checkpoint."""
+
+
+class UserCodeError(HeadgateError):
+    """Python code of the user's has failed: a callback, observer, function, strategy or router."""
 
 
 class OverloadError(HeadgateError):

@@ -37,6 +37,8 @@ class _FileSystem(Protocol):
 
     def write_text(self, path: str, text: str) -> None: ...
 
+    def length_bytes(self, path: str) -> int: ...
+
 
 class Files:
     """Files by path text: on a local disk by system calls, elsewhere through Hadoop's FileSystem."""
@@ -83,6 +85,10 @@ class Files:
     def write_text(self, path: str, text: str) -> None:
         """Write a small text file so that it is there whole or not at all."""
         self._of(path).write_text(path, text)
+
+    def length_bytes(self, path: str) -> int:
+        """The length of a file."""
+        return self._of(path).length_bytes(path)
 
     def parquet_rows(self, path: str) -> int:
         """How many rows a Parquet file holds, as its footer says."""
@@ -153,6 +159,9 @@ class _LocalDisk:
         _checksum_of(at).unlink(missing_ok=True)
         os.replace(draft, at)
 
+    def length_bytes(self, path: str) -> int:
+        return self._at(path).stat().st_size
+
 
 def _checksum_of(at: Path) -> Path:
     return at.with_name(f".{at.name}.crc")
@@ -219,3 +228,7 @@ class _Hadoop:
         fs.delete(at, False)
         if not fs.rename(draft, at):
             raise OSError(f"could not write {path}")
+
+    def length_bytes(self, path: str) -> int:
+        fs, at = self._at(path)
+        return int(fs.getFileStatus(at).getLen())

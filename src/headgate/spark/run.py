@@ -23,6 +23,7 @@ from headgate.runtime.drive import drive
 from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
 from headgate.runtime.steering import Steered
+from headgate.runtime.usercode import Guarded
 from headgate.scheduling.strategy import Strategy
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
@@ -34,11 +35,12 @@ from headgate.spark.eddies.balance import Balance
 from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.pools import Pools
 from headgate.spark.engine import SparkEngine, TickLimits
+from headgate.spark.faults import blamed
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import Files
 from headgate.spark.intake import Intake
 from headgate.spark.landing import Landing
-from headgate.spark.sinks import Callback, FileSink, open_sink
+from headgate.spark.sinks import Callback, CallbackSink, FileSink, open_sink
 from headgate.spark.sources import STREAM, Sources, first_line
 from headgate.spark.tick import TickRunner
 
@@ -74,6 +76,7 @@ class SparkRun:
         self._network = network
         self._sources = sources
         self._steered = Steered(strategy)
+        self._functions = functions
         self._until_done = until_done
         self._known_predicates = known_predicates
         self.helm = helm or Helm()
@@ -190,8 +193,8 @@ class SparkRun:
             if failure is not None and not self._engine.stopping:
                 raise SetupError(f"the streaming query ended: {first_line(failure)}")
         except BaseException as error:
-            self._error = error
-            self._engine.fail(error)
+            self._error = blamed(error, self._network, self._functions)
+            self._engine.fail(self._error)
         finally:
             self.close()
 
@@ -217,8 +220,12 @@ class SparkRun:
         return True
 
     def stop(self) -> None:
-        """Finish the tick under way, then end."""
+        """Finish the tick under way, then end; code of the user's that does not return is given up."""
         self._engine.stop()
+        callbacks = [sink.call for sink in self._sinks.values() if isinstance(sink, CallbackSink)]
+        for call in (*callbacks, *self._observers):
+            if isinstance(call, Guarded):
+                call.hurry()
         self.wait()
 
     def change(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from headgate.errors import SetupError, known_names
 from headgate.model.network import QueryDefinition
+from headgate.runtime.usercode import Guarded
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.files import Files
 
@@ -20,6 +22,18 @@ SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "noop")
 KEPT = "headgate.kept"
 
 Callback = Callable[[pa.Table, int], None]
+
+
+@dataclass(frozen=True)
+class TimedCallback:
+    """A callback, and how long a call of it may take."""
+
+    function: Callback
+    timeout_s: float
+
+    def __call__(self, table: pa.Table, batch_id: int) -> None:
+        """Call it."""
+        self.function(table, batch_id)
 
 
 class Sink(Protocol):
@@ -119,11 +133,11 @@ class CallbackSink:
     """Hands every batch to a Python function, as an Arrow table with its batch id.
 
     After a crash a batch may come twice, under the same id. The table's metadata say of which share of the
-    source tuples it is.
+    source tuples it is. A function that fails makes the tick fail, and the run with it.
     """
 
-    def __init__(self, function: Callback) -> None:
-        self._function = function
+    def __init__(self, query: str, name: str, function: Callback, timeout_s: float | None = None) -> None:
+        self.call = Guarded(f"callback {name} of query {query}", function, timeout_s)
         self._ready: dict[int, pa.Table] = {}
 
     def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
@@ -134,7 +148,7 @@ class CallbackSink:
         """Call the function."""
         table = self._ready.pop(batch_id)
         if rows:
-            self._function(table.replace_schema_metadata({KEPT: repr(kept)}), batch_id)
+            self.call(table.replace_schema_metadata({KEPT: repr(kept)}), batch_id)
 
 
 class NoopSink:
@@ -168,7 +182,9 @@ def open_sink(
                 f"query {query.name}: no callback {name}; known: {known_names(list(callbacks))}. "
                 f"Register it with session.callback('{name}', function)"
             )
-        return CallbackSink(callbacks[name])
+        found = callbacks[name]
+        timeout_s = found.timeout_s if isinstance(found, TimedCallback) else None
+        return CallbackSink(query.name, name, found, timeout_s)
     if kind == "noop":
         return NoopSink()
     raise SetupError(f"query {query.name}: unknown sink {kind}; known: {known_names(SINK_FORMATS)}")

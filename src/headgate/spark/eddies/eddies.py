@@ -34,8 +34,9 @@ from headgate.spark.eddies.line import Line, Share, Standing
 from headgate.spark.eddies.parts import Parts, measured, measures
 from headgate.spark.eddies.pools import Pools
 from headgate.spark.eddies.probe import probe_task, run_probe
-from headgate.spark.eddies.task import DONE, FAILED, NUMBER
+from headgate.spark.eddies.task import DONE, NUMBER
 from headgate.spark.eddies.turning import Weights, turned
+from headgate.spark.faults import told_user_code_error
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
 from headgate.spark.sources import first_line
 
@@ -311,10 +312,7 @@ def _told_apart(error: BaseException) -> BaseException:
     """A user's function that raises is no defect of ours: its message in one line."""
     if isinstance(error, HeadgateError):
         return error
-    for line in str(error).splitlines():
-        if FAILED in line:
-            return SetupError(line[line.index(FAILED) :])
-    return SetupError(f"a job of a pool failed: {first_line(error)}")
+    return told_user_code_error(str(error)) or SetupError(f"a job of a pool failed: {first_line(error)}")
 
 
 def _blocks(standing: Standing) -> tuple[BlockRef, ...]:
