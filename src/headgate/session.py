@@ -153,8 +153,10 @@ class Session:
 
     def function(self, name: str, fn: Callable[..., Any], returns: str = "string") -> Session:
         """Register a Python function (or a Spark UDF) for use in expressions."""
+        from headgate.spark.functions import declared
+
         of_udf = getattr(fn, "returnType", None)
-        self._registered[name] = fn, returns if of_udf is None else None
+        self._registered[name] = (declared(name, fn, returns), returns) if of_udf is None else (fn, None)
         if "_spark" in vars(self):
             self._spark.udf.register(name, *self._registered[name])
         if of_udf is not None:

@@ -160,6 +160,33 @@ def test_a_registered_function_that_fails_is_named_with_its_query(
 
 
 @pytest.mark.parametrize(
+    ("function", "returns", "told"),
+    [
+        (lambda v: "abc", "bigint", "returned 'abc' (str), which is no bigint"),
+        (lambda v: 1, "double", "returned 1 (int), which is no double"),
+        (lambda v: True, "int", "returned True (bool), which is no int"),
+        (lambda v: 2.5, "decimal(3, 1)", "returned 2.5 (float), which is no decimal(3, 1)"),
+        (lambda: 1, "bigint", "raised TypeError: "),
+    ],
+)
+def test_a_registered_function_that_returns_another_type_is_named_instead_of_giving_null(
+    session: Session, function: Callable[..., Any], returns: str, told: str
+) -> None:
+    session.function("h", function, returns).execute("CREATE QUERY q AS SELECT h(v) AS x FROM s INTO noop")
+    assert failure(session).startswith(f"function h in query q {told}")
+
+
+def test_functions_that_keep_to_their_type_or_return_nothing_work_as_before(session: Session) -> None:
+    session.function("twice", lambda v: None if v == 8 else 2 * v, "bigint")
+    session.function("text", lambda v: v + 1)
+    session.execute("CREATE QUERY q AS SELECT twice(v) AS x, text(v) AS t FROM s")
+    run = session.start(until_done=True)
+    assert run.wait(TIMEOUT_S)
+    rows = run.arrow("q").to_pylist()
+    assert {(row["x"], row["t"]) for row in rows} == {(14, "8"), (None, "9"), (18, "10")}
+
+
+@pytest.mark.parametrize(
     ("function", "predicate", "told"),
     [
         (exits, "p(v)", rf"placed function p called sys.exit\(4\) \({__file__}:\d+\)"),

@@ -9,6 +9,7 @@ from typing import Any
 from headgate.errors import InternalError, UserCodeError
 from headgate.model.network import Network
 from headgate.runtime.usercode import user_code_error_in
+from headgate.spark import functions as registered
 
 _TOLD = re.compile(r"(?:headgate\.errors\.)?UserCodeError: (.*)")
 _TRACEBACK = "Traceback (most recent call last)"
@@ -53,13 +54,17 @@ def failed_user_code(
     told_text = text[text.rindex(_TRACEBACK) :]
 
     def what(file: str, function: str) -> str | None:
+        if file == registered.__file__:
+            return f"function {function}{_in_queries(function, network)}"
         for name, fn in functions.items():
             code = getattr(fn, "__code__", None)
             if code is not None and (code.co_filename, code.co_name) == (file, function):
                 return f"function {name}{_in_queries(name, network)}"
         return None
 
-    return user_code_error_in(told_text, what)
+    found = user_code_error_in(told_text, what)
+    # of the check after the call, and nothing that the function has raised
+    return found and UserCodeError(str(found).replace("raised TypeError: returned ", "returned "))
 
 
 def _in_queries(function: str, network: Network) -> str:

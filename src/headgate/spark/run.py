@@ -194,7 +194,8 @@ class SparkRun:
                 raise SetupError(f"the streaming query ended: {first_line(failure)}")
         except BaseException as error:
             self._error = blamed(error, self._network, self._functions)
-            self._engine.fail(self._error)
+            # the error itself is for whoever waits; two threads that raise one object mix up their traces
+            self._engine.fail(InterruptedError("the run has failed"))
         finally:
             self.close()
 
