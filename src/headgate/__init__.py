@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from headgate.errors import HeadgateError, QueryError, SetupError
+from headgate.errors import HeadgateError, QueryError, SetupError, UserCodeError
 
 if TYPE_CHECKING:
     from headgate.handle import Run
     from headgate.session import Session
 
-__all__ = ["HeadgateError", "QueryError", "Run", "Session", "SetupError"]
+__all__ = ["HeadgateError", "QueryError", "Run", "Session", "SetupError", "UserCodeError"]
 __version__ = "0.1.0"
 
 

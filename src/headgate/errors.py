@@ -1,7 +1,8 @@
 """Errors, sorted by whose fault they are.
 
-``QueryError`` and ``SetupError`` are the user's to mend, ``DamagedStateError`` is the disk's doing,
-``OverloadError`` and ``StalledError`` are the system's state, ``InternalError`` is a defect of ours.
+``QueryError``, ``SetupError`` and ``UserCodeError`` are the user's to mend, ``DamagedStateError`` is the
+disk's doing, ``OverloadError`` and ``StalledError`` are the system's state, ``InternalError`` is a defect
+of ours.
 """
 
 from __future__ import annotations
@@ -72,6 +73,10 @@ class SetupError(HeadgateError):
 
 class DamagedStateError(HeadgateError):
     """Durable state was lost or changed behind our back; nothing is computed over it."""
+
+
+class UserCodeError(HeadgateError):
+    """Python code of the user's has failed: a callback, observer, function, strategy or router."""
 
 
 class OverloadError(HeadgateError):

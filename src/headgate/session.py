@@ -34,7 +34,7 @@ from headgate.planning.rules.share_subplans import share_subplans
 from headgate.profiling import Profiler, Rests, sampled
 from headgate.routing.router import Router
 from headgate.runtime.helm import Helm, Watching
-from headgate.runtime.observers import Observer
+from headgate.runtime.observers import Observer, guarded
 from headgate.runtime.sampling import Sampling
 from headgate.scheduling import Strategy, strategy_named
 from headgate.scheduling.fifo import Fifo
@@ -155,8 +155,10 @@ class Session:
 
     def function(self, name: str, fn: Callable[..., Any], returns: str = "string") -> Session:
         """Register a Python function (or a Spark UDF) for use in expressions."""
+        from headgate.spark.functions import declared
+
         of_udf = getattr(fn, "returnType", None)
-        self._registered[name] = fn, returns if of_udf is None else None
+        self._registered[name] = (declared(name, fn, returns), returns) if of_udf is None else (fn, None)
         if "_spark" in vars(self):
             self._spark.udf.register(name, *self._registered[name])
         if of_udf is not None:
@@ -165,9 +167,19 @@ class Session:
         self.catalog.placements.add_function(FunctionDefinition(name, returns))
         return self
 
-    def callback(self, name: str, fn: Callable[[Any, int], None]) -> Session:
-        """Register a function for INTO callback: called with an Arrow table and its batch id."""
-        self._callbacks[name] = fn
+    def callback(
+        self, name: str, fn: Callable[[Any, int], None], timeout: str | float | None = None
+    ) -> Session:
+        """Register a function for INTO callback: called with an Arrow table and its batch id.
+
+        A run fails if a call takes longer than ``timeout`` (a number of seconds, or '60 s'). Without one it
+        waits; only once it is being stopped, it gives a call up after ten seconds.
+        """
+        from headgate.spark.sinks import TimedCallback
+
+        if not callable(fn):
+            raise SetupError(f"callback {name}: {fn!r} cannot be called")
+        self._callbacks[name] = fn if timeout is None else TimedCallback(fn, duration_s(timeout))
         return self
 
     def plans(self) -> list[LogicalPlan]:
@@ -325,6 +337,7 @@ class Session:
         temporary = checkpoint is None
         folder = tempfile.mkdtemp(prefix="headgate-") if checkpoint is None else _located(checkpoint)
         recorder = Recorder(network)
+        observers = guarded(observers)
         try:
             if wishes is not None:
                 setting = Setting(

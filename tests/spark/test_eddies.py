@@ -19,7 +19,7 @@ from tests.oracle.random_queries import World, random_world
 from tests.oracle.runs import Course, declarations, difference, found_rows, query_sql
 
 from headgate import Session
-from headgate.errors import SetupError
+from headgate.errors import UserCodeError
 from headgate.handle import Run
 
 pytestmark = pytest.mark.spark
@@ -183,5 +183,7 @@ def test_a_function_that_raises_ends_the_run_in_one_line(spark: SparkSession, tm
         CREATE POOL one SLOTS 1; PLACE fails ON one;
         CREATE STREAM s (ts BIGINT, v BIGINT) FROM parquet OPTIONS (path '{tmp_path}', timestamp 'ts');
         CREATE QUERY q AS SELECT v FROM s WHERE fails(v);""")
-    with pytest.raises(SetupError, match=r"^placed function fails failed: ValueError: no 7$"):
+    with pytest.raises(
+        UserCodeError, match=rf"^placed function fails raised ValueError: no 7 \({__file__}:\d+\)$"
+    ):
         session.start(until_done=True).wait(TIMEOUT_S)

@@ -9,7 +9,7 @@ import re
 import sys
 import traceback
 
-from headgate.errors import HeadgateError, InternalError, QueryError
+from headgate.errors import HeadgateError, InternalError, QueryError, UserCodeError
 
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )(?:[\w$]+\.)+([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
@@ -27,6 +27,8 @@ def described(error: BaseException) -> tuple[str, int]:
     """The text of an error and its exit code."""
     if isinstance(error, QueryError):
         return f"error: {error.detailed()}", 2
+    if isinstance(error, UserCodeError):
+        return f"error: {_one_line(str(error))}", 1
     if isinstance(error, HeadgateError) and not isinstance(error, InternalError):
         return f"error: {_one_line(str(error))}", 2
     if is_from_spark(error):

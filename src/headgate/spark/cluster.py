@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 
 from headgate.errors import SetupError
 from headgate.spark.java import prepare_java
+from headgate.spark.local_disk import use_local_files
 from headgate.spark.lookups import remember_lookups
 
 # per session: changes nothing for other users of the same Spark application
@@ -25,6 +26,9 @@ _SESSION_SETTINGS = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.streaming.pollingDelay": "20ms",
+    # what a job has written is used only once the whole job is done, and whether it is stands elsewhere
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
 _APPLICATION_SETTINGS = {
@@ -86,6 +90,7 @@ def private_session(spark: SparkSession) -> SparkSession:
     for key, value in _SESSION_SETTINGS.items():
         private.conf.set(key, value)
     private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
+    use_local_files(private)
     return private
 
 

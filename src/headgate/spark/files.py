@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
-from headgate.spark.localfiles import FileStatus, LocalFiles, is_hidden
+from headgate.spark.localfiles import FileStatus, LocalFiles, is_hidden, local_path
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,6 +120,8 @@ class Files:
 
     def length_bytes(self, path: str) -> int:
         """The length of a file."""
+        if self.is_local(path):
+            return local_path(path).stat().st_size
         fs, at = self._at(path)
         return int(fs.getFileStatus(at).getLen())
 

@@ -22,6 +22,7 @@ from headgate.runtime.drive import drive
 from headgate.runtime.helm import Helm
 from headgate.runtime.observers import Observer
 from headgate.runtime.steering import Steered
+from headgate.runtime.usercode import Guarded
 from headgate.scheduling.strategy import Strategy
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
@@ -32,11 +33,12 @@ from headgate.spark.eddies.balance import Balance
 from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.pools import Pools
 from headgate.spark.engine import SparkEngine, TickLimits
+from headgate.spark.faults import blamed
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import Files
 from headgate.spark.intake import Intake
 from headgate.spark.prepare import Functions, Prepared, prepare
-from headgate.spark.sinks import Callback, FileSink, open_sink
+from headgate.spark.sinks import Callback, CallbackSink, FileSink, open_sink
 from headgate.spark.sources import STREAM, Sources, first_line
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick import TickRunner
@@ -73,6 +75,7 @@ class SparkRun:
         self._network = network
         self._sources = sources
         self._steered = Steered(strategy)
+        self._functions = functions
         self._until_done = until_done
         self._known_predicates = known_predicates
         self.helm = helm or Helm()
@@ -203,8 +206,9 @@ class SparkRun:
             if failure is not None and not self._engine.stopping:
                 raise SetupError(f"the streaming query ended: {first_line(failure)}")
         except BaseException as error:
-            self._error = error
-            self._engine.fail(error)
+            self._error = blamed(error, self._network, self._functions)
+            # the error itself is for whoever waits; two threads that raise one object mix up their traces
+            self._engine.fail(InterruptedError("the run has failed"))
         finally:
             self.close()
 
@@ -233,8 +237,12 @@ class SparkRun:
         return True
 
     def stop(self) -> None:
-        """Finish the tick under way, then end."""
+        """Finish the tick under way, then end; code of the user's that does not return is given up."""
         self._engine.stop()
+        callbacks = [sink.call for sink in self._sinks.values() if isinstance(sink, CallbackSink)]
+        for call in (*callbacks, *self._observers):
+            if isinstance(call, Guarded):
+                call.hurry()
         self.wait()
 
     def change(

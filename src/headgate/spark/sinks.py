@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame
 
 from headgate.errors import SetupError, known_names
 from headgate.model.network import QueryDefinition
+from headgate.runtime.usercode import Guarded
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.files import Files
 
@@ -20,6 +22,18 @@ SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "noop")
 KEPT = "headgate.kept"
 
 Callback = Callable[[pa.Table, int], None]
+
+
+@dataclass(frozen=True)
+class TimedCallback:
+    """A callback, and how long a call of it may take."""
+
+    function: Callback
+    timeout_s: float
+
+    def __call__(self, table: pa.Table, batch_id: int) -> None:
+        """Call it."""
+        self.function(table, batch_id)
 
 
 class Sink(Protocol):
@@ -47,6 +61,7 @@ class FileSink:
         self._path = path.rstrip("/")
         self._options = options
         self._uid = uid
+        self._visible: dict[int, list[str]] | None = None
 
     def _staging(self, batch_id: int) -> str:
         return f"{self._path}/_staging-{self._uid}/{batch_id:09d}"
@@ -61,17 +76,31 @@ class FileSink:
 
     def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
         """Move the files to where readers look."""
-        prefix = self._prefix(batch_id)
-        for name in self._files.names(self._path):
-            if name.startswith(prefix):
-                self._files.delete(f"{self._path}/{name}")
-        staging = self._staging(batch_id)
-        parts = [name for name in self._files.names(staging) if name.startswith("part-")]
+        visible = self._visible_from(batch_id)
+        for name in visible.pop(batch_id, ()):
+            self._files.delete(f"{self._path}/{name}")
+        staging, published = self._staging(batch_id), []
         if rows or keep_empty:
-            for number, name in enumerate(parts):
-                ending = name[name.index(".") :]
-                self._files.move(f"{staging}/{name}", f"{self._path}/{prefix}{number:03d}{ending}")
+            parts = [name for name in self._files.names(staging) if name.startswith("part-")]
+            for number, part in enumerate(parts):
+                name = f"{self._prefix(batch_id)}{number:03d}{part[part.index('.') :]}"
+                self._files.move(f"{staging}/{part}", f"{self._path}/{name}")
+                published.append(name)
         self._files.delete(staging)
+        self._visible = {**visible, batch_id: published}
+
+    def _visible_from(self, batch_id: int) -> dict[int, list[str]]:
+        """Files by batch that readers see already, of this batch and later ones.
+
+        The folder grows with every tick, so it is listed once: before that, another process may have
+        published batches that never were committed.
+        """
+        if self._visible is None:
+            self._visible = {}
+            for name in self._files.names(self._path):
+                if found := re.match(f"part-{self._uid}-([0-9]{{9,}})-", name):
+                    self._visible.setdefault(int(found[1]), []).append(name)
+        return {batch: names for batch, names in self._visible.items() if batch >= batch_id}
 
     def discard_after(self, batch_id: int) -> None:
         """Remove results of later batches: those of a tick that did not happen, or was rolled back."""
@@ -111,11 +140,11 @@ class CallbackSink:
     """Hands every batch to a Python function, as an Arrow table with its batch id.
 
     After a crash a batch may come twice, under the same id. The table's metadata say of which share of the
-    source tuples it is.
+    source tuples it is. A function that fails makes the tick fail, and the run with it.
     """
 
-    def __init__(self, function: Callback) -> None:
-        self._function = function
+    def __init__(self, query: str, name: str, function: Callback, timeout_s: float | None = None) -> None:
+        self.call = Guarded(f"callback {name} of query {query}", function, timeout_s)
         self._ready: dict[int, pa.Table] = {}
 
     def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
@@ -126,7 +155,7 @@ class CallbackSink:
         """Call the function."""
         table = self._ready.pop(batch_id)
         if rows:
-            self._function(table.replace_schema_metadata({KEPT: repr(kept)}), batch_id)
+            self.call(table.replace_schema_metadata({KEPT: repr(kept)}), batch_id)
 
 
 class NoopSink:
@@ -160,7 +189,9 @@ def open_sink(
                 f"query {query.name}: no callback {name}; known: {known_names(list(callbacks))}. "
                 f"Register it with session.callback('{name}', function)"
             )
-        return CallbackSink(callbacks[name])
+        found = callbacks[name]
+        timeout_s = found.timeout_s if isinstance(found, TimedCallback) else None
+        return CallbackSink(query.name, name, found, timeout_s)
     if kind == "noop":
         return NoopSink()
     raise SetupError(f"query {query.name}: unknown sink {kind}; known: {known_names(SINK_FORMATS)}")

@@ -14,7 +14,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from itertools import count
 
 from pyspark import inheritable_thread_target
@@ -34,8 +34,9 @@ from headgate.spark.eddies.line import Line, Share, Standing
 from headgate.spark.eddies.parts import Parts, measured, measures
 from headgate.spark.eddies.pools import Pools
 from headgate.spark.eddies.probe import probe_task, run_probe
-from headgate.spark.eddies.task import DONE, FAILED, NUMBER
+from headgate.spark.eddies.task import DONE, NUMBER
 from headgate.spark.eddies.turning import Weights, turned
+from headgate.spark.faults import told_user_code_error
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
 from headgate.spark.sources import first_line
 
@@ -53,6 +54,7 @@ _AT_ONCE_S = 0.1
 _LATEST = 0.3
 # threads that do no more than wait for jobs of probes
 _PROBING = 16
+_CANCEL_EVERY_S = 0.2
 
 Lane = tuple[str, int | None]
 """An eddy, and the probe that tuples wait for; None: for functions."""
@@ -101,6 +103,7 @@ class Eddies:
         self._threads = ThreadPoolExecutor(
             self._jobs_of_one * len(self._layouts) + _PROBING, thread_name_prefix="headgate-pool"
         )
+        self._jobs: set[Future[None]] = set()
         self._paths: set[str] = set()
         if self._layouts:
             self._checkpoint.sweep_eddies(manifest.block_paths())
@@ -205,7 +208,8 @@ class Eddies:
                         break
                     self._count(lane, 1)
                     run = inheritable_thread_target(self._store.spark)(self._run)
-                    self._threads.submit(run, lane, share)
+                    self._jobs = {job for job in self._jobs if not job.done()}
+                    self._jobs.add(self._threads.submit(run, lane, share))
 
     def _all_lanes(self) -> Iterator[Lane]:
         for eddy, layout in self._layouts.items():
@@ -301,8 +305,12 @@ class Eddies:
         """End jobs under way: their tuples are still in the manifest."""
         with self._changed:
             self._is_closed = True
-        self._store.spark.sparkContext.cancelJobsWithTag(self._tag)
-        self._threads.shutdown(wait=True)
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        jobs = set(self._jobs)
+        while jobs:
+            # again and again: one that has not come to its Spark job yet is not there to be cancelled
+            self._store.spark.sparkContext.cancelJobsWithTag(self._tag)
+            jobs = wait(jobs, _CANCEL_EVERY_S).not_done
         if self._locks is not None:
             shutil.rmtree(self._locks, ignore_errors=True)
 
@@ -311,10 +319,7 @@ def _told_apart(error: BaseException) -> BaseException:
     """A user's function that raises is no defect of ours: its message in one line."""
     if isinstance(error, HeadgateError):
         return error
-    for line in str(error).splitlines():
-        if FAILED in line:
-            return SetupError(line[line.index(FAILED) :])
-    return SetupError(f"a job of a pool failed: {first_line(error)}")
+    return told_user_code_error(str(error)) or SetupError(f"a job of a pool failed: {first_line(error)}")
 
 
 def _blocks(standing: Standing) -> tuple[BlockRef, ...]:

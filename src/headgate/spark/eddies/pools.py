@@ -17,6 +17,7 @@ from headgate.routing.network import PlacedOperator, RoutingNetwork
 from headgate.routing.plans import AnyOrder
 from headgate.routing.router import Router, RoutingView
 from headgate.routing.statistics import UNKNOWN_SELECTIVITY, Monitor, Outcome
+from headgate.runtime.usercode import routed
 from headgate.spark.eddies.assignment import Assignment, Count, Step, Told
 from headgate.spark.eddies.ways import ways_of
 
@@ -167,7 +168,7 @@ class Pools:
         view = self.view(ways.plans[0], now_s, waiting)
         with self._routing:
             # a router that solves its weights does so here, and not in every task
-            self.router.route((), [ways.names[n] for n in ways.ready(0, ways.first(0))], view)
+            routed(self.router, (), [ways.names[n] for n in ways.ready(0, ways.first(0))], view)
             router = copy.deepcopy(self.router)
         slots = self.slots()
         return Assignment(
@@ -201,7 +202,7 @@ class Pools:
             with self._routing:
                 for done in ways.histories(side):
                     names = [ways.names[step] for step in ways.ready(side, done)]
-                    found[side, done] = self.router.route(ways.visited(side, done), names, view)
+                    found[side, done] = routed(self.router, ways.visited(side, done), names, view)
         return found
 
     def probed(self, name: str, tuples: int, out: int, seconds: float, queue: int) -> None:

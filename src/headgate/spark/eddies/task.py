@@ -11,6 +11,8 @@ from pyspark import cloudpickle
 from pyspark.sql.conversion import ArrowTableToRowsConversion
 from pyspark.sql.types import StructType
 
+from headgate.errors import UserCodeError
+from headgate.runtime.usercode import user_code_error
 from headgate.spark.columns import SIDE
 from headgate.spark.eddies.assignment import DROPPED, Assignment, Step
 from headgate.spark.eddies.whirl import Holds, Whirl
@@ -27,9 +29,6 @@ NEXT = "$next"
 
 TOLD = "$told"
 """A task's report, in a row without anything else."""
-
-FAILED = "placed function"
-"""How the message begins if a user's function raises."""
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -85,25 +84,38 @@ def _holds(step: Step, rows: Sequence[Sequence[Any]]) -> Holds:
         _FUNCTIONS[step.function] = cloudpickle.loads(step.function)
     function = _FUNCTIONS[step.function]
 
+    what = f"placed function {step.function_name}"
+
     def value_of(row: int) -> Any:
         values = rows[row]
         try:
             return function(*[values[place] for place in step.arguments])
-        except Exception as error:
-            raise RuntimeError(
-                f"{FAILED} {step.function_name} failed: {type(error).__name__}: {error}"
-            ) from error
+        except BaseException as error:
+            raise user_code_error(what, error) from error
 
     def by_truth(row: int) -> bool:
         value = value_of(row)
+        if not _is_truth(value):
+            returned = f"{value!r} ({type(value).__name__})"
+            raise UserCodeError(f"{what} returned {returned}, which is neither true nor false")
         place = 2 if value is None else 0 if value else 1
         return bool(rows[row][step.tests[place]])
 
     def by_comparison(row: int) -> bool:
         value, other = value_of(row), rows[row][step.tests[0]]
-        return value is not None and other is not None and bool(compare(value, other))
+        try:
+            return value is not None and other is not None and bool(compare(value, other))
+        except Exception as error:
+            raise UserCodeError(
+                f"{what} returned {value!r} ({type(value).__name__}), which cannot be compared with {other!r}"
+            ) from error
 
     if not step.comparison:
         return by_truth
     compare = _COMPARISONS[step.comparison]
     return by_comparison
+
+
+def _is_truth(value: Any) -> bool:
+    # numpy has truth values of its own
+    return value is None or isinstance(value, int) or type(value).__name__ in ("bool", "bool_")

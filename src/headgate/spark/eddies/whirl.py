@@ -16,6 +16,7 @@ from dataclasses import replace
 from headgate.routing.blocks import draw, target
 from headgate.routing.router import RoutingView
 from headgate.routing.statistics import Outcome
+from headgate.runtime.usercode import routed
 from headgate.spark.eddies.assignment import DROPPED, Assignment, Count, Told
 from headgate.spark.eddies.slots import Slot
 
@@ -138,11 +139,16 @@ class Whirl:
         busy_s = time.perf_counter() - began_s
         with self._lock:
             self._in_service -= 1
+            try:
+                if error is None:
+                    self._settle(row, step, holds, busy_s)
+            except BaseException as raised:
+                # a router of the user's
+                error = raised
             if error is not None:
                 self._error, self._over = self._error or error, True
                 self._ended.notify()
                 return
-            self._settle(row, step, holds, busy_s)
             if self._over or self._open <= self._spare:
                 self._ended.notify()
 
@@ -209,7 +215,7 @@ class Whirl:
         }
         view = RoutingView(statistics, self._ways.plans[side], self._given.now_s, self._given.rates)
         done = self._ways.visited(side, bits)
-        return self._given.router.route(done, [self._names[step] for step in left], view)
+        return routed(self._given.router, done, [self._names[step] for step in left], view)
 
     def _queue(self, step: int) -> int:
         if step < self._ways.probes:
