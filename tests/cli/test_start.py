@@ -34,7 +34,8 @@ def imported_by(*arguments: str) -> set[str]:
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], *([command.name, "--help"] for command in app.registered_commands)]
+    "arguments",
+    [["--help"], ["--version"], *([command.name, "--help"] for command in app.registered_commands)],
 )
 def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
     imported = imported_by(*arguments)
