@@ -33,16 +33,17 @@ def profile(
     del debug
     length_s = seconds("--for", for_time)
     assert length_s is not None
-    from headgate.cli.progress import Progress
-    from headgate.cli.script import Script
+    from headgate.cli.early import read_script
     from headgate.model.measured import beside
+
+    target = output or beside(file)
+    # a file that is missing is reported first
+    if file.exists() and not target.parent.is_dir():
+        raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
+    script = read_script(file, master)
+    from headgate.cli.progress import Progress
     from headgate.session import Session
 
-    script = Script.read(file)
-    script.check()
-    target = output or beside(file)
-    if not target.parent.is_dir():
-        raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
     with Progress("starting Spark") as progress:
         session = Session(master=master).execute(script.text, script.origin)
 

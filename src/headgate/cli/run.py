@@ -60,12 +60,12 @@ def run(
         balance_pools=balance_pools,
         profile=None if force or not beside(file).is_file() else beside(file),
     )
+    from headgate.cli.early import read_script
+
+    script = read_script(file, master)
     from headgate.cli.carryout import carried_out
-    from headgate.cli.script import Script
     from headgate.cli.summary import print_json, print_memory_results, print_summary
 
-    script = Script.read(file)
-    script.check()
     with carried_out(script, options, quiet_stdout=as_json) as done:
         if as_json:
             print_json(done)
