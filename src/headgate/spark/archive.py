@@ -28,7 +28,7 @@ SWITCH = "HEADGATE_CLASS_SHARING"
 _SILENT = ("-Xlog:cds*=off", "-Xlog:class+path*=off")
 # archives take some 180 MB each; several Java runtimes may take turns
 _ARCHIVES_KEPT = 3
-_STALE_AFTER_S = 1800.0
+_STALE_AFTER_S = 7200.0
 _LOW_PRIORITY = 19
 _TRAINING_SCRIPT = Path(__file__).parent / "training.sql"
 
@@ -131,7 +131,7 @@ _NO_STREAMS = {
     "stdin": subprocess.DEVNULL,
     "stdout": subprocess.DEVNULL,
     "stderr": subprocess.DEVNULL,
-    "timeout": 600,
+    "timeout": 3600,
 }
 
 

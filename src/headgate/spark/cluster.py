@@ -71,6 +71,9 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
             # the work of ticks is still divided among the processors
             builder = builder.config("spark.default.parallelism", str(threads))
         builder = builder.config("spark.driver.extraJavaOptions", jvm.driver_options())
+        if threads is not None and os.environ["PYSPARK_PYTHON"] == sys.executable:
+            # elsewhere, workers may run a Python that has no Headgate
+            builder = builder.config("spark.python.daemon.module", "headgate.spark.daemon")
         try:
             _start_gateway(master, java)
             return builder.getOrCreate()

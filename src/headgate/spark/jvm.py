@@ -29,6 +29,7 @@ from headgate.spark.java import JavaHome, find_java
 # throughput counts here, not the pauses of a driver nobody types into
 _DEFAULT_OPTIONS = "-XX:ReservedCodeCacheSize=512m -XX:+UseParallelGC"
 _LOG_SETTINGS = Path(__file__).parent / "log4j2.properties"
+_PACKAGES = Path(__file__).parents[2]
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _POLL_EVERY_S = 0.01
 
@@ -193,6 +194,8 @@ def start(java: JavaHome) -> Jvm:
         "PYTHONHASHSEED": "0",
         "SPARK_HOME": str(spark_home),
         "SPARK_CONNECT_MODE": "0",
+        # Python workers must find Headgate, however this process has found it
+        "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_PACKAGES)))),
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "address"),
     }
     # the gateway ends when the pipe to its standard input breaks; Ctrl-C is for this process alone
