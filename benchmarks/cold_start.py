@@ -3,7 +3,7 @@
     python benchmarks/cold_start.py [--repeat 5] [--json FILE]
 
 The job is ``examples/sensors.sql``. By hand means: one Structured Streaming query with a checkpoint takes
-the files there are (``availableNow``), sets bad and late rows aside, and writes the results of both queries
+all files (``availableNow``), sets bad and late rows aside, and writes the results of both queries
 as Parquet; then both are read and printed. Every run is a process of its own, in turn with the others, and
 all must print the same rows. ``first run`` is ``headgate`` without its archive of Spark's classes, which it
 makes in the background after the first run on a machine; here it is made before the clock starts.
@@ -15,7 +15,6 @@ import argparse
 import json
 import os
 import re
-import resource
 import statistics
 import subprocess
 import sys
@@ -94,16 +93,15 @@ CONTENDERS = (
 
 @dataclass(frozen=True)
 class Measurement:
-    """One run: wall-clock and processor seconds, and the rows it printed."""
+    """One run: how long it took, and the rows it printed."""
 
     seconds: float
-    cpu_s: float
     rows: tuple[str, ...]
 
 
 def measure(contender: Contender) -> Measurement:
     """Run a contender in a process of its own."""
-    cpu_before_s, started = _cpu_s(), time.perf_counter()
+    started = time.perf_counter()
     done = subprocess.run(
         contender.command,
         cwd=ROOT,
@@ -115,13 +113,7 @@ def measure(contender: Contender) -> Measurement:
     seconds = time.perf_counter() - started
     if done.returncode != 0:
         raise SystemExit(f"{contender.name} failed:\n{done.stderr}")
-    return Measurement(seconds, _cpu_s() - cpu_before_s, printed_rows(done.stdout))
-
-
-def _cpu_s() -> float:
-    """Processor seconds of all processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
+    return Measurement(seconds, printed_rows(done.stdout))
 
 
 def printed_rows(text: str) -> tuple[str, ...]:
