@@ -9,6 +9,7 @@ from pathlib import Path
 BENCHMARKS = (
     "window_join.py",
     "selections.py",
+    "cold_start.py",
     "sharing.py",
     "placed_probes.py",
     "simulator.py",

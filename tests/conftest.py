@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 # child processes are over before Java's second compiler pays
 os.environ.setdefault("HEADGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# tests leave no process behind that fills the user's cache
+os.environ.setdefault("HEADGATE_CLASS_SHARING", "off")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

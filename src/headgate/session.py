@@ -42,7 +42,7 @@ from headgate.scheduling.threshold import Threshold
 from headgate.status import Recorder
 
 # tasks of pools beside the processors: two jobs of an eddy overlap, and another eddy may have its own
-_POOL_TASKS = 4
+POOL_TASKS = 4
 # processor seconds of a tick where no query has a latency bound
 _TICK_S = 1.0
 
@@ -79,7 +79,7 @@ class Session:
         """Started when it is first needed: by then, whether there are pools is known."""
         from headgate.spark.cluster import own_session, private_session
 
-        tasks = _POOL_TASKS if self.catalog.placements.pools else 0
+        tasks = POOL_TASKS if self.catalog.placements.pools else 0
         found = private_session(self._given or own_session(self._master, tasks))
         for name, (fn, returns) in self._registered.items():
             found.udf.register(name, fn, returns)

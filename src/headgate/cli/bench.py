@@ -7,8 +7,6 @@ from pathlib import Path
 import typer
 
 from headgate.cli.options import DEBUG, JSON
-from headgate.cli.studies import check_study, progress, show_study
-from headgate.routing.registry import router_named
 
 EXAMPLE = "Example: headgate bench burst --out bench-out"
 
@@ -39,6 +37,9 @@ def bench(
     is 1 if a check fails.
     """
     del debug
+    from headgate.cli.studies import check_study, progress, show_study
+    from headgate.routing.registry import router_named
+
     check_study(study, _STUDIES)
     for name in policy:
         router_named(name)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from headgate.cli.carryout import carried_out
 from headgate.cli.options import DEBUG, JSON, RunOptions
-from headgate.cli.script import Script
-from headgate.cli.summary import print_json, print_memory_results, print_summary, screen
-from headgate.report.plots import plot_run
+
+if TYPE_CHECKING:
+    from headgate.cli.script import Script
 
 EXAMPLE = "Example: headgate demo --seconds 20 --out demo-out"
 
@@ -35,6 +35,10 @@ def demo(
     The queries are a filter with an expensive predicate, a window join and a windowed aggregate.
     """
     del debug
+    from headgate.cli.carryout import carried_out
+    from headgate.cli.summary import print_json, print_memory_results, print_summary, screen
+    from headgate.report.plots import plot_run
+
     script = demo_script(f"duration '{seconds} s'", seconds)
     if not as_json:
         print(script.text)
@@ -52,6 +56,8 @@ def demo(
 
 def demo_script(duration: str, seconds: int) -> Script:
     """The demo's streams and queries, with another length of traffic and a flood in the midst of it."""
+    from headgate.cli.script import Script
+
     text = (files("headgate.cli") / _SCRIPT).read_text(encoding="utf-8").replace(_DURATION, duration)
     for at_s in _FLOOD_S:
         text = text.replace(f"from {at_s} s", f"from {at_s * seconds / _SECONDS:.3g} s")
@@ -60,6 +66,8 @@ def demo_script(duration: str, seconds: int) -> Script:
 
 def _warm_up(quiet_stdout: bool) -> None:
     """Run a little of the traffic, so that the plot shows the queries and not how Java starts."""
+    from headgate.cli.carryout import carried_out
+
     script = demo_script("duration '2 s', speed 'max'", 2)
     with carried_out(script, RunOptions(until_done=True), quiet_stdout):
         pass

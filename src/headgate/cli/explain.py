@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from headgate.cli.decision import decide, decision_json, print_decision
 from headgate.cli.options import DEBUG, FILE, JSON
-from headgate.cli.script import Script, Stages
 from headgate.errors import SetupError
-from headgate.planning.describe import describe, describe_json
-from headgate.planning.joins.exhaustive import all_plans, left_deep_plans
-from headgate.planning.logical import LogicalPlan
+
+if TYPE_CHECKING:
+    from headgate.cli.script import Stages
+    from headgate.planning.catalog import Catalog
+    from headgate.planning.logical import LogicalPlan
 
 EXAMPLE = "Example: headgate explain examples/network.sql --after lower"
 
@@ -52,15 +53,12 @@ def explain(
         raise SetupError("--after and --profile exclude each other; keep one of them")
     if capacity is not None and not 0 < capacity < float("inf"):
         raise SetupError(f"--capacity {capacity:g} runs nothing; write a number of processors above 0")
+    from headgate.cli.script import Script, Stages
+
     catalog = Script.read(file).catalog()
     stages = Stages.of(catalog)
     if profile is not None:
-        plans_of = all_plans if bushy else left_deep_plans
-        decision = decide(catalog, stages, profile, 1.0 if capacity is None else capacity, plans_of)
-        if as_json:
-            print(json.dumps(decision_json(decision), indent=2))
-        else:
-            print_decision(decision)
+        _decide(catalog, stages, profile, 1.0 if capacity is None else capacity, bushy, as_json)
         return
     wanted = _STAGES if after is None else (after,)
     if as_json:
@@ -71,11 +69,28 @@ def explain(
         print("\n\n".join(f"-- after {stage}\n{_as_text(stages, stage)}" for stage in wanted))
 
 
+def _decide(
+    catalog: Catalog, stages: Stages, profile: Path, capacity: float, bushy: bool, as_json: bool
+) -> None:
+    from headgate.cli.decision import decide, decision_json, print_decision
+    from headgate.planning.joins.exhaustive import all_plans, left_deep_plans
+
+    decision = decide(catalog, stages, profile, capacity, all_plans if bushy else left_deep_plans)
+    if as_json:
+        print(json.dumps(decision_json(decision), indent=2))
+    else:
+        print_decision(decision)
+
+
 def _as_text(stages: Stages, stage: str) -> str:
+    from headgate.planning.describe import describe
+
     return describe(stages.lowered) if stage == "lower" else "\n\n".join(map(str, _plans(stages, stage)))
 
 
 def _as_json(stages: Stages, stage: str) -> object:
+    from headgate.planning.describe import describe_json
+
     if stage == "lower":
         return describe_json(stages.lowered)
     return [plan.to_json() for plan in _plans(stages, stage)]

@@ -1,4 +1,8 @@
-"""Options that commands share, and the checks that need no Spark."""
+"""Options that commands share, and the checks that need no Spark.
+
+The modules of commands import only this one and ``typer``: ``headgate --help`` must not wait for the
+planner, numpy and Spark. A command imports what it works with when it is called.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,7 @@ from typing import Any
 
 import typer
 
-from headgate.cql.duration import parse_duration_us
-from headgate.cql.size import parse_bytes
 from headgate.errors import SetupError
-from headgate.routing.registry import router_named
-from headgate.scheduling import strategy_named
 
 
 def _note_debug(ctx: typer.Context, wanted: bool) -> bool:
@@ -48,6 +48,9 @@ class RunOptions:
     def __post_init__(self) -> None:
         if self.until_done and self.for_s is not None:
             raise SetupError("--until-done and --for exclude each other; keep one of them")
+        from headgate.routing.registry import router_named
+        from headgate.scheduling import strategy_named
+
         # raises if there is none of that name, listing the others
         strategy_named(self.strategy)
         router_named(self.routing)
@@ -55,11 +58,15 @@ class RunOptions:
 
 def seconds(option: str, text: str | None) -> float | None:
     """The value of an option that takes a duration."""
+    from headgate.cql.duration import parse_duration_us
+
     return _positive(option, text, lambda written: parse_duration_us(written) / 1e6)
 
 
 def size_bytes(option: str, text: str | None) -> int | None:
     """The value of an option that takes a number of bytes."""
+    from headgate.cql.size import parse_bytes
+
     size = _positive(option, text, parse_bytes)
     return None if size is None else int(size)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from headgate.cli.options import DEBUG, FILE, JSON, seconds
-from headgate.cli.progress import Progress
-from headgate.cli.script import Script
-from headgate.cli.summary import screen
 from headgate.errors import SetupError
-from headgate.model.measured import Measured, beside
-from headgate.report.tables import profile_table
-from headgate.session import Session
+
+if TYPE_CHECKING:
+    from headgate.model.measured import Measured
 
 EXAMPLE = "Example: headgate profile examples/sensors.sql --for 20s"
 
@@ -35,11 +33,17 @@ def profile(
     del debug
     length_s = seconds("--for", for_time)
     assert length_s is not None
-    script = Script.read(file)
-    script.check()
+    from headgate.cli.early import read_script
+    from headgate.model.measured import beside
+
     target = output or beside(file)
-    if not target.parent.is_dir():
+    # a file that is missing is reported first
+    if file.exists() and not target.parent.is_dir():
         raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
+    script = read_script(file, master)
+    from headgate.cli.progress import Progress
+    from headgate.session import Session
+
     with Progress("starting Spark") as progress:
         session = Session(master=master).execute(script.text, script.origin)
 
@@ -56,5 +60,8 @@ def _print(measured: Measured, target: Path, as_json: bool) -> None:
     if as_json:
         print(measured.to_json())
         return
+    from headgate.cli.summary import screen
+    from headgate.report.tables import profile_table
+
     screen().print(profile_table(measured))
     screen().print(f"written to {target}", soft_wrap=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from headgate.cli.options import DEBUG, JSON
-from headgate.cli.summary import screen
 from headgate.errors import SetupError
-from headgate.report.routes import as_json, route_tables
-from headgate.routing import evaluate, largest_rate, least_response_time
-from headgate.routing.solution import Solution
-from headgate.simulator.network_file import NetworkFile, given_rate, read_network
+
+if TYPE_CHECKING:
+    from headgate.routing.solution import Solution
+    from headgate.simulator.network_file import NetworkFile
 
 EXAMPLE = "Example: headgate route examples/three_selections.toml --optimize art --rate 220"
 
@@ -46,6 +46,10 @@ def route(
         raise SetupError(f"--optimize {optimize} is unknown; write art or mdr")
     if rate is not None and not (rate > 0 and math.isfinite(rate)):
         raise SetupError(f"--rate {rate:g} is out of range; write a number above 0")
+    from headgate.cli.summary import screen
+    from headgate.report.routes import as_json, route_tables
+    from headgate.simulator.network_file import read_network
+
     read = read_network(file)
     at_rate = rate if rate is not None else read.network.total_rate
     solution = _solution(read, optimize, rate, str(file))
@@ -57,6 +61,9 @@ def route(
 
 
 def _solution(read: NetworkFile, optimize: str | None, rate: float | None, file: str) -> Solution:
+    from headgate.routing import evaluate, largest_rate, least_response_time
+    from headgate.simulator.network_file import given_rate
+
     if optimize == "mdr":
         return largest_rate(read.network)
     if optimize == "art":

@@ -6,11 +6,7 @@ from pathlib import Path
 
 import typer
 
-from headgate.cli.carryout import carried_out
 from headgate.cli.options import DEBUG, FILE, JSON, RunOptions, seconds, size_bytes
-from headgate.cli.script import Script
-from headgate.cli.summary import print_json, print_memory_results, print_summary
-from headgate.model.measured import beside
 
 EXAMPLE = "Example: headgate run examples/network.sql --for 30s --tick-budget 0.5s --checkpoint state/"
 
@@ -50,6 +46,8 @@ def run(
     profile), queries that would break their latency or memory bounds are refused.
     """
     del debug
+    from headgate.model.measured import beside
+
     options = RunOptions(
         until_done=until_done,
         for_s=seconds("--for", for_time),
@@ -62,8 +60,12 @@ def run(
         balance_pools=balance_pools,
         profile=None if force or not beside(file).is_file() else beside(file),
     )
-    script = Script.read(file)
-    script.check()
+    from headgate.cli.early import read_script
+
+    script = read_script(file, master)
+    from headgate.cli.carryout import carried_out
+    from headgate.cli.summary import print_json, print_memory_results, print_summary
+
     with carried_out(script, options, quiet_stdout=as_json) as done:
         if as_json:
             print_json(done)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from headgate import cql
-from headgate.cql.statement import CreateQuery, Source, Statement
+from headgate.cql.statement import CreatePool, CreateQuery, Source, Statement
 from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.planning.bind import bind
@@ -55,6 +55,11 @@ class Script:
         unknown = {s.name.text.lower() for s in sources if not s.columns}
         read = {i.source.text.lower() for q in queries for select in q.branches for i in select.sources}
         return bool(unknown & read)
+
+    @property
+    def has_pools(self) -> bool:
+        """Whether tuples visit pools, whose jobs want tasks beside those of ticks."""
+        return any(isinstance(statement, CreatePool) for statement in self.statements)
 
     def catalog(self) -> Catalog:
         """Everything declared; starts Spark only if columns have to be looked up."""

@@ -5,20 +5,17 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
-from headgate.cli.measured import MeasuredOptions, measured_scenario
 from headgate.cli.options import DEBUG, JSON, seconds
-from headgate.cli.simulate_eddy import simulate_policies
-from headgate.cli.summary import screen
 from headgate.errors import SetupError
-from headgate.report.simulated import as_json, plot_backlogs, ranked, results_table
-from headgate.scheduling import strategy_named, strategy_names
-from headgate.simulator import Result
-from headgate.simulator import simulate as simulated
-from headgate.simulator.network_file import is_network
-from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
+
+if TYPE_CHECKING:
+    from headgate.cli.measured import MeasuredOptions
+    from headgate.simulator import Result
+    from headgate.simulator.workload_file import WorkloadFile
 
 EXAMPLE = "Example: headgate simulate examples/two_operators.toml --strategy all --plot backlog.png"
 
@@ -62,6 +59,13 @@ def simulate(
     --policy all) the JSON document is a list, and the table is ranked by peak backlog.
     """
     del debug
+    from headgate.cli.measured import MeasuredOptions
+    from headgate.cli.simulate_eddy import simulate_policies
+    from headgate.cli.summary import screen
+    from headgate.report.simulated import as_json, ranked, results_table
+    from headgate.scheduling import strategy_named, strategy_names
+    from headgate.simulator.network_file import is_network
+
     if policy is not None or is_network(file):
         simulate_policies(file, policy or "wscq", rate, seed, as_json_document)
         return
@@ -84,6 +88,9 @@ def simulate(
 
 
 def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
+    from headgate.cli.measured import measured_scenario
+    from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
+
     if not is_workload(file):
         return WorkloadFile(measured_scenario(file, options, seed))
     if options.given:
@@ -92,10 +99,15 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
 
 
 def _run(workload: WorkloadFile, name: str) -> Result:
+    from headgate.scheduling import strategy_named
+    from headgate.simulator import simulate as simulated
+
     return simulated(workload.scenario, strategy_named(workload.strategy_text(name)))
 
 
 def _save(results: list[Result], plot: Path, file: Path) -> None:
+    from headgate.report.simulated import plot_backlogs
+
     try:
         plot_backlogs(results, plot, f"Backlog of {file.name}")
     except OSError as error:

@@ -6,8 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Protocol
 
-from scipy.special import gammainc, gammaincinv
-
 from headgate.queueing.faults import check_share
 from headgate.queueing.mg1 import MG1
 
@@ -52,6 +50,8 @@ class Delay:
         if shape == math.inf:
             return self.mean_s
         within = (p - self.chance_none) / (1 - self.chance_none)
+        from scipy.special import gammaincinv
+
         return self.fixed_s + float(gammaincinv(shape, within)) * scale
 
     def cdf(self, t: float) -> float:
@@ -63,6 +63,8 @@ class Delay:
         shape, scale = self._gamma()
         if shape == math.inf:
             return float(t >= self.mean_s)
+        from scipy.special import gammainc
+
         return self.chance_none + (1 - self.chance_none) * float(gammainc(shape, (t - self.fixed_s) / scale))
 
     def _gamma(self) -> tuple[float, float]:

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.fft import next_fast_len
 
 from headgate.queueing.service import Discrete
 
@@ -177,4 +176,6 @@ def exp_less_one(power: Complexes) -> Complexes:
 
 def even_length(least: float) -> int:
     """An even number of points, not below, of which a Fourier transform is quick."""
+    from scipy.fft import next_fast_len
+
     return 2 * int(next_fast_len(max(32, math.ceil(least / 2)), real=True))

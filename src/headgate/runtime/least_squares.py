@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.optimize import nnls
 
 Floats = NDArray[np.float64]
 
@@ -14,6 +13,9 @@ def held(rows: Floats, seconds: ArrayLike, hold: ArrayLike, last: ArrayLike) -> 
 
     Each is held to its ``last`` value, the more so the larger its ``hold`` is.
     """
+    # imported here: half a second that only those wait for who need it
+    from scipy.optimize import nnls
+
     strength = np.asarray(hold, dtype=np.float64)
     explaining = np.vstack([rows, np.diag(strength)])
     figures: Floats = nnls(explaining, np.concatenate([seconds, strength * np.asarray(last)]))[0]

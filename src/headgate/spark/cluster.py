@@ -7,13 +7,16 @@ import os
 import re
 import sys
 import tempfile
-from pathlib import Path
+import threading
+from contextlib import suppress
 from typing import Any
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from headgate.errors import SetupError
-from headgate.spark.java import prepare_java
+from headgate.spark import jvm
+from headgate.spark.java import JavaHome, prepare_java
 from headgate.spark.local_disk import use_local_files
 from headgate.spark.lookups import remember_lookups
 
@@ -44,8 +47,8 @@ _APPLICATION_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
-# throughput counts here, not the pauses of a driver nobody types into
-_JAVA_OPTIONS = "-XX:ReservedCodeCacheSize=512m -XX:+UseParallelGC"
+# whoever comes second, while Spark is being started in the background, gets what the first one started
+_STARTING = threading.Lock()
 
 
 def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
@@ -53,30 +56,67 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
 
     On one machine it takes ``pool_tasks`` tasks more than it has processors: jobs that wait for pools.
     """
-    prepare_java()
-    threads = _local_threads(master)
-    if pool_tasks and threads is not None:
-        master = f"local[{threads + pool_tasks}]"
-    # what Spark refuses is told in one line of ours
-    for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
-        logging.getLogger(logger).setLevel(logging.CRITICAL)
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    if master.startswith("local-cluster"):
-        os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="headgate-workers-"))
-    quiet = f"-Dlog4j2.configurationFile={(Path(__file__).parent / 'log4j2.properties').as_uri()}"
-    builder = SparkSession.builder.master(master).appName("headgate")
-    for key, value in _APPLICATION_SETTINGS.items():
-        builder = builder.config(key, value)
-    builder = builder.config("spark.driver.memory", os.environ.get("HEADGATE_DRIVER_MEMORY", "4g"))
-    if pool_tasks and threads is not None:
-        # the work of ticks is still divided among the processors
-        builder = builder.config("spark.default.parallelism", str(threads))
-    java_options = os.environ.get("HEADGATE_JAVA_OPTIONS", _JAVA_OPTIONS)
-    builder = builder.config("spark.driver.extraJavaOptions", f"{quiet} {java_options}")
+    with _STARTING:
+        java = prepare_java()
+        threads = _local_threads(master)
+        if pool_tasks and threads is not None:
+            master = f"local[{threads + pool_tasks}]"
+        # what Spark refuses is told in one line of ours
+        for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if master.startswith("local-cluster"):
+            os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="headgate-workers-"))
+        builder = SparkSession.builder.master(master).appName("headgate")
+        for key, value in _APPLICATION_SETTINGS.items():
+            builder = builder.config(key, value)
+        builder = builder.config("spark.driver.memory", jvm.driver_memory())
+        if pool_tasks and threads is not None:
+            # the work of ticks is still divided among the processors
+            builder = builder.config("spark.default.parallelism", str(threads))
+        builder = builder.config("spark.driver.extraJavaOptions", jvm.driver_options())
+        if threads is not None and os.environ["PYSPARK_PYTHON"] == sys.executable:
+            # elsewhere, workers may run a Python that has no Headgate
+            builder = builder.config("spark.python.daemon.module", "headgate.spark.daemon")
+        try:
+            _start_gateway(master, java)
+            return builder.getOrCreate()
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0]
+            raise SetupError(f"Spark does not start on {master}: {reason}") from error
+
+
+def start_in_background(master: str, pool_tasks: int = 0) -> None:
+    """Start what ``own_session`` returns, while the caller does something else.
+
+    What goes wrong is reported by ``own_session``, when it is called in earnest.
+    """
+
+    def start() -> None:
+        with suppress(Exception):
+            own_session(master, pool_tasks)
+
+    threading.Thread(target=start, name="headgate-start", daemon=True).start()
+
+
+def _start_gateway(master: str, java: JavaHome) -> None:
+    """Connect PySpark to a JVM of ours, where ``spark-submit`` is not needed."""
+    present: Any = SparkContext._gateway
+    if present is not None or not jvm.starts_directly(master, os.environ):
+        return
+    started = jvm.take_early() or jvm.start(java)
+    port, secret = started.address()
+    # PySpark connects to a gateway that is told by these two, and starts none
+    told = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(told)
     try:
-        return builder.getOrCreate()
-    except Exception as error:
-        raise SetupError(f"Spark does not start on {master}: {str(error).strip().splitlines()[0]}") from error
+        SparkContext._ensure_initialized()
+    finally:
+        for key in told:
+            del os.environ[key]
+    gateway: Any = SparkContext._gateway
+    # kept, as PySpark does: the JVM ends when the pipe to it is closed
+    gateway.proc = started.process
 
 
 def private_session(spark: SparkSession) -> SparkSession:

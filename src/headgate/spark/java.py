@@ -73,7 +73,7 @@ def launch_home(java: JavaHome, environ: Mapping[str, str]) -> Path:
     script = _launcher_script(java.executable)
     name = f"java-{hashlib.sha256(script.encode()).hexdigest()[:16]}"
     try:
-        return _install(script, _cache_directory(environ) / name)
+        return _install(script, cache_directory(environ) / name)
     except (OSError, RuntimeError):
         # a home directory that is missing, read-only or mounted noexec must not keep anyone from starting
         return _install(script, Path(tempfile.mkdtemp(prefix="headgate-")) / name)
@@ -106,18 +106,39 @@ _ABSENT = {
 def _inspect(origin: str, executable: Path | None) -> JavaHome:
     if executable is None:
         raise _UnfitError(_ABSENT[origin])
+    home, version = _stated(executable) or _asked(executable)
+    if version < OLDEST_VERSION:
+        raise _UnfitError(f"{executable} is Java {version}")
+    return JavaHome(home, version, origin, VECTOR_MODULE in _modules(home, executable))
+
+
+def _stated(executable: Path) -> tuple[Path, int] | None:
+    """Home and version as the runtime's own file states them: saves the start of a JVM.
+
+    None for anything but the launcher of a runtime: ``java`` may be a version manager's shim, with the
+    runtime elsewhere.
+    """
+    try:
+        launcher = executable.resolve(strict=True)
+        home = launcher.parent.parent
+        if not ((home / "lib" / "modules").is_file() and os.access(launcher, os.X_OK)):
+            return None
+        release = (home / "release").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    stated = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', release, re.MULTILINE)
+    return (home, int(stated[1])) if stated else None
+
+
+def _asked(executable: Path) -> tuple[Path, int]:
     properties = _properties(executable)
     version = _major_version(properties.get("java.specification.version", ""))
     if version is None or "java.home" not in properties:
         raise _UnfitError(f"{executable} does not tell its version")
-    if version < OLDEST_VERSION:
-        raise _UnfitError(f"{executable} is Java {version}")
-    home = Path(properties["java.home"])
-    return JavaHome(home, version, origin, VECTOR_MODULE in _modules(home, executable))
+    return Path(properties["java.home"]), version
 
 
 def _properties(executable: Path) -> dict[str, str]:
-    # not `release` beside it: `java` may be a version manager's shim, with the runtime elsewhere
     lines = _run(executable, "-XshowSettings:properties", "-version").splitlines()
     pairs = (line.strip().partition(" = ") for line in lines)
     return {key: value for key, separator, value in pairs if separator}
@@ -175,7 +196,8 @@ exec {shlex.quote(str(executable))} "$@"
 """
 
 
-def _cache_directory(environ: Mapping[str, str]) -> Path:
+def cache_directory(environ: Mapping[str, str]) -> Path:
+    """Where Headgate keeps what it can make again."""
     base = environ.get("XDG_CACHE_HOME")
     return (Path(base) if base else Path.home() / ".cache") / "headgate"
 

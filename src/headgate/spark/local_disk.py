@@ -1,7 +1,7 @@
 """Writes to a local disk without starting processes.
 
 Hadoop's local file system starts a ``chmod`` process for every file and folder that it creates: nine for a
-DataFrame written by Spark, some 5 ms of processor time each. ``jvm/LocalFiles.java`` sets the same ones
+DataFrame written by Spark, some 5 ms of processor time each. ``hadoop/LocalFiles.java`` sets the same ones
 by a system call. Its jar comes from the compiler that Spark brings: ``python -m headgate.spark.local_disk``.
 """
 
@@ -15,7 +15,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 _CLASS = "headgate.LocalFiles"
-_FOLDER = Path(__file__).parent / "jvm"
+_FOLDER = Path(__file__).parent / "hadoop"
 JAR = _FOLDER / "headgate-files.jar"
 # the time in an archive would make every build another file
 _BUILT_AT = (1980, 1, 1, 0, 0, 0)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-from scipy.optimize import minimize
 
 from headgate.planning.joins.figures import Bools, Figures, Floats, Ints, members
 from headgate.planning.joins.plans import Terms
@@ -110,6 +109,9 @@ class TimedFlows:
         """Row and time windows together can have several optima: look for a better one elsewhere."""
         if self.is_timed.all() or (keep == 1).all():
             return keep
+        # imported here: half a second that only those wait for who need it
+        from scipy.optimize import minimize
+
         flows, best = self.only(np.array([plan])), keep
         for start in (keep, np.full(len(keep), 0.5), *(np.eye(len(keep)) * 0.9 + 0.05)):
             found = minimize(

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from math import prod
 
 import numpy as np
-from scipy.optimize import linprog, minimize
 
 from headgate.planning.joins.candidate import Candidate
 from headgate.planning.joins.exhaustive import candidates_of
@@ -51,6 +50,9 @@ def together(choices: Sequence[Choice], capacity: float) -> tuple[Candidate, ...
 
 def linear_program(gains: Floats, costs: Floats, capacity: float) -> Floats:
     """The shares of streams with the most output within the capacity."""
+    # imported here: half a second that only those wait for who need it
+    from scipy.optimize import linprog
+
     found = linprog(-gains, A_ub=[costs], b_ub=[capacity], bounds=[(0, 1)] * len(gains), method="highs")
     return np.asarray(np.clip(found.x, 0.0, 1.0))
 
@@ -128,6 +130,7 @@ def _curved(
     choices: Sequence[Choice], streams: Sequence[str], plans: Sequence[int], capacity: float
 ) -> Floats:
     """Boxes under time windows, by a general solver from several starts."""
+    from scipy.optimize import minimize
 
     def output(x: Floats) -> float:
         return _output(choices, streams, plans, x)
