@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -116,21 +117,23 @@ class Dropper:
 def run_child(
     script: str,
     arguments: Sequence[object],
-    on_ready: Callable[[], None] = lambda: None,
+    on_ready: Callable[[Callable[[], None]], None] = lambda stop: None,
 ) -> dict[str, Any]:
     """Run a benchmark script as a child process with a JVM of its own; what it reported.
 
-    ``on_ready`` is called once its Spark has started and its queries are about to.
+    ``on_ready`` is called once its Spark has started and its queries are about to; it is given what ends a
+    child that waits in ``wait_for_stop``.
     """
     command = [sys.executable, script, *map(str, arguments)]
-    # a JVM ends with the Python process that started it, so ending the child leaves nothing behind
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+    # a JVM ends with the Python process that started it, and a child with the pipe to its parent
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
         result: dict[str, Any] | None = None
         try:
-            assert child.stdout is not None
+            assert child.stdin is not None and child.stdout is not None
             for line in child.stdout:
                 if line.startswith(_READY):
-                    on_ready()
+                    on_ready(child.stdin.close)
                 elif line.startswith(_RESULT):
                     result = json.loads(line.removeprefix(_RESULT))
                 else:
@@ -146,6 +149,21 @@ def run_child(
 def tell_ready() -> None:
     """In a child: queries are about to start."""
     print(_READY, flush=True)
+
+
+def end_with_parent() -> None:
+    """In a child that does not wait for a stop: end at once when the parent is gone."""
+
+    def watch() -> None:
+        sys.stdin.buffer.raw.read()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+def wait_for_stop() -> None:
+    """In a child: wait until the parent says that it has seen enough, or is gone."""
+    sys.stdin.read()
 
 
 def tell_result(result: Mapping[str, Any]) -> None:

@@ -37,6 +37,7 @@ from common import (
     TickLog,
     cpu_seconds,
     delivering,
+    end_with_parent,
     hand_settings,
     markdown,
     mean_phases,
@@ -130,9 +131,9 @@ class LightQuery:
         )
 
     @property
-    def reads(self) -> int:
-        """Streams that it reads."""
-        return 2 if self.kind == "join" else 1
+    def streams(self) -> str:
+        """Those that it reads."""
+        return "ab" if self.kind == "join" else self.stream
 
 
 # ---- starting the two systems
@@ -208,10 +209,14 @@ def start_by_hand(
 
 
 def measure(spark: SparkSession, arguments: argparse.Namespace, ticks: Callable[[], list[Tick]]) -> Any:
-    """Wait for the warm-up and the measured time; ticks of the latter and processor use.
+    """Wait for the warm-up and the measured time; from when to when that was, and processor use.
 
-    Goes on for up to two minutes where ticks are so long that fewer than three have ended.
+    The warm-up begins when the first tick of every query has ended. The measured time goes on for up to two
+    minutes where ticks are so long that fewer than three have ended.
     """
+    given_up = time.time() + 300
+    while not ticks() and time.time() < given_up:
+        time.sleep(0.5)
     time.sleep(arguments.warmup)
     from_s, cpu_from = time.time(), cpu_seconds(spark)
     time.sleep(arguments.seconds)
@@ -222,6 +227,11 @@ def measure(spark: SparkSession, arguments: argparse.Namespace, ticks: Callable[
     to_s, cpu_to = time.time(), cpu_seconds(spark)
     cpu = None if cpu_from is None or cpu_to is None else (cpu_to - cpu_from) / (to_s - from_s)
     return from_s, to_s, cpu
+
+
+def rows_delivered_per_s(queries: list[LightQuery]) -> int:
+    """Of the streams that are read by any query."""
+    return ROWS_PER_S * len({name for query in queries for name in query.streams})
 
 
 def within(ticks: list[Tick], from_s: float, to_s: float) -> list[Tick]:
@@ -256,10 +266,15 @@ def live_headgate(spark: SparkSession, arguments: argparse.Namespace) -> dict[st
     ticks = within(log.ticks, from_s, to_s)
     if not ticks:
         raise SystemExit("no tick ended within the measured time; give more --seconds")
-    # streams that no query reads are not read at all
-    streams = len({name for query in queries for name in ("ab" if query.reads == 2 else query.stream)})
-    taken = sum(tick.rows_in for tick in ticks) / (to_s - from_s) / (streams * ROWS_PER_S)
-    return {**summary(ticks), "taken": taken, "cpu": cpu, "rows_per_tick": mean(t.rows_in for t in ticks)}
+    delivered = rows_delivered_per_s(queries)
+    taken = sum(tick.rows_in for tick in ticks) / (to_s - from_s) / delivered
+    return {
+        **summary(ticks),
+        "taken": taken,
+        "rows_per_s": taken * delivered,
+        "rows_per_tick": mean(tick.rows_in for tick in ticks),
+        "cpu": cpu,
+    }
 
 
 def live_by_hand(spark: SparkSession, arguments: argparse.Namespace) -> dict[str, Any]:
@@ -279,7 +294,7 @@ def live_by_hand(spark: SparkSession, arguments: argparse.Namespace) -> dict[str
     if not known:
         raise SystemExit("no trigger ended within the measured time; give more --seconds")
     shares = [
-        sum(tick.rows_in for tick in ticks) / (to_s - from_s) / (query.reads * ROWS_PER_S)
+        sum(tick.rows_in for tick in ticks) / (to_s - from_s) / (len(query.streams) * ROWS_PER_S)
         for query, ticks, _ in known
     ]
     return {
@@ -291,6 +306,7 @@ def live_by_hand(spark: SparkSession, arguments: argparse.Namespace) -> dict[str
         },
         "phases_s": mean_phases([tick for _, ticks, _ in known for tick in ticks]),
         "taken": mean(shares),
+        "rows_per_s": mean(shares) * rows_delivered_per_s(queries),
         "rows_per_tick": mean(tick.rows_in for _, ticks, _ in known for tick in ticks),
         "cpu": cpu,
     }
@@ -345,7 +361,7 @@ def run_case(arguments: argparse.Namespace, system: str, count: int, sink: str) 
             given = ["--child", system, "--queries", count, "--sink", sink, "--source", arguments.source]
             given += ["--warmup", arguments.warmup, "--seconds", arguments.seconds]
             given += ["--data", data, "--work", folder / "work"]
-            found = run_child(__file__, given, dropper.start)
+            found = run_child(__file__, given, lambda stop: dropper.start())
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     result = {"system": system, "queries": count, "sink": sink, **found}
@@ -383,7 +399,7 @@ def tables(results: list[dict[str, Any]]) -> str:
         lengths.append(
             [count, name, sink, f"{result['rows_per_tick']:,.0f}"]
             + [f"{result[key]:.3f}" for key in ("mean_s", "p50_s", "p90_s")]
-            + [result["ticks"], f"{2 * ROWS_PER_S * result['taken']:,.0f}", _cpu(result), ratio]
+            + [result["ticks"], f"{result['rows_per_s']:,.0f}", _cpu(result), ratio]
         )
         phases.append([count, name, sink, phases_text(result["phases_s"])])
     header = ["queries", "system", "sinks", "rows per tick", "tick, s", "p50, s", "p90, s", "ticks"]
@@ -418,6 +434,7 @@ def conclusions(results: list[dict[str, Any]]) -> list[str]:
 
 def child(arguments: argparse.Namespace) -> None:
     """One case; what it measured goes to the parent."""
+    end_with_parent()
     spark = spark_session()
     cases = {"headgate": live_headgate, "hand": live_by_hand, "check": check}
     tell_result(cases[arguments.child](spark, arguments))

@@ -32,6 +32,7 @@ from pyspark.sql import functions as F
 from common import (
     Tick,
     TickLog,
+    end_with_parent,
     hand_settings,
     markdown,
     mean_phases,
@@ -308,6 +309,7 @@ def main() -> None:
     given = parser.parse_args()
     sizes = [SIZES[label] for label in given.sizes.split(",")]
     if given.child:
+        end_with_parent()
         spark = spark_session()
         tell_result(run_once(spark, given.child, sizes[0], given.data / sizes[0].label))
         spark.stop()
