@@ -7,7 +7,10 @@ import sys
 from pathlib import Path
 
 BENCHMARKS = (
+    "many_queries.py",
     "window_join.py",
+    "latency.py",
+    "sliding.py",
     "selections.py",
     "cold_start.py",
     "sharing.py",
