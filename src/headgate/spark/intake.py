@@ -226,7 +226,7 @@ class Intake:
     def _fits_memory(self, definition: StreamDefinition, files: Sequence[str]) -> bool:
         if definition.format in TEXT_FORMATS:
             return True
-        if len(files) > _MOST_FOOTERS:
+        if len(files) > _MOST_FOOTERS and not self._checkpoint.is_local:
             return False
         return sum(map(self._sources.length_bytes, files)) <= _SMALL_FILES_BYTES
 
