@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import Row, SparkSession
 from pyspark.sql.types import StructType
 
 from headgate.model.network import StreamDefinition
@@ -131,7 +131,8 @@ def _chunks(source: Source) -> str:
         ]
     keys = [f"{sql.name(FILE)} AS file", f"CAST({sql.name(BLOCK)} AS BIGINT) AS block", "partition"]
     items = [f"{source.number} AS stream", *keys, *measures, *bounds]
-    rows = sql.select(["*", "spark_partition_id() AS partition"], source.view)
+    # a row's place begins with the number of its partition
+    rows = sql.select(["*", f"CAST(shiftright({sql.name(PLACE)}, 33) AS INT) AS partition"], source.view)
     return f"{sql.select(items, rows)}\nGROUP BY {sql.name(FILE)}, {sql.name(BLOCK)}, partition"
 
 
@@ -234,9 +235,3 @@ def utility_quantiles(chunks: Sequence[Chunk]) -> tuple[float, ...]:
     values, weights = np.array(points).T
     reached = (np.cumsum(weights) - weights / 2) / weights.sum()
     return tuple(np.interp(np.linspace(0, 1, QUANTILES + 1), reached, values).tolist())
-
-
-def persisted_view(frame: DataFrame, view: str) -> str:
-    """Name a frame."""
-    frame.createOrReplaceTempView(view)
-    return view

@@ -29,6 +29,8 @@ _SESSION_SETTINGS = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.streaming.pollingDelay": "20ms",
+    # more files than this are looked up by a job of their own, which takes longer than looking
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     # what a job has written is used only once the whole job is done, and whether it is stands elsewhere
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",

@@ -9,10 +9,13 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import sqlglot
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
+from sqlglot import exp
 
 from headgate.model.expression import Expression
+from headgate.model.operator import Select
 
 # names of Catalyst's classes; what is not listed may fail
 _HARMLESS = re.compile(
@@ -28,6 +31,23 @@ _HARMLESS = re.compile(
     """,
     re.VERBOSE,
 )
+
+
+# sqlglot counts these among functions, but they cost no more than a comparison
+_CHEAP = (exp.Connector, exp.Cast, exp.Coalesce, exp.If, exp.Case)
+
+
+def is_worth_ordering(select: Select) -> bool:
+    """Whether the order of its predicates can save more than finding it out costs.
+
+    Without a call of a function, predicates are comparisons of a few nanoseconds each.
+    """
+    return len(select.predicates) > 1 and any(map(_calls_function, select.predicates))
+
+
+def _calls_function(predicate: Expression) -> bool:
+    called = sqlglot.parse_one(predicate.text, dialect="spark").find_all(exp.Func)
+    return any(not isinstance(call, _CHEAP) for call in called)
 
 
 def is_harmless(predicate: Expression, tuples: DataFrame) -> bool:

@@ -28,6 +28,7 @@ from headgate.spark.arrivals import (
 )
 from headgate.spark.blocks import width_bytes
 from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.cluster import task_slots
 from headgate.spark.columns import BEGINNING_US, END_US, POSITION, SEQ, TS
 from headgate.spark.dropbox import keep_ratio
 from headgate.spark.filelog import FileSourceLog
@@ -36,12 +37,14 @@ from headgate.spark.manifest import BlockRef, Manifest, StreamState
 from headgate.spark.rows import Rows, in_range
 from headgate.spark.sources import STREAM, TEXT_FORMATS, Sources
 from headgate.spark.spread import QUANTILES
-from headgate.spark.stream_log import LogSchema, Persisted, StreamLogs
+from headgate.spark.stream_log import HeldRows, LocalRows, LogSchema, SharedRows, StreamLogs
 
 # reading more footers one by one would take longer than a Spark job
 _MOST_FOOTERS = 16
 # columnar files up to this size are held in memory when they arrive
 _SMALL_FILES_BYTES = 8 * 2**20
+# files up to this size together are read by one task
+_ONE_TASK_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,8 @@ class _Good:
     chunks: tuple[Chunk, ...]
     ranks: Mapping[str, int]
     dead_letters: str | None
-    persisted: Persisted | None
+    held: HeldRows | None
+    """All rows of ``view``, if they are in memory."""
 
     @property
     def is_untouched(self) -> bool:
@@ -105,7 +109,9 @@ class Intake:
         self._checkpoint = checkpoint
         self._raw = raw
         self._utilities = network.utilities()
-        self._held: list[Persisted] = []
+        # blocks in memory of one executor would be lost with it
+        self._rows_class = SharedRows if task_slots(spark) is None else LocalRows
+        self._held: list[HeldRows] = []
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream comes to its end with this micro-batch, or has before."""
@@ -124,9 +130,10 @@ class Intake:
         return seen.issuperset(map(normal_path, self._sources.present_files(definition)))
 
     def release(self) -> None:
-        """Give back memory that no block needs."""
-        for persisted in self._held:
-            persisted.release()
+        """Give back memory that no block of a log consists of."""
+        for held in self._held:
+            if not self._logs.memory.holds(held):
+                held.release()
         self._held.clear()
 
     def take(
@@ -140,8 +147,10 @@ class Intake:
             if self._sources.is_file_stream(definition)
         }
         counted = {name for name in files if name not in boxes and self._tells_rows(name, files[name])}
-        persisted, sources = self._sources_of(batch, files, counted, boxes, now_us)
+        held, sources = self._sources_of(batch, files, counted, boxes, now_us)
         chunks = chunk_statistics(self._spark, list(sources.values()))
+        for rows in held.values():
+            rows.settle()
         arrivals = {}
         for name, definition in self._network.streams.items():
             state = before.streams.get(name, StreamState())
@@ -152,7 +161,7 @@ class Intake:
                 c for c in chunks if name in sources and c.stream == sources[name].number and c.rows
             ]:
                 good = self._good(
-                    sources[name], own, files.get(name, []), state, batch_id, now_us, persisted.get(name)
+                    sources[name], own, files.get(name, []), state, batch_id, now_us, held.get(name)
                 )
             arrivals[name] = self._arrival(
                 definition, state, good, before.course, batch_id, now_us, end_of_input
@@ -183,11 +192,11 @@ class Intake:
         counted: set[str],
         boxes: Mapping[str, DropBox],
         now_us: int,
-    ) -> tuple[dict[str, Persisted], dict[str, Source]]:
+    ) -> tuple[dict[str, HeldRows], dict[str, Source]]:
         """The rows of file streams, read from their files, and of all others."""
-        persisted: dict[str, Persisted] = {}
+        held: dict[str, HeldRows] = {}
         sources: dict[str, Source] = {}
-        shared: Persisted | None = None
+        shared: HeldRows | None = None
         for number, (name, definition) in enumerate(self._network.streams.items()):
             is_file = name in files
             if is_file and (not files[name] or name in counted):
@@ -198,11 +207,12 @@ class Intake:
                 shared = shared or self._hold(batch)
                 raw = shared.frame.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
             placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
-            if shared is not None and not is_file:
-                persisted[name] = shared
-            elif self._fits_memory(definition, files[name]):
+            if is_file and self._sources.total_bytes(files[name]) <= _ONE_TASK_BYTES:
+                placed = placed.coalesce(1)
+            if not is_file or self._fits_memory(definition, files[name]):
                 # text is parsed once; of large columnar files, only the columns in need are read
-                persisted[name] = self._hold(placed)
+                held[name] = self._hold(placed)
+                placed = held[name].frame
             view = sql.name(f"arriving {name}")
             placed.createOrReplaceTempView(view)
             sources[name] = Source(
@@ -215,20 +225,17 @@ class Intake:
                 boxes.get(name),
                 self._utilities.get(name),
             )
-        return persisted, sources
+        return held, sources
 
-    def _hold(self, frame: DataFrame) -> Persisted:
-        held = Persisted.of(frame)
-        held.users += 1
+    def _hold(self, frame: DataFrame) -> HeldRows:
+        held = self._rows_class(frame)
         self._held.append(held)
         return held
 
     def _fits_memory(self, definition: StreamDefinition, files: Sequence[str]) -> bool:
         if definition.format in TEXT_FORMATS:
             return True
-        if len(files) > _MOST_FOOTERS and not self._checkpoint.is_local:
-            return False
-        return sum(map(self._sources.length_bytes, files)) <= _SMALL_FILES_BYTES
+        return self._sources.total_bytes(files) <= _SMALL_FILES_BYTES
 
     def _counted(
         self, definition: StreamDefinition, files: list[str], state: StreamState, now_us: int
@@ -250,7 +257,7 @@ class Intake:
         state: StreamState,
         batch_id: int,
         now_us: int,
-        persisted: Persisted | None,
+        held: HeldRows | None,
     ) -> _Good:
         definition = source.definition
         ranks = file_ranks(chunks, files)
@@ -264,10 +271,9 @@ class Intake:
         if definition.timestamp is None:
             min_ts = max_ts = _stamp_us(state, now_us)
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
-            flagged = self._spark.sql(late_flagged(source, ranks, state.max_ts, state.floor_ts))
-            persisted = self._hold(flagged)
+            held = self._hold(self._spark.sql(late_flagged(source, ranks, state.max_ts, state.floor_ts)))
             view, is_late = sql.name(f"flagged {definition.name}"), sql.name(LATE)
-            flagged.createOrReplaceTempView(view)
+            held.frame.createOrReplaceTempView(view)
             found = self._spark.sql(
                 sql.select(
                     [
@@ -297,7 +303,7 @@ class Intake:
             chunks=tuple(ordered),
             ranks=ranks,
             dead_letters=sql.union(letters),
-            persisted=persisted,
+            held=held,
         )
 
     def _arrival(
@@ -372,21 +378,25 @@ class Intake:
         whole = _block(path, schema, good, now_us, first_seq)
         if self._stays_in_place(schema, good):
             files = tuple(sorted(good.ranks, key=lambda file: good.ranks[file]))
-            if good.persisted is not None and first_seq is None:
-                whole = replace(whole, files=files)
-                self._logs.memory.put(
-                    path, self._tuples(schema, good, course, None), good.rows, good.persisted
-                )
-                return _Appended(after, (whole,))
+            if good.held is not None and first_seq is None:
+                self._hold_block(path, schema, good, course, None)
+                return _Appended(after, (replace(whole, files=files),))
             if len(files) == 1 or (first_seq is None and not any(c.file for c in good.chunks)):
                 return _Appended(after, (replace(whole, files=files),))
             return _Appended(after, _block_per_file(path, schema, good, now_us, first_seq))
-        tuples = self._tuples(schema, good, course, first_seq)
-        persisted = good.persisted
-        if first_seq is not None or persisted is None:
-            persisted = self._hold(tuples)
-        self._logs.memory.put(path, tuples, good.rows, persisted)
+        tuples = self._hold_block(path, schema, good, course, first_seq)
         return _Appended(after, (whole,), {path: tuples})
+
+    def _hold_block(
+        self, path: str, schema: LogSchema, good: _Good, course: Course, first_seq: int | None
+    ) -> DataFrame:
+        """Hold a block in memory; its tuples."""
+        held, tuples = good.held, self._tuples(schema, good, course, first_seq)
+        if held is None or good.where or not schema.is_plain:
+            held = self._hold(tuples)
+            tuples = held.frame
+        self._logs.memory.put(path, held, good.rows)
+        return tuples
 
     def _stays_in_place(self, schema: LogSchema, good: _Good) -> bool:
         """Whether the source files themselves are blocks of the log."""
@@ -440,9 +450,10 @@ class Intake:
         if good is not None:
             path = f"blocks/{batch_id:09d}/{name}-tail"
             arrived = self._spark.sql(self._tuples_query(schema, good, course, state.next_position, POSITION))
-            self._logs.memory.put(path, arrived, good.rows, self._hold(arrived))
+            held = self._hold(arrived)
+            self._logs.memory.put(path, held, good.rows)
             tail.append(_block(path, schema, good, now_us, None))
-            unwritten[path] = arrived
+            unwritten[path] = held.frame
             state = replace(state, next_position=state.next_position + good.rows)
         due = [b for b in tail if b.min_ts < state.watermark_ts and b.max_ts >= before.watermark_ts]
         waiting = tuple(block for block in tail if block.max_ts >= state.watermark_ts)
@@ -457,7 +468,7 @@ class Intake:
         items = [*sql.names(schema.columns.names), sql.name(TS), f"{number} AS {sql.name(SEQ)}"]
         numbered = self._spark.sql(sql.select(items, view, in_range(before.watermark_ts, state.watermark_ts)))
         held = self._hold(numbered)
-        numbered.createOrReplaceTempView(view)
+        held.frame.createOrReplaceTempView(view)
         shares = ", ".join(repr(i / QUANTILES) for i in range(QUANTILES + 1))
         own = sql.name(TS)
         measures = [
@@ -470,7 +481,8 @@ class Intake:
         if not rows:
             return _Appended(state, (), unwritten)
         path = f"blocks/{batch_id:09d}/{name}"
-        self._logs.memory.put(path, numbered, rows, held)
+        held.settle()
+        self._logs.memory.put(path, held, rows)
         block = BlockRef(
             path=path,
             rows=rows,
@@ -482,7 +494,7 @@ class Intake:
             first_seq=state.next_seq,
         )
         state = replace(state, next_seq=state.next_seq + rows)
-        return _Appended(state, (block,), {**unwritten, path: numbered})
+        return _Appended(state, (block,), {**unwritten, path: held.frame})
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.columns import BEGINNING_US, SIDE
 from headgate.spark.dropbox import streams_that_tell_chances, utility_of
 from headgate.spark.eddies.layout import Layout, lay_out
-from headgate.spark.harmless import is_harmless
+from headgate.spark.harmless import is_harmless, is_worth_ordering
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import SparkOperator
 from headgate.spark.operators.check import checked, spark_complaint
@@ -210,7 +210,7 @@ class _Preparation:
                 probed = operators[_windows_of(settings)].inputs if isinstance(settings, JoinEddy) else ()
                 tuples = self._analysed(inputs[0])
                 layouts[name] = lay_out(settings, network.functions, tuples, self._functions, probed)
-            if isinstance(settings, Select) and len(settings.predicates) > 1:
+            if isinstance(settings, Select) and is_worth_ordering(settings):
                 tuples = self._analysed(inputs[0])
                 movable[name] = frozenset(p.text for p in settings.predicates if is_harmless(p, tuples))
         for query in network.queries.values():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from math import inf
 from typing import Any
 
 from pyspark.errors import AnalysisException
@@ -23,6 +24,8 @@ TEXT_FORMATS = ("csv", "json")
 FILE_FORMATS = (*TEXT_FORMATS, "parquet", "orc")
 STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", "burst")
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
+# where each one is a request over the network
+_MOST_REMOTE_FILES = 16
 RELATION_FORMATS = (*FILE_FORMATS, "jdbc", "text")
 
 
@@ -163,9 +166,11 @@ class Sources:
         assert definition.format == "parquet"
         return self._files.parquet_rows(path)
 
-    def length_bytes(self, path: str) -> int:
-        """The length of a file."""
-        return self._files.length_bytes(path)
+    def total_bytes(self, paths: Sequence[str]) -> float:
+        """The length of some files together; beyond all bounds if finding out would take too long."""
+        if len(paths) > _MOST_REMOTE_FILES and not all(map(self._files.is_local, paths)):
+            return inf
+        return sum(map(self._files.length_bytes, paths))
 
     def _batch_reader(self, definition: StreamDefinition, paths: list[str] | None) -> DataFrame:
         options = {k: v for k, v in definition.options if paths is None or k.lower() != "path"}

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import reduce
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
@@ -57,6 +58,11 @@ class LogSchema:
     def is_sequenced(self) -> bool:
         """Whether tuples must wait for the watermark before they can be numbered."""
         return self.is_numbered and self.definition.slack_us > 0
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether tuples consist of the source's columns and their own timestamp, and nothing else."""
+        return self.timestamp is not None and not self.is_numbered and not self.tells_keep_ratio
 
     @property
     def struct(self) -> StructType:
@@ -126,60 +132,117 @@ def timestamp_us(raw: StructType, definition: StreamDefinition) -> str:
     )
 
 
-@dataclass
-class Persisted:
-    """A DataFrame in Spark's cache, for as long as any block is read from it."""
+class HeldRows(Protocol):
+    """Rows that a tick computes once, however many of its jobs read them."""
 
-    frame: DataFrame
-    users: int = 0
+    @property
+    def frame(self) -> DataFrame:
+        """Reads them; the first job that does so computes them."""
 
-    @staticmethod
-    def of(frame: DataFrame) -> Persisted:
-        """Persist a frame; the first job that reads it fills the cache."""
-        return Persisted(frame.persist())
+    def rdd(self) -> Any:
+        """The same as Spark's internal rows."""
+
+    def settle(self) -> None:
+        """Some job has computed them."""
 
     def release(self) -> None:
-        """One user less."""
-        self.users -= 1
-        if self.users <= 0:
-            self.frame.unpersist()
+        """Nobody reads them any more."""
+
+
+class LocalRows:
+    """Rows in the memory of this machine, or on its disk where memory is short.
+
+    Spark sends the whole ancestry of an RDD along with every task, and a task spends more time on reading
+    that than on a few thousand rows. Once they have been computed, rows are therefore read as blocks of
+    Spark's block manager, which have no ancestry.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame.localCheckpoint(eager=False)
+        java: Any = self.frame._jdf
+        self._computed = java.queryExecution().analyzed().rdd()
+        self._settled: list[Any] = []
+
+    def rdd(self) -> Any:
+        """The ancestry as long as it is needed."""
+        return self._computed
+
+    def settle(self) -> None:
+        """From now on, blocks alone are read."""
+        if not self._settled:
+            number, partitions = self._computed.id(), self._computed.getNumPartitions()
+            java: Any = self.frame.sparkSession._jvm
+            block_id = java.org.apache.spark.storage.RDDBlockId
+            self._settled = [block_id(number, place) for place in range(partitions)]
+
+    @property
+    def blocks(self) -> list[Any]:
+        """Addresses in the block manager; none before the rows have been computed."""
+        return self._settled
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._computed.unpersist(False)
+
+
+class SharedRows:
+    """Rows in the memory of executors: what is lost with one of them is computed again."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame.persist()
+        java: Any = frame._jdf
+        self._rdd = java.queryExecution().toRdd()
+
+    blocks: Sequence[Any] = ()
+
+    def rdd(self) -> Any:
+        """Through Spark's cache."""
+        return self._rdd
+
+    def settle(self) -> None:
+        """Their ancestry may be needed again."""
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.frame.unpersist()
 
 
 @dataclass(frozen=True)
-class _Cached:
-    rdd: Any
-    rows: int
-    source: Persisted | None
+class _Held:
+    rows: HeldRows
+    columns: StructType
+    count: int
 
 
 @dataclass
 class LogMemory:
     """Blocks that are held in memory, by path."""
 
-    _blocks: dict[str, _Cached] = field(default_factory=dict)
+    _blocks: dict[str, _Held] = field(default_factory=dict)
 
     def __contains__(self, path: str) -> bool:
         return path in self._blocks
 
-    def put(self, path: str, frame: DataFrame, rows: int, source: Persisted | None) -> None:
-        """Hold a block whose tuples are those of ``frame``, which reads ``source``."""
-        java: Any = frame._jdf
-        self._blocks[path] = _Cached(java.queryExecution().toRdd().toJavaRDD(), rows, source)
-        if source is not None:
-            source.users += 1
+    def put(self, path: str, held: HeldRows, rows: int) -> None:
+        """Hold a block; its rows may have more columns than tuples of the log."""
+        self._blocks[path] = _Held(held, held.frame.schema, rows)
 
-    def rdd(self, path: str) -> Any:
-        """The tuples of a block, as Spark's internal rows."""
-        return self._blocks[path].rdd
+    def get(self, path: str) -> _Held:
+        """A block that is held."""
+        return self._blocks[path]
+
+    def holds(self, held: HeldRows) -> bool:
+        """Whether a block consists of these rows."""
+        return any(block.rows is held for block in self._blocks.values())
 
     def keep_only(self, paths: Iterable[str]) -> None:
         """Let go of all other blocks, and of those that are better read from files."""
         kept = set(paths)
         for path, block in list(self._blocks.items()):
-            if path not in kept or block.rows > MOST_CACHED_ROWS:
+            block.rows.settle()
+            if path not in kept or block.count > MOST_CACHED_ROWS:
                 del self._blocks[path]
-                if block.source is not None:
-                    block.source.release()
+                block.rows.release()
 
 
 class StreamLogs:
@@ -215,32 +278,52 @@ class StreamLogs:
         struct = columns or self.schemas[stream].struct
         held = [block for block in blocks if block.path in self.memory]
         stored = [block for block in blocks if block.path not in self.memory]
-        parts = [self._in_memory(held, struct)] if held else []
+        parts = self._in_memory(held)
         own = [block for block in stored if not block.files]
         if own:
             parts.append(self._store.read(own, struct))
         parts += self._in_place(stream, [block for block in stored if block.files])
         together = parts[0]
-        for part in parts[1:]:
-            together = together.unionAll(part)
+        if len(parts) > 1:
+            # rows in memory may have more columns than tuples have
+            alike = [part.select(*struct.names) for part in parts]
+            together = reduce(DataFrame.unionAll, alike)
         rows = sum(block.rows for block in blocks)
         if rows <= ONE_TASK_ROWS:
             return together.coalesce(1)
         return together.coalesce(self._store.parallelism) if held and not stored else together
 
-    def _in_memory(self, blocks: Sequence[BlockRef], struct: StructType) -> DataFrame:
+    def _in_memory(self, blocks: Sequence[BlockRef]) -> list[DataFrame]:
+        """Plans over one RDD for all blocks of the same columns: Spark analyses these in no time."""
+        found: dict[str, tuple[StructType, list[HeldRows]]] = {}
+        for block in blocks:
+            held = self.memory.get(block.path)
+            found.setdefault(held.columns.json(), (held.columns, []))[1].append(held.rows)
+        frames = []
+        for columns, rows in found.values():
+            java_session: Any = self._spark._jsparkSession
+            rdd = self._together(rows)
+            java = java_session.internalCreateDataFrame(rdd, self._java_schema(columns), False)
+            frames.append(DataFrame(java, self._spark))
+        return frames
+
+    def _together(self, rows: Sequence[HeldRows]) -> Any:
+        """One RDD: of blocks in memory where they are, and of what is being computed in this tick."""
         context: Any = self._spark.sparkContext
-        rdds = [self.memory.rdd(block.path) for block in blocks]
-        together = rdds[0]
-        if len(rdds) > 1:
-            array = context._gateway.new_array(context._jvm.org.apache.spark.api.java.JavaRDD, len(rdds))
-            for place, rdd in enumerate(rdds):
-                array[place] = rdd
-            together = context._jsc.union(array)
-        java_session: Any = self._spark._jsparkSession
-        # a plan over one RDD, however many blocks there are: Spark analyses it in no time
-        frame = java_session.internalCreateDataFrame(together.rdd(), self._java_schema(struct), False)
-        return DataFrame(frame, self._spark)
+        java, gateway = context._jvm.org.apache.spark, context._gateway
+        ids = [one for held in rows for one in held.blocks]
+        rdds = [held.rdd() for held in rows if not held.blocks]
+        if ids:
+            array = gateway.new_array(java.storage.BlockId, len(ids))
+            for place, one in enumerate(ids):
+                array[place] = one
+            rdds.append(java.rdd.BlockRDD(context._jsc.sc(), array, rows[0].rdd().elementClassTag()))
+        if len(rdds) == 1:
+            return rdds[0]
+        several = gateway.new_array(java.api.java.JavaRDD, len(rdds))
+        for place, rdd in enumerate(rdds):
+            several[place] = rdd.toJavaRDD()
+        return context._jsc.union(several).rdd()
 
     def _java_schema(self, struct: StructType) -> Any:
         text = struct.json()
