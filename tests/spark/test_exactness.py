@@ -15,12 +15,22 @@ from tests.oracle.random_queries import World, random_world
 from tests.oracle.runs import Course, difference, found_rows, random_course, start
 
 from headgate.handle import Run
+from headgate.spark import merging
+from headgate.spark.operators import windowed
 
 pytestmark = pytest.mark.spark
 
 PAIRS = 5
 QUERIES_A_RUN = 20
 TIMEOUT_S = 240
+
+
+@pytest.fixture(autouse=True)
+def _tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What only large ticks and long runs do, these few tuples do too."""
+    monkeypatch.setattr(windowed, "ROWS_PER_SLICE", 8)
+    monkeypatch.setattr(windowed, "SLICE_PER_OVERLAP", 0.05)
+    monkeypatch.setattr(merging, "FEWEST_MERGED", 2)
 
 
 def started(spark: SparkSession, folder: Path, world: World, course: Course) -> Run:

@@ -7,7 +7,7 @@ and a block is stored only where one of them stops.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any
@@ -25,13 +25,14 @@ from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.line import Standing
 from headgate.spark.intake import Arrival
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
+from headgate.spark.merging import Input, groups_to_merge, merged_block
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
 from headgate.spark.prepare import Prepared
 from headgate.spark.probing import Content, Probe, probes_of
 from headgate.spark.rows import Rows, progress_of
 from headgate.spark.spread import Spread, cut_at
-from headgate.spark.stream_log import StreamLogs
+from headgate.spark.stream_log import LocalRows, StreamLogs
 from headgate.spark.trial import Trial
 
 # fewer tuples than this are not worth a shuffle
@@ -64,6 +65,14 @@ class Moved:
     fetched: float = 0.0
 
 
+@dataclass(frozen=True)
+class Merged:
+    """Several blocks of a log that become one."""
+
+    block: BlockRef
+    tuples: DataFrame
+
+
 @dataclass
 class TickPlan:
     """The tick's queries, ready to run."""
@@ -84,6 +93,7 @@ class TickPlan:
     trials: list[Trial] = field(default_factory=list)
     probing: bool = False
     probes: list[Probe] = field(default_factory=list)
+    merged: list[Merged] = field(default_factory=list)
 
     def release(self) -> None:
         """Give back memory."""
@@ -108,8 +118,11 @@ def _has_counted(observation: Any) -> bool:
 class TickBuilder:
     """Builds a tick's queries, operator by operator in topological order."""
 
-    def __init__(self, prepared: Prepared, logs: StreamLogs, store: BlockStore, eddies: Eddies) -> None:
+    def __init__(
+        self, prepared: Prepared, logs: StreamLogs, store: BlockStore, eddies: Eddies, holds_rows: bool
+    ) -> None:
         self._prepared = prepared
+        self._holds_rows = holds_rows
         self._network = prepared.network
         self._logs = logs
         self._store = store
@@ -312,6 +325,35 @@ class TickBuilder:
                 plan.stores.append(
                     StoreTask(name, number, pushing.query, pushing.expected_rows, is_pushing=True)
                 )
+
+    def merge_blocks(self, batch_id: int, plan: TickPlan) -> None:
+        """Let small blocks of logs become one, in all that is kept after the tick."""
+        kept: dict[str, dict[Input, list[BlockRef]]] = {}
+        for name, sides in plan.kept.items():
+            pushing = plan.pushing.get(name) or [[]] * len(sides)
+            for number, (own, below) in enumerate(zip(sides, pushing, strict=True)):
+                reads_log = self._prepared.through(name, number) is not None
+                if blocks := own if reads_log else below:
+                    stream = self._prepared.stream_input(name, number).stream
+                    kept.setdefault(stream, {})[name, number] = blocks
+        for stream, lists in kept.items():
+            for place, group in enumerate(groups_to_merge(lists)):
+                block = merged_block(group, f"blocks/{batch_id:09d}/{stream}-merged{place}")
+                plan.merged.append(Merged(block, self._merged_tuples(stream, group, block)))
+                for blocks in lists.values():
+                    if group[0] in blocks:
+                        at = blocks.index(group[0])
+                        blocks[:] = [b for b in blocks if b not in group]
+                        blocks.insert(at, block)
+
+    def _merged_tuples(self, stream: str, group: Sequence[BlockRef], block: BlockRef) -> DataFrame:
+        names = self._logs.schemas[stream].struct.names
+        tuples = self._logs.frame(stream, group).select(*names)
+        if not self._holds_rows:
+            return tuples
+        held = LocalRows(tuples)
+        self._logs.memory.put(block.path, held, block.rows)
+        return held.frame
 
     def _passed_on(self, name: str, rows: Rows, plan: TickPlan) -> Rows:
         """The output of an operator on its way to the next: counted if this tick counts, computed once."""

@@ -21,7 +21,7 @@ Kind = TypeVar("Kind")
 
 
 def seal(content: Any, version: int) -> str:
-    """The text of a document whose content is a dataclass."""
+    """The text of a document whose content is a dataclass, or a mapping of its fields."""
     body = json.dumps({"version": version, **_plain(content)}, default=_plain)
     # a manifest is written every tick: once is enough
     return f'{body[:-1]}, "checksum": "{_checksum(body)}"}}'
@@ -62,9 +62,17 @@ def unseal(text: str, version: int) -> Document:
 
 
 def decode(kind: type[Kind], raw: Any) -> Kind:
-    """A dataclass from plain JSON values, by the types of its fields; raises if the fields are others."""
+    """A dataclass from plain JSON values, by the types of its fields; raises if the fields are others.
+
+    Values that are built already may stand among the plain ones.
+    """
     built: Kind = _value(kind, raw, kind.__name__)
     return built
+
+
+def decode_all(kind: type[Kind], raw: Any) -> tuple[Kind, ...]:
+    """Several of them."""
+    return tuple(decode(kind, item) for item in _expect(raw, list, kind.__name__))
 
 
 def _value(kind: Any, raw: Any, place: str) -> Any:
@@ -73,6 +81,8 @@ def _value(kind: Any, raw: Any, place: str) -> Any:
         [inner] = [argument for argument in arguments if argument is not type(None)]
         return None if raw is None else _value(inner, raw, place)
     if is_dataclass(kind):
+        if isinstance(raw, kind):  # type: ignore[arg-type]
+            return raw
         return _built(kind, _expect(raw, dict, place), place)
     if origin is tuple:
         return tuple(_value(arguments[0], item, place) for item in _expect(raw, list, place))

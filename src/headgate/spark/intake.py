@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -31,13 +32,21 @@ from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.cluster import task_slots
 from headgate.spark.columns import BEGINNING_US, END_US, POSITION, SEQ, TS
 from headgate.spark.dropbox import keep_ratio
+from headgate.spark.file_timestamps import read_timestamps
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import normal_path
 from headgate.spark.manifest import BlockRef, Manifest, StreamState
 from headgate.spark.rows import Rows, in_range
 from headgate.spark.sources import STREAM, TEXT_FORMATS, Sources
-from headgate.spark.spread import QUANTILES
-from headgate.spark.stream_log import HeldRows, LocalRows, LogSchema, SharedRows, StreamLogs
+from headgate.spark.spread import QUANTILES, merged_quantiles
+from headgate.spark.stream_log import (
+    HeldRows,
+    LocalRows,
+    LogSchema,
+    SharedRows,
+    StreamLogs,
+    in_place_items,
+)
 
 # reading more footers one by one would take longer than a Spark job
 _MOST_FOOTERS = 16
@@ -45,6 +54,11 @@ _MOST_FOOTERS = 16
 _SMALL_FILES_BYTES = 8 * 2**20
 # files up to this size together are read by one task
 _ONE_TASK_BYTES = 2**20
+# larger ones are held where so many queries read them
+_READERS_TO_HOLD = 3
+# more than this is looked at by a job, which has all processors
+_MOST_FILES_LOOKED_AT = 256
+_MOST_BYTES_LOOKED_AT = 256 * 2**20
 
 
 @dataclass(frozen=True)
@@ -81,6 +95,8 @@ class _Good:
     dead_letters: str | None
     held: HeldRows | None
     """All rows of ``view``, if they are in memory."""
+    holds_tuples: bool = False
+    """Whether what is held are tuples of the log, rather than rows of the source."""
 
     @property
     def is_untouched(self) -> bool:
@@ -112,6 +128,7 @@ class Intake:
         # blocks in memory of one executor would be lost with it
         self._rows_class = SharedRows if task_slots(spark) is None else LocalRows
         self._held: list[HeldRows] = []
+        self._readers = Counter(s for query in network.queries for s in network.streams_of(query))
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream comes to its end with this micro-batch, or has before."""
@@ -147,7 +164,12 @@ class Intake:
             if self._sources.is_file_stream(definition)
         }
         counted = {name for name in files if name not in boxes and self._tells_rows(name, files[name])}
-        held, sources = self._sources_of(batch, files, counted, boxes, now_us)
+        looked_at = {
+            name: found
+            for name in files.keys() - counted - boxes.keys()
+            if (found := self._look_at(name, files[name], before, now_us)) is not None
+        }
+        held, sources = self._sources_of(batch, files, counted | looked_at.keys(), boxes, now_us)
         chunks = chunk_statistics(self._spark, list(sources.values()))
         for rows in held.values():
             rows.settle()
@@ -157,6 +179,8 @@ class Intake:
             good = None
             if name in counted and files[name]:
                 good = self._counted(definition, files[name], state, now_us)
+            elif name in looked_at:
+                good = self._as_it_is(definition, files[name], looked_at[name])
             elif own := [
                 c for c in chunks if name in sources and c.stream == sources[name].number and c.rows
             ]:
@@ -236,6 +260,60 @@ class Intake:
         if definition.format in TEXT_FORMATS:
             return True
         return self._sources.total_bytes(files) <= _SMALL_FILES_BYTES
+
+    def _look_at(self, name: str, files: Sequence[str], before: Manifest, now_us: int) -> list[Chunk] | None:
+        """Statistics of new files without a job; None if these do not tell that all rows are good."""
+        definition, schema = self._network.streams[name], self._logs.schemas[name]
+        if (
+            definition.format != "parquet"
+            or definition.timestamp is None
+            or name in self._utilities
+            or not 0 < len(files) <= _MOST_FILES_LOOKED_AT
+            or self._sources.local_bytes(files) > _MOST_BYTES_LOOKED_AT
+            or self._is_gathered(schema, files)
+        ):
+            return None
+        declared = next(f for f in self._raw[name].fields if f.name.lower() == definition.timestamp.lower())
+        chunks = []
+        for file in files:
+            found = read_timestamps(file, declared.name, declared.dataType)
+            if found is None:
+                return None
+            if found.rows:
+                ends, in_order, quantiles = (found.min_ts, found.max_ts), found.in_order, found.quantiles
+                chunks.append(Chunk(-1, file, 0, 0, found.rows, 0, *ends, in_order, quantiles=quantiles))
+        state = before.streams.get(name, StreamState())
+        has_bad = any(chunk.max_ts > now_us + definition.max_ahead_us for chunk in chunks)
+        if has_bad or may_hold_late_rows(chunks, definition, state.max_ts, state.floor_ts):
+            return None
+        return chunks
+
+    def _is_gathered(self, schema: LogSchema, files: Sequence[str]) -> bool:
+        """Whether several small files of numbered tuples become one block, as each is a read of its own."""
+        return schema.is_numbered and (
+            schema.is_sequenced or (len(files) > 1 and self._sources.total_bytes(files) <= _SMALL_FILES_BYTES)
+        )
+
+    def _as_it_is(
+        self, definition: StreamDefinition, files: Sequence[str], chunks: Sequence[Chunk]
+    ) -> _Good | None:
+        """Files without a bad or late row."""
+        if not chunks:
+            return None
+        name = definition.name
+        source = Source(definition, -1, "", self._raw[name], True, END_US)
+        schema, size_bytes = self._logs.schemas[name], self._sources.total_bytes(files)
+        held = None
+        is_read_often = self._readers[name] >= _READERS_TO_HOLD and size_bytes <= _SMALL_FILES_BYTES
+        if not schema.is_numbered and (is_read_often or size_bytes <= _ONE_TASK_BYTES):
+            rows = self._sources.read_files(definition, list(files))
+            tuples = rows.selectExpr(*in_place_items(schema, None, None))
+            held = self._hold(tuples.coalesce(1) if size_bytes <= _ONE_TASK_BYTES else tuples)
+        ranks = {file: place for place, file in enumerate(files)}
+        min_ts, max_ts = min(c.min_ts for c in chunks), max(c.max_ts for c in chunks)
+        rows_in = sum(chunk.rows for chunk in chunks)
+        ends = min_ts, max_ts
+        return _Good(source, "", (), rows_in, 0, 0, 0, *ends, tuple(chunks), ranks, None, held, True)
 
     def _counted(
         self, definition: StreamDefinition, files: list[str], state: StreamState, now_us: int
@@ -378,8 +456,8 @@ class Intake:
         whole = _block(path, schema, good, now_us, first_seq)
         if self._stays_in_place(schema, good):
             files = tuple(sorted(good.ranks, key=lambda file: good.ranks[file]))
-            if good.held is not None and first_seq is None:
-                self._hold_block(path, schema, good, course, None)
+            if good.held is not None and (good.holds_tuples or (schema.is_plain and not good.where)):
+                self._logs.memory.put(path, good.held, good.rows)
                 return _Appended(after, (replace(whole, files=files),))
             if len(files) == 1 or (first_seq is None and not any(c.file for c in good.chunks)):
                 return _Appended(after, (replace(whole, files=files),))
@@ -405,6 +483,8 @@ class Intake:
             return False
         if not schema.is_numbered:
             return True
+        if self._is_gathered(schema, list(good.ranks)):
+            return False
         # the number of a row is its place in its file
         return definition.timestamp is not None and definition.format == "parquet" and not good.bad
 
@@ -529,6 +609,7 @@ def _block(path: str, schema: LogSchema, good: _Good, now_us: int, first_seq: in
         arrived_us=now_us,
         quantiles=() if stamped else _quantiles(good.chunks, min_ts, max_ts),
         first_seq=first_seq,
+        is_in_order=_is_in_order(good.chunks),
     )
 
 
@@ -556,11 +637,17 @@ def _block_per_file(
                 quantiles=() if stamped else _quantiles(own, min_ts, max_ts),
                 first_seq=first_seq,
                 files=(file,),
+                is_in_order=_is_in_order(own),
             )
         )
         if first_seq is not None:
             first_seq += rows
     return tuple(blocks)
+
+
+def _is_in_order(chunks: Sequence[Chunk]) -> bool:
+    """Whether quantiles are timestamps at evenly spaced places."""
+    return len(chunks) == 1 and chunks[0].in_order and not chunks[0].bad and not chunks[0].shed
 
 
 def _quantiles(chunks: Sequence[Chunk], min_ts: int, max_ts: int) -> tuple[int, ...]:
@@ -569,19 +656,7 @@ def _quantiles(chunks: Sequence[Chunk], min_ts: int, max_ts: int) -> tuple[int, 
     if len(known) == 1:
         inner = [ts for ts in known[0].quantiles if min_ts <= ts <= max_ts]
         return tuple(sorted([min_ts, *inner[1:-1], max_ts]))
-    spreads = [chunk.spread for chunk in known]
-    total = sum(spread.rows for spread in spreads)
-    if not total:
-        return ()
-    times = sorted({ts for spread in spreads for ts in spread.times if min_ts <= ts <= max_ts})
-    reached = [sum(spread.rows_below(ts) for spread in spreads) / total for ts in times]
-    wanted = [i / QUANTILES for i in range(1, QUANTILES)]
-    found, place = [], 0
-    for share in wanted:
-        while place < len(times) - 1 and reached[place] < share:
-            place += 1
-        found.append(times[place])
-    return (min_ts, *found, max_ts)
+    return merged_quantiles([chunk.spread for chunk in known], min_ts, max_ts)
 
 
 def _stamp_us(state: StreamState, now_us: int) -> int:

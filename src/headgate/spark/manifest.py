@@ -6,16 +6,17 @@ without it, it has not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from bisect import bisect_left
+from dataclasses import dataclass, field, fields
 
 from headgate.model.event import StreamCounts
 from headgate.model.shedding import Course
 from headgate.spark.columns import BEGINNING_US
-from headgate.spark.documents import decode, seal, unseal
+from headgate.spark.documents import decode, decode_all, seal, unseal
 from headgate.spark.fingerprint import Fingerprint
 from headgate.spark.spread import Spread
 
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 """Of manifests; one higher whenever a document can no longer be read by the version before."""
 
 
@@ -41,6 +42,8 @@ class BlockRef:
     """Number of its first tuple in the stream, where the order of the stream matters."""
     files: tuple[str, ...] = ()
     """Source files that are read where they lie; ``path`` is then a name and nothing more."""
+    is_in_order: bool = False
+    """Whether its tuples are in timestamp order, and its quantiles those at evenly spaced places."""
 
     @property
     def stored_at(self) -> tuple[str, ...]:
@@ -51,6 +54,20 @@ class BlockRef:
     def spread(self) -> Spread:
         """How its tuples lie over time."""
         return Spread.over(self.rows, self.quantiles or (self.min_ts, self.max_ts))
+
+    @property
+    def end_seq(self) -> int:
+        """The number behind that of its last tuple."""
+        return (self.first_seq or 0) + self.rows
+
+    def first_seq_from(self, ts: int) -> int:
+        """At most the number of its first tuple with a timestamp from ``ts`` on."""
+        first = self.first_seq or 0
+        if not self.is_in_order or len(self.quantiles) < 2:
+            return first
+        # the tuples at these places, and all before them, are older
+        older = bisect_left(self.quantiles, ts)
+        return first + (max(0, older - 1) * (self.rows - 1)) // (len(self.quantiles) - 1)
 
     def rows_from(self, ts: int) -> float:
         """About how many of its tuples have a timestamp from ``ts`` on; 0 only if there is none."""
@@ -145,10 +162,35 @@ class Manifest:
         return {path for ref in self.block_refs() for path in ref.stored_at}
 
     def to_json(self) -> str:
-        """One JSON document."""
-        return seal(self, FORMAT_VERSION)
+        """One JSON document, in which a block that many operators read stands once."""
+        places: dict[int, int] = {}
+        table: list[BlockRef] = []
+
+        def place(ref: BlockRef) -> int:
+            if id(ref) not in places:
+                places[id(ref)] = len(table)
+                table.append(ref)
+            return places[id(ref)]
+
+        operators = {
+            name: {
+                "progress_ts": state.progress_ts,
+                "blocks": [[place(ref) for ref in side] for side in state.blocks],
+                "groups": [place(ref) for ref in state.groups],
+                "pushing": [[place(ref) for ref in side] for side in state.pushing],
+            }
+            for name, state in self.operators.items()
+        }
+        own = {field.name: getattr(self, field.name) for field in fields(self)}
+        return seal({**own, "operators": operators, "blocks": table}, FORMAT_VERSION)
 
     @staticmethod
     def from_json(text: str) -> Manifest:
         """The inverse of ``to_json``; raises if the text is damaged or of another version."""
-        return decode(Manifest, unseal(text, FORMAT_VERSION))
+        document = unseal(text, FORMAT_VERSION)
+        table = decode_all(BlockRef, document.pop("blocks", []))
+        for state in document.get("operators", {}).values():
+            for side in (*state.get("blocks", ()), state.get("groups", []), *state.get("pushing", ())):
+                # documents of the second format have blocks themselves in place of their numbers
+                side[:] = [table[ref] if isinstance(ref, int) else ref for ref in side]
+        return decode(Manifest, document)

@@ -166,6 +166,10 @@ class Sources:
         assert definition.format == "parquet"
         return self._files.parquet_rows(path)
 
+    def local_bytes(self, paths: Sequence[str]) -> float:
+        """The length of some files together; beyond all bounds if one is not on a disk of this machine."""
+        return self.total_bytes(paths) if all(map(self._files.is_local, paths)) else inf
+
     def total_bytes(self, paths: Sequence[str]) -> float:
         """The length of some files together; beyond all bounds if finding out would take too long."""
         if len(paths) > _MOST_REMOTE_FILES and not all(map(self._files.is_local, paths)):

@@ -85,3 +85,19 @@ def cut_at(spreads: Sequence[Spread], share: float, end_ts: int) -> int:
     place = max(1, bisect_left(reached, wanted))
     step = (wanted - reached[place - 1]) / max(reached[place] - reached[place - 1], 1e-9)
     return edges[place - 1] + max(place == 1, round(step * (edges[place] - edges[place - 1])))
+
+
+def merged_quantiles(spreads: Sequence[Spread], min_ts: int, max_ts: int) -> tuple[int, ...]:
+    """Evenly spaced quantiles of the tuples of several spreads; their ends are given."""
+    total = sum(spread.rows for spread in spreads)
+    if not total:
+        return ()
+    times = sorted({ts for spread in spreads for ts in spread.times if min_ts <= ts <= max_ts})
+    reached = [rows_below(spreads, ts) / total for ts in times]
+    wanted = [i / QUANTILES for i in range(1, QUANTILES)]
+    found, place = [], 0
+    for share in wanted:
+        while place < len(times) - 1 and reached[place] < share:
+            place += 1
+        found.append(times[place])
+    return (min_ts, *found, max_ts)

@@ -142,8 +142,12 @@ class HeldRows(Protocol):
     def rdd(self) -> Any:
         """The same as Spark's internal rows."""
 
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """Addresses in Spark's block manager; none if the rows have an ancestry that may be needed."""
+
     def settle(self) -> None:
-        """Some job has computed them."""
+        """Jobs that may have computed them are over."""
 
     def release(self) -> None:
         """Nobody reads them any more."""
@@ -169,7 +173,8 @@ class LocalRows:
 
     def settle(self) -> None:
         """From now on, blocks alone are read."""
-        if not self._settled:
+        # a tick in which nobody has read them leaves rows uncomputed
+        if not self._settled and self._computed.isCheckpointed():
             number, partitions = self._computed.id(), self._computed.getNumPartitions()
             java: Any = self.frame.sparkSession._jvm
             block_id = java.org.apache.spark.storage.RDDBlockId
@@ -177,7 +182,7 @@ class LocalRows:
 
     @property
     def blocks(self) -> list[Any]:
-        """Addresses in the block manager; none before the rows have been computed."""
+        """None before the rows have been computed."""
         return self._settled
 
     def release(self) -> None:

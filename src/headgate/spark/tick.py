@@ -25,7 +25,7 @@ from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.build import Chosen, TickBuilder, TickPlan
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.cluster import task_slots
-from headgate.spark.columns import BEGINNING_US, TS
+from headgate.spark.columns import BEGINNING_US, END_US, TS
 from headgate.spark.costs import Work
 from headgate.spark.deadletters import DeadLetters
 from headgate.spark.eddies.eddies import Eddies
@@ -48,8 +48,8 @@ Stored = list[tuple[StoreTask, BlockRef | None]]
 _ROWS_PER_TASK = 20_000
 # concurrent Spark jobs of one tick
 _JOBS = 4
-# how many different instants the latency of a tick's results is resolved into
-_INSTANTS = 32
+# how many different instants of arrival the latency of a tick's results is resolved into
+_INSTANTS = 8
 # ticks whose arrival is remembered
 _ARRIVALS_REMEMBERED = 10_000
 
@@ -100,7 +100,7 @@ class ArrivalTimes:
         if len(reached) > _ARRIVALS_REMEMBERED:
             del reached[: _ARRIVALS_REMEMBERED // 2], at_us[: _ARRIVALS_REMEMBERED // 2]
 
-    def at_us(self, streams: Iterable[str], ts: float) -> float | None:
+    def at_us(self, streams: Iterable[str], ts: int) -> int | None:
         """When the last of some streams had come as far as a timestamp; None if none of them has."""
         found = []
         for stream in streams:
@@ -109,6 +109,17 @@ class ArrivalTimes:
             if place < len(reached):
                 found.append(at_us[place])
         return max(found, default=None)
+
+    def steps(self, streams: Iterable[str], from_ts: int, most: int) -> list[int]:
+        """Timestamps between which all tuples arrived at one time; at most so many, evenly chosen."""
+        found: set[int] = set()
+        for stream in streams:
+            reached, _ = self._known[stream]
+            found.update(reached[bisect_left(reached, from_ts) :])
+        steps = sorted(found)
+        if len(steps) <= most:
+            return steps
+        return [steps[(place + 1) * len(steps) // most - 1] for place in range(most)]
 
 
 class TickRunner:
@@ -139,7 +150,9 @@ class TickRunner:
         self._until_done = until_done
         self._helm = helm
         self._eddies = eddies
-        self._builder = TickBuilder(prepared, logs, store, eddies)
+        self._builder = TickBuilder(
+            prepared, logs, store, eddies, holds_rows=task_slots(store.spark) is not None
+        )
         self._queues = Queues(prepared)
         self._kept = KeptShares(self.network)
         self._measuring = Measuring(self.network, store.spark, checkpoint.uid)
@@ -216,6 +229,7 @@ class TickRunner:
         )
         for name in self.network.operators:
             self._builder.add(name, self.manifest, tick.arrivals, plan, tick.end_of_input, tick.standings)
+        self._builder.merge_blocks(tick.batch_id, plan)
         return plan
 
     def _steer(
@@ -272,6 +286,8 @@ class TickRunner:
             for path, frame in arrival.unwritten.items():
                 if path in needed:
                     yield self._store.write_known, frame, path, rows[path]
+        for merged in plan.merged:
+            yield self._store.write_known, merged.tuples, merged.block.path, merged.block.rows
 
     def _write_letters(self, query: str, batch_id: int) -> None:
         self._dead_letters.write(self._store.spark.sql(query), batch_id)
@@ -289,25 +305,45 @@ class TickRunner:
     def _write_results(self, tick: OpenTick, query: QueryDefinition, results: str | DataFrame) -> _Written:
         tuples = self._store.spark.sql(results) if isinstance(results, str) else results
         counted = Observation(f"results of {query.name}")
-        measures = [F.expr("count(1) AS rows")]
-        waited = self._may_have_waited(tick, query)
-        if waited:
-            measures.append(F.expr(f"histogram_numeric(`{TS}`, {_INSTANTS}) AS instants"))
+        steps = self._arrival_steps(tick, query)
+        own = sql.name(TS)
+        until = ", ".join(f"count_if({own} <= {sql.Bound(step).at(own)})" for step in steps)
+        measures = F.expr("count(1) AS rows"), F.expr(f"array({until}) AS until")
         observed = tuples.observe(counted, *measures)
         is_first = query.name not in self.manifest.rows_out
         with self._measuring.of_query(tick.batch_id, query.name):
             self._sinks[query.name].write(observed.drop(TS), tick.batch_id, is_first)
         found = counted.get
-        rows: int = found["rows"]
-        now_us = tick.started_s * 1e6
-        if not waited:
-            return _Written(rows, ((now_us, float(rows)),) if rows else ())
-        streams = self.network.streams_of(query.name)
-        bins = []
-        for instant in found["instants"] or ():
-            at_us = self._arrived.at_us(streams, instant["x"])
-            bins.append((now_us if at_us is None else float(at_us), float(instant["y"])))
-        return _Written(rows, tuple(bins))
+        return _Written(found["rows"], self._latencies_at(tick, query, steps, found))
+
+    def _arrival_steps(self, tick: OpenTick, query: QueryDefinition) -> list[int]:
+        """Results up to each of these timestamps are counted, to know how long they have waited."""
+        if not self._may_have_waited(tick, query):
+            return []
+        waits_since = [END_US]
+        for name in self.network.operators_of(query.name):
+            state = self.manifest.operators.get(name, OperatorState())
+            if self._prepared.operators[name].is_ordered:
+                waits_since.append(state.progress_ts)
+            else:
+                waits_since += [block.min_ts for side in state.blocks for block in side]
+        since = min(waits_since)
+        found = self._arrived.steps(self.network.streams_of(query.name), since, _INSTANTS)
+        # always as many, so that Spark compiles the count once
+        return found + [END_US] * (_INSTANTS - len(found))
+
+    def _latencies_at(
+        self, tick: OpenTick, query: QueryDefinition, steps: list[int], found: Mapping[str, Any]
+    ) -> tuple[tuple[float, float], ...]:
+        """When results' tuples had arrived, and how many results have tuples of that time."""
+        streams, now_us = self.network.streams_of(query.name), tick.started_s * 1e6
+        counts, below = [], 0
+        for step, until in zip(steps, found["until"], strict=True):
+            at_us = self._arrived.at_us(streams, step)
+            counts.append((now_us if at_us is None else float(at_us), float(until - below)))
+            below = until
+        counts.append((now_us, float(found["rows"] - below)))
+        return tuple((at_us, rows) for at_us, rows in counts if rows)
 
     def _may_have_waited(self, tick: OpenTick, query: QueryDefinition) -> bool:
         """Whether some results may be of tuples that arrived in an earlier tick."""

@@ -26,6 +26,8 @@ from headgate.spark.spread import Spread
 from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
 
 Decorate = Callable[[str], str]
+IN_ONE_TASK = "/*+ COALESCE(1) */ "
+"""A hint: partitions become one, without a shuffle."""
 
 
 @dataclass(frozen=True)
@@ -63,6 +65,10 @@ class TickInput(Protocol):
     @property
     def blocks(self) -> tuple[BlockRef, ...]:
         """What is kept."""
+
+    @property
+    def in_one_task(self) -> bool:
+        """Whether its tuples are to be read by one task, however many they are."""
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Kept and new tuples between two timestamps."""
@@ -121,6 +127,9 @@ class LogInput:
     selectivity: float = 1.0
     decorate: Decorate | None = None
     """Adds columns that depend on the stream as declared, below the selections."""
+    from_seq: int | None = None
+    """The number of the first tuple to be read, where tuples are numbered; None for all of them."""
+    in_one_task: bool = False
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Kept and new tuples between two timestamps."""
@@ -133,7 +142,8 @@ class LogInput:
         return sql.union([stored, self._read(self.fresh, from_ts, upto)])
 
     def _read(self, blocks: Sequence[BlockRef], from_ts: int, to_ts: int) -> str | None:
-        reached = [block for block in blocks if block.max_ts >= from_ts and block.min_ts < to_ts]
+        first = -1 if self.from_seq is None else self.from_seq
+        reached = [b for b in blocks if b.max_ts >= from_ts and b.min_ts < to_ts and b.end_seq > first]
         if not reached:
             return None
         stream = self.source.stream
@@ -141,8 +151,12 @@ class LogInput:
         # a bound that no tuple is beyond need not be evaluated
         low = BEGINNING_US if all(block.min_ts >= from_ts for block in reached) else from_ts
         high = END_US if all(block.max_ts < to_ts for block in reached) else to_ts
-        is_numbered = self.logs.schemas[stream].is_numbered
-        query = sql.select(log_columns(self.source, self.window, is_numbered), view, in_range(low, high))
+        conditions = in_range(low, high)
+        if any((block.first_seq or 0) < first for block in reached):
+            seq = sql.name(SEQ)
+            conditions.append(f"{seq} >= {sql.Bound(first).at(seq)}")
+        items = log_columns(self.source, self.window, self.logs.schemas[stream].is_numbered)
+        query = sql.select(items, view, conditions, IN_ONE_TASK if self.in_one_task else "")
         if self.decorate is not None:
             query = self.decorate(query)
         for one in self.selects:
@@ -191,10 +205,12 @@ class QueueInput:
     rows: Rows
     log: LogInput | None = None
     """Of the stream below a row window, whose tuples push others out."""
+    in_one_task: bool = False
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Kept and new tuples between two timestamps."""
-        return sql.union([self._stored(from_ts, to_ts), self.rows.within(from_ts, to_ts)])
+        both = sql.union([self._stored(from_ts, to_ts), self.rows.within(from_ts, to_ts)])
+        return both and (sql.select(["*"], both, hint=IN_ONE_TASK) if self.in_one_task else both)
 
     def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
         """What waits since ``old_ts`` or is new, below ``new_ts``."""

@@ -62,14 +62,16 @@ def window_join(
 ) -> str:
     """All results whose timestamp lies between old and new progress.
 
-    ``aliases`` is the order in which sides are joined; of no consequence for the results.
+    ``aliases`` is the order in which sides are joined; of no consequence for the results. Inputs that are the
+    work of one task each are joined without a shuffle.
     """
     order = tuple(connected_order(operator) if aliases is None else _places(operator, aliases))
     results = []
     for parts in _choices(inputs, order, in_one_task):
         hints = tuple(_hint(inputs[i], parts[i], in_one_task) for i in range(len(inputs)))
         # in one task there is no shuffle to keep small, and a bucket only doubles tuples
-        shape = JoinShape(operator, order, parts, hints, not in_one_task and bucket_us(operator) is not None)
+        is_bucketed = not in_one_task and bucket_us(operator) is not None
+        shape = JoinShape(operator, order, parts, hints, is_bucketed)
         columns = tuple(one.user_columns for one in inputs)
         text = _template(shape, columns)
         text = text.replace(_OLD, old.at(sql.name(f"{TS}0"))).replace(_OLD_OF_SIDE, old.at(sql.name(TS)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from math import inf
 
 from pyspark.sql.types import StructType
 
@@ -18,17 +19,24 @@ from headgate.spark.operators.base import Results, SparkOperator, Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
 from headgate.spark.operators.row_window import EXPIRY, EXPIRY_SEQ, with_expiry
 from headgate.spark.operators.window_join import BROADCAST_ROWS, JoinInput, window_join
+from headgate.spark.spread import Spread, cut_at
 
 # sliding boundaries are counted from here when nothing has been emitted yet
 _EARLIEST = -(2**60)
 # fewer tuples of a row window by key are not worth a copy
 _LEAST_TO_COPY = 10_000
+ROWS_PER_SLICE = 100_000
+"""Of a join: enough for a task of its own, few enough for a hash table that caches well."""
+SLICE_PER_OVERLAP = 1.0
+"""How many times the tuples of the windows before it a slice should hold."""
+# each one is a join of its own for Spark to plan
+_MOST_SLICES = 24
 
 
 def window_content(one: TickInput, window: Window | None, old_ts: int, new_ts: int) -> str | None:
     """The tuples of an input that results between two progresses may need; row windows with their expiry."""
     if isinstance(window, RowWindow):
-        return _row_window_content(one, window, new_ts)
+        return _row_window_content(one, window, old_ts, new_ts)
     if isinstance(window, UnboundedWindow):
         return one.content(old_ts, new_ts)
     from_ts = BEGINNING_US
@@ -37,12 +45,12 @@ def window_content(one: TickInput, window: Window | None, old_ts: int, new_ts: i
     return one.content(from_ts, new_ts)
 
 
-def _row_window_content(one: TickInput, window: RowWindow, to_ts: int) -> str | None:
+def _row_window_content(one: TickInput, window: RowWindow, old_ts: int, to_ts: int) -> str | None:
     if isinstance(one, LogInput):
-        return _with_expiry(one, window).content(BEGINNING_US, to_ts)
+        return _with_expiry(one, window, old_ts, to_ts).content(BEGINNING_US, to_ts)
     assert isinstance(one, QueueInput) and one.log is not None
     queued = one.content(BEGINNING_US, to_ts)
-    declared = _with_expiry(one.log, window).content(BEGINNING_US, to_ts)
+    declared = _with_expiry(one.log, window, BEGINNING_US, to_ts).content(BEGINNING_US, to_ts)
     if queued is None or declared is None:
         return None
     # the log knows when each tuple left; one that it no longer holds left long ago
@@ -54,19 +62,30 @@ def _row_window_content(one: TickInput, window: RowWindow, to_ts: int) -> str | 
     )
 
 
-def _with_expiry(one: LogInput, window: RowWindow) -> LogInput:
-    """Expiry is decided by the stream as declared, below all selections."""
+def _with_expiry(one: LogInput, window: RowWindow, old_ts: int, to_ts: int) -> LogInput:
+    """The tuples that are inside the window at some instant from ``old_ts`` on, with when they leave.
+
+    Expiry is decided by the stream as declared, below all selections.
+    """
     if window.keys:
         return replace(one, decorate=lambda tuples: with_expiry(tuples, window, None))
-    first_seq = min((b.first_seq or 0 for b in (*one.blocks, *one.fresh)), default=0)
-    # no tuple that comes earlier can push out one of those that are kept
-    pushing = [b for b in (*one.blocks, *one.fresh) if _end_seq(b) > first_seq + window.rows]
-    new_rows = sum(block.rows for block in pushing)
-    as_declared = replace(one, selects=(), decorate=None, blocks=tuple(pushing), fresh=())
-    pushers = as_declared.content(BEGINNING_US, END_US)
-    is_broadcast = new_rows <= BROADCAST_ROWS and not one.is_small
+    blocks = (*one.blocks, *one.fresh)
+    first_seq = max(_first_seq_from(blocks, old_ts) - window.rows, _first_seq_from(blocks, BEGINNING_US))
+    # no tuple that comes earlier can push out one of those that are inside
+    as_declared = replace(one, selects=(), decorate=None, from_seq=first_seq + window.rows)
+    pushers = as_declared.content(BEGINNING_US, to_ts)
+    new_rows = sum(block.rows for block in blocks if block.end_seq > first_seq + window.rows)
+    is_broadcast = new_rows <= BROADCAST_ROWS and not one.is_small and not one.in_one_task
     hint = "BROADCAST" if is_broadcast else "SHUFFLE_HASH"
-    return replace(one, decorate=lambda tuples: with_expiry(tuples, window, pushers, hint))
+    return replace(
+        one, from_seq=first_seq, decorate=lambda tuples: with_expiry(tuples, window, pushers, hint)
+    )
+
+
+def _first_seq_from(blocks: Sequence[BlockRef], ts: int) -> int:
+    """At most the number of the first tuple with a timestamp from ``ts`` on."""
+    later = [block.first_seq_from(ts) for block in blocks if block.max_ts >= ts]
+    return min(later, default=max((block.end_seq for block in blocks), default=0))
 
 
 def retain_window(one: TickInput, window: Window | None, stretch: Stretch) -> Retained:
@@ -84,26 +103,21 @@ def _retain_rows(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
     blocks = [*one.blocks, *one.fresh]
     if window.keys:
         return _compacted(one, window, since_ts)
-    later = [b.first_seq for b in blocks if b.max_ts >= since_ts and b.first_seq is not None]
-    first_needed = min(later, default=max((_end_seq(b) for b in blocks), default=0)) - window.rows
-    return Retained(tuple(b for b in blocks if _end_seq(b) > first_needed or b.max_ts >= since_ts))
+    first_needed = _first_seq_from(blocks, since_ts) - window.rows
+    return Retained(tuple(b for b in blocks if b.end_seq > first_needed or b.max_ts >= since_ts))
 
 
 def _retain_queue(one: TickInput, window: RowWindow, since_ts: int) -> Retained:
     """Behind other operators there is no range of the log: what is still inside is stored anew."""
     assert isinstance(one, QueueInput) and one.log is not None
     pushing = _retain_rows(one.log, window, since_ts)
-    content = _row_window_content(one, window, END_US)
+    content = _row_window_content(one, window, BEGINNING_US, END_US)
     if content is None:
         return Retained((), pushing=pushing)
     expiry = sql.name(EXPIRY)
     inside = f"({expiry} IS NULL OR {expiry} >= {sql.Bound(since_ts).at(sql.name(TS))})"
     alive = sql.select(sql.names(one.schema.names), content, [inside])
     return Retained((), alive, one.content_rows, pushing)
-
-
-def _end_seq(block: BlockRef) -> int:
-    return (block.first_seq or 0) + block.rows
 
 
 def _compacted(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
@@ -174,24 +188,57 @@ class WindowJoinOperator(WindowUpdateOperator):
 
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
         """Combinations whose last tuple lies between the old and the new progress."""
-        query, old, new = None, stretch.old_ts, stretch.new_ts
-        if new > old:
-            contents = [window_content(one, w, old, new) for one, w in zip(inputs, self.windows, strict=True)]
-            if all(content is not None for content in contents):
-                query = self._joined(inputs, contents, stretch)  # type: ignore[arg-type]
+        query = None
+        if stretch.new_ts > stretch.old_ts:
+            cuts = self._cuts(inputs, stretch)
+            ends = zip([stretch.old_ts, *cuts], [*cuts, stretch.new_ts], strict=True)
+            slices = [replace(stretch, old_ts=old, new_ts=new) for old, new in ends]
+            query = sql.union([self._joined(inputs, one, len(slices) > 1) for one in slices])
         return Results(query, self._retained(inputs, stretch))
 
-    def _joined(self, inputs: Sequence[TickInput], contents: Sequence[str], stretch: Stretch) -> str:
+    def _cuts(self, inputs: Sequence[TickInput], stretch: Stretch) -> list[int]:
+        """Where to divide a stretch of time among tasks, each of which joins its own slice.
+
+        Tuples of different slices need not meet, apart from a window before each slice. So slices are joined
+        without a shuffle, as long as that window is small beside the slice.
+        """
         old, new = stretch.old_ts, stretch.new_ts
+        spreads = [spread for one in inputs for spread in one.spreads(old, old, new)]
+        come = sum(spread.rows for spread in spreads)
+        if come < 1.5 * ROWS_PER_SLICE:
+            return []
+        overlap = SLICE_PER_OVERLAP * self._overlap_rows(spreads, old, new)
+        slices = min(_MOST_SLICES, round(come / ROWS_PER_SLICE), int(come / max(overlap, 1.0)))
+        wanted = {cut_at(spreads, number / slices, new) for number in range(1, slices)}
+        return sorted(cut for cut in wanted if old < cut < new)
+
+    def _overlap_rows(self, spreads: Sequence[Spread], old: int, new: int) -> float:
+        """About how many tuples the windows before a slice hold."""
+        if all(isinstance(window, RowWindow) and not window.keys for window in self.windows):
+            return float(sum(window.rows for window in self.windows if isinstance(window, RowWindow)))
+        if not all(isinstance(window, TimeWindow) for window in self.windows):
+            return inf
+        first = min(spread.times[0] for spread in spreads if spread.times)
+        span_us = max(1, new - max(old, first))
+        reach_us = max(window.reach_us for window in self.windows if isinstance(window, TimeWindow))
+        return sum(spread.rows for spread in spreads) * reach_us / span_us
+
+    def _joined(self, inputs: Sequence[TickInput], stretch: Stretch, is_slice: bool) -> str | None:
+        old, new = stretch.old_ts, stretch.new_ts
+        if is_slice:
+            inputs = [replace(one, in_one_task=True) for one in inputs]  # type: ignore[type-var]
+        contents = [window_content(one, w, old, new) for one, w in zip(inputs, self.windows, strict=True)]
+        if any(content is None for content in contents):
+            return None
         sides = []
         for one, content, schema in zip(inputs, contents, self.inputs, strict=True):
             waiting = one.waiting_rows(old, new)
             come = one.rows.count * one.rows.share_below(new) + waiting
             kept = sum(block.rows for block in one.blocks) - one.waiting_rows(old)
             user = tuple(name for name in schema.names if not is_system(name))
-            sides.append(JoinInput(content, user, kept, come))
-        order = stretch.orders.get(self.name)
-        return window_join(self.settings, sides, sql.Bound(old), order, all(one.is_small for one in inputs))
+            sides.append(JoinInput(str(content), user, kept, come))
+        in_one_task = is_slice or all(one.is_small for one in inputs)
+        return window_join(self.settings, sides, sql.Bound(old), stretch.orders.get(self.name), in_one_task)
 
 
 class AggregateOperator(SparkOperator):
