@@ -191,18 +191,19 @@ class Session:
         return network_of([optimize(plan) for plan in self.plans()], self.catalog)
 
     def sql(self) -> dict[str, str]:
-        """The Spark SQL of every query as a tick runs it, by name; nothing runs."""
-        from headgate.spark.blocks import BlockStore
-        from headgate.spark.checkpoint import Checkpoint
-        from headgate.spark.files import Files
-        from headgate.spark.prepare import prepare
+        """The Spark SQL of every query as a tick runs it, by name; no query runs.
+
+        ``:old`` and ``:new`` stand for how far an operator has come before and after the tick, in
+        microseconds.
+        """
         from headgate.spark.render import query_texts
 
-        files = Files(self._spark)
-        store = BlockStore(self._spark, files, Checkpoint(files, ""))
-        network = self.network()
-        self._sources.use_names(not any(name in self._sources.frames for name in network.streams))
-        return query_texts(prepare(self._spark, network, self._sources, self._functions, store, {}))
+        return query_texts(
+            self._spark, self.network(), self._sources, self._functions, self._known_predicates()
+        )
+
+    def _known_predicates(self) -> Mapping[str, Profiles]:
+        return {} if self.measured is None else self.measured.predicates
 
     def _network_on(self, checkpoint: str | Path | None) -> Network:
         """The operators that would run; a checkpoint of queries that did not share any goes on without."""
@@ -373,7 +374,7 @@ class Session:
                 functions=self._functions,
                 router=routing,
                 balance_pools=balance_pools,
-                known_predicates={} if self.measured is None else self.measured.predicates,
+                known_predicates=self._known_predicates(),
             )
             if earlier is not None:
                 run.engine.go_on_from(earlier._run.engine)

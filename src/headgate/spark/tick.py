@@ -277,14 +277,11 @@ class TickRunner:
         self._dead_letters.write(self._store.spark.sql(query), batch_id)
 
     def _results(self, query: QueryDefinition, plan: TickPlan) -> str | DataFrame | None:
-        outputs = [plan.rows[name].query for name in query.outputs]
-        if any(output is not None for output in outputs):
-            columns = sql.names(self._prepared.operators[query.outputs[0]].output.names)
-            return sql.union([output and sql.select(columns, output) for output in outputs])
-        if self.manifest.rows_out.get(query.name) is None:
+        results = self._builder.results(query, plan)
+        if results is None and self.manifest.rows_out.get(query.name) is None:
             # an empty file tells readers the schema of a query without results
             return self._store.empty(self._prepared.operators[query.outputs[0]].output)
-        return None
+        return results
 
     def _write_results(self, tick: OpenTick, query: QueryDefinition, results: str | DataFrame) -> _Written:
         tuples = self._store.spark.sql(results) if isinstance(results, str) else results
