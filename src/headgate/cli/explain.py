@@ -12,9 +12,10 @@ from headgate.cli.options import DEBUG, FILE, JSON
 from headgate.errors import SetupError
 
 if TYPE_CHECKING:
-    from headgate.cli.script import Script, Stages
+    from headgate.cli.script import Script
     from headgate.planning.catalog import Catalog
     from headgate.planning.logical import LogicalPlan
+    from headgate.planning.stages import Stages
 
 EXAMPLE = "Example: headgate explain examples/network.sql --after lower"
 
@@ -62,7 +63,8 @@ def explain(
     if after == _SQL:
         _show_sql(file, as_json)
         return
-    from headgate.cli.script import Script, Stages
+    from headgate.cli.script import Script
+    from headgate.planning.stages import Stages
 
     catalog = Script.read(file).catalog()
     stages = Stages.of(catalog)
