@@ -41,6 +41,13 @@ class Run:
         """Whether queries still run."""
         return bool(self._run.is_running)
 
+    def go_on_from(self, earlier: Run, remembers_ticks: bool) -> None:
+        """Remember what an earlier run of the same network has learnt; before the first tick only.
+
+        That is how predicates are best ordered and, if ``remembers_ticks``, what its ticks say of operators.
+        """
+        self._run.go_on_from(earlier._run, remembers_ticks)
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end; whether it has come. Raises what made the run fail."""
         return bool(self._run.wait(timeout_s))

@@ -25,12 +25,9 @@ from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.pool import FunctionDefinition
 from headgate.model.profile import Profiles
 from headgate.placed import located_function, plain_function, router_for_run
-from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
-from headgate.planning.lower import lower, network_of
-from headgate.planning.optimize import optimize
-from headgate.planning.rules.share_subplans import share_subplans
+from headgate.planning.stages import Stages
 from headgate.profiling import Profiler, Rests, sampled
 from headgate.routing.router import Router
 from headgate.runtime.helm import Helm, Watching
@@ -73,6 +70,7 @@ class Session:
         self._functions: dict[str, Callable[..., Any]] = {}
         self.measured: Measured | None = None
         """What is known of the operators; with it, queries are admitted by their bounds."""
+        self._planned: tuple[int, Stages] | None = None
 
     @cached_property
     def _spark(self) -> Any:
@@ -184,37 +182,44 @@ class Session:
 
     def plans(self) -> list[LogicalPlan]:
         """The bound queries."""
-        return [bind(query, self.catalog) for query in self.catalog.queries.values()]
+        return list(self._stages().bound)
 
     def network(self) -> Network:
         """The operators that would run."""
-        return network_of([optimize(plan) for plan in self.plans()], self.catalog)
+        return self._stages().lowered
+
+    def _stages(self) -> Stages:
+        """All queries, planned anew only if the catalog has changed."""
+        version = self.catalog.version
+        if self._planned is None or self._planned[0] != version:
+            self._planned = version, Stages.of(self.catalog)
+        return self._planned[1]
 
     def sql(self) -> dict[str, str]:
-        """The Spark SQL of every query as a tick runs it, by name; nothing runs."""
-        from headgate.spark.blocks import BlockStore
-        from headgate.spark.checkpoint import Checkpoint
-        from headgate.spark.files import Files
-        from headgate.spark.prepare import prepare
+        """The Spark SQL of every query as a tick runs it, by name; no query runs.
+
+        ``:old`` and ``:new`` stand for how far an operator has come before and after the tick, in
+        microseconds.
+        """
         from headgate.spark.render import query_texts
 
-        files = Files(self._spark)
-        store = BlockStore(self._spark, files, Checkpoint(files, ""))
-        network = self.network()
-        self._sources.use_names(not any(name in self._sources.frames for name in network.streams))
-        return query_texts(prepare(self._spark, network, self._sources, self._functions, store, {}))
+        return query_texts(
+            self._spark, self.network(), self._sources, self._functions, self._known_predicates()
+        )
+
+    def _known_predicates(self) -> Mapping[str, Profiles]:
+        return {} if self.measured is None else self.measured.predicates
 
     def _network_on(self, checkpoint: str | Path | None) -> Network:
         """The operators that would run; a checkpoint of queries that did not share any goes on without."""
         from headgate.spark.checkpoint import Checkpoint
         from headgate.spark.files import Files
 
-        alone = lower([optimize(plan) for plan in self.plans()], self.catalog)
-        network = share_subplans(alone)
-        if checkpoint is None or not network.shared:
-            return network
+        planned = self._stages()
+        if checkpoint is None or not planned.lowered.shared:
+            return planned.lowered
         kept = Checkpoint(Files(self._spark), _located(checkpoint))
-        return alone if kept.belongs_to(alone) else network
+        return planned.unshared if kept.belongs_to(planned.unshared) else planned.lowered
 
     def start(
         self,
@@ -291,11 +296,11 @@ class Session:
                 not endless,
                 Sampling(profiler.rounds) if profiler.tells_apart else Fifo(),
                 profiles=earlier.profiles() if earlier is not None else {},
-                earlier=earlier if profiler.goes_on else None,
                 rest_s=None if profiler.tells_apart else Rests(),
                 tick_budget=float("inf"),
                 helm=Helm(watching),
-                asked=earlier,
+                earlier=earlier,
+                remembers_ticks=profiler.goes_on,
             )
             earlier.run_for(profiler.seconds_left)
             profiler.take_in(earlier.measured(), earlier.status())
@@ -315,13 +320,13 @@ class Session:
         tick_budget: str | float | None = None,
         observers: Iterable[Observer] = (),
         profiles: Profiles = MappingProxyType({}),
-        earlier: Run | None = None,
         wishes: Wishes | None = None,
         routing: Router | None = None,
         balance_pools: bool = False,
         rest_s: Callable[[float], float] | None = None,
         helm: Helm | None = None,
-        asked: Run | None = None,
+        earlier: Run | None = None,
+        remembers_ticks: bool = False,
     ) -> Run:
         from headgate.spark.cluster import processors
         from headgate.spark.engine import TickLimits
@@ -342,7 +347,7 @@ class Session:
             if wishes is not None:
                 setting = Setting(
                     network=network,
-                    plans=[optimize(plan) for plan in self.plans()],
+                    plans=self._stages().optimized,
                     profiles=lambda: run.profiles(),
                     ticks=recorder.recent,
                     memory_bytes=limits.memory_bytes,
@@ -373,15 +378,12 @@ class Session:
                 functions=self._functions,
                 router=routing,
                 balance_pools=balance_pools,
-                known_predicates={} if self.measured is None else self.measured.predicates,
+                known_predicates=self._known_predicates(),
+                rest_s=rest_s,
             )
-            if earlier is not None:
-                run.engine.go_on_from(earlier._run.engine)
-            if rest_s is not None:
-                run.engine.rest_s = rest_s
-            if asked is not None:
-                run.asking.go_on_from(asked._run.asking)
             handle = Run(run, recorder, temporary, network)
+            if earlier is not None:
+                handle.go_on_from(earlier, remembers_ticks)
             if run.pools_want_tasks:
                 recorder.warn(run.pools_want_tasks)
             run.start()

@@ -12,8 +12,8 @@ from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 from headgate.model.profile import Profile
 from headgate.model.shedding import Course
 from headgate.planning.live import work_of
-from headgate.planning.lower import network_of
 from headgate.planning.optimize import optimize
+from headgate.planning.stages import Stages
 from headgate.runtime.matches import Sampled
 from headgate.status import Recorder
 
@@ -31,7 +31,7 @@ class MadeUp:
     def __init__(self, overload: str, is_live: bool, others: str = "") -> None:
         catalog = catalog_of(f"{THREE.format(overload=overload)};{others}", STREAMS)
         plans = [optimize(plan) for plan in bound("", catalog)]
-        self.network = network_of(plans, catalog)
+        self.network = Stages.of(catalog).lowered
         self.recorder = Recorder(self.network)
         profiles = {name: Profile(1e-9) for name in self.network.operators}
         self.controller = Adaptive(

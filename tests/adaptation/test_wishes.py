@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import pytest
-from tests.planning.support import bound, catalog_of
+from tests.planning.support import catalog_of
 
 from headgate.adaptation.wishes import Wishes
 from headgate.errors import SetupError
-from headgate.planning.lower import network_of
-from headgate.planning.optimize import optimize
+from headgate.planning.stages import Stages
 
 TEXT = "".join(
     f"""CREATE QUERY {query} AS SELECT p.{column} FROM packets [ROWS 9] p, flows [ROWS 5] f
@@ -19,7 +18,7 @@ TEXT = "".join(
 
 def test_queries_that_share_a_join_have_one_order() -> None:
     catalog = catalog_of(TEXT)
-    network = network_of([optimize(plan) for plan in bound("", catalog)], catalog)
+    network = Stages.of(catalog).lowered
     assert Wishes.checked(network, {}, None, {"two": ["f", "p"]}).orders == {"one.join": ("f", "p")}
     both = {"one": ["p", "f"], "two": ["f", "p"]}
     with pytest.raises(SetupError, match="query two shares its join with one; give all of them one order"):

@@ -89,7 +89,7 @@ def test_a_missing_argument_points_at_the_help() -> None:
 
 
 def test_an_unknown_stage_lists_the_stages(tmp_path: Path) -> None:
-    message = "error: --after takes bind, optimize or lower, not parse\n"
+    message = "error: --after takes bind, optimize, lower or sql, not parse\n"
     assert the_error("explain", script(tmp_path), "--after", "parse") == message
 
 

@@ -56,3 +56,27 @@ def test_columns_are_looked_up_only_for_sources_that_a_query_reads() -> None:
 def test_every_example_can_be_explained(path: Path) -> None:
     result = invoke("explain", path)
     assert result.exit_code == 0, result.stderr
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+class TestSql:
+    """The stage that Spark has to be started for."""
+
+    @pytest.fixture
+    def no_spark(self) -> None:
+        """Spark may be started."""
+
+    def test_there_is_a_heading_and_a_statement_for_every_query(self, tmp_path: Path) -> None:
+        result = invoke("explain", script(tmp_path), "--after", "sql")
+        assert result.exit_code == 0, result.stderr
+        blocks = result.stdout.strip().split("\n\n")
+        assert [block.split("\n")[0] for block in blocks] == ["-- query high", "-- query none"]
+        assert all(block.split("\n")[1].startswith("SELECT `ts`, `sensor`") for block in blocks)
+        assert "    WHERE (`readings__value` > 10)" in blocks[0].split("\n")
+
+    def test_json_has_the_text_of_every_query_and_nothing_else(self, tmp_path: Path) -> None:
+        document = json.loads(invoke("explain", script(tmp_path), "--after", "sql", "--json").stdout)
+        assert list(document) == ["sql"]
+        assert list(document["sql"]) == ["high", "none"]
+        assert document["sql"]["high"].startswith("SELECT `ts`, `sensor`, `value`, `$ts`\nFROM (")

@@ -122,6 +122,13 @@ def test_blanks_inside_of_strings_and_names_stay() -> None:
     assert on_one_line(" `a  b`\n=   'c  \\'  d' ") == "`a  b` = 'c  \\'  d'"
 
 
+def test_literals_that_span_lines_are_escaped() -> None:
+    assert on_one_line("x = 'a\nb\tc\x1bd'") == r"x = 'a\nb\tc\u001bd'"
+    # behind a backslash a newline stands for itself; in a raw string the backslash does
+    assert on_one_line("'a\\\nb'") == r"'a\nb'"
+    assert on_one_line("r'a\\d\nb'") == r"'a\\d\nb'"
+
+
 @pytest.mark.parametrize(
     ("text", "key"),
     [

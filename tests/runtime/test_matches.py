@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from tests.planning.support import bound, catalog_of
+from tests.planning.support import catalog_of
 
-from headgate.planning.lower import network_of
-from headgate.planning.optimize import optimize
+from headgate.planning.stages import Stages
 from headgate.runtime.helm import Watching
 from headgate.runtime.matches import Matches, Sampled
 
@@ -37,7 +36,7 @@ def test_profiles_have_selectivities_by_what_predicates_say() -> None:
     text = """CREATE QUERY q AS SELECT p.src FROM packets [ROWS 9] p, flows [ROWS 5] f, packets [ROWS 5] o
       WHERE p.src = f.src AND f.src = o.src AND p.dst <> f.src;"""
     catalog = catalog_of(text)
-    network = network_of([optimize(plan) for plan in bound("", catalog)], catalog)
+    network = Stages.of(catalog).lowered
     watching = Watching(network)
     assert watching.wants_samples()
     watching.sampled({("q.join", (0, 2)): Sampled(100, 10), ("q.join", (1,)): Sampled(100, 50)})
@@ -50,4 +49,4 @@ def test_profiles_have_selectivities_by_what_predicates_say() -> None:
     two = "CREATE QUERY q AS SELECT p.src FROM packets [ROWS 9] p, flows [ROWS 5] f WHERE p.src = f.src;"
     catalog = catalog_of(two)
     # of two streams, the join itself tells
-    assert not Watching(network_of([optimize(plan) for plan in bound("", catalog)], catalog)).wants_samples()
+    assert not Watching(Stages.of(catalog).lowered).wants_samples()

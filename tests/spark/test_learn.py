@@ -5,12 +5,11 @@ from __future__ import annotations
 import random
 
 import pytest
-from tests.planning.support import bound, catalog_of
+from tests.planning.support import catalog_of
 from tests.runtime.networks import chains
 
 from headgate.model.profile import Profile, Profiles
-from headgate.planning.lower import network_of
-from headgate.planning.optimize import optimize
+from headgate.planning.stages import Stages
 from headgate.spark.costs import Work
 from headgate.spark.learn import Learner, Passed
 from headgate.spark.measuring import groups_of
@@ -120,5 +119,5 @@ def test_queries_that_share_operators_are_told_together() -> None:
         for query, least in by_query.items()
     )
     catalog = catalog_of(text)
-    network = network_of([optimize(plan) for plan in bound("", catalog)], catalog)
+    network = Stages.of(catalog).lowered
     assert groups_of(network) == {"a": "a", "b": "b", "c": "a", "d": "b", "e": "e"}

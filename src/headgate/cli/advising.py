@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 
 from headgate.cli.measured import by_stream, profile_path, rate_of, read_measured
 from headgate.cli.options import seconds
-from headgate.cli.script import Script, Stages
+from headgate.cli.script import Script
 from headgate.cli.summary import screen
 from headgate.cli.traced import Traced, driven_by, rescaled
 from headgate.errors import SetupError
 from headgate.model.measured import Measured
 from headgate.model.network import Network
+from headgate.planning.stages import Stages
 from headgate.queueing.advice import Advice
 from headgate.queueing.advice import advise as advised
 from headgate.queueing.dispersion import burstiness

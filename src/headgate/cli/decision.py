@@ -7,7 +7,6 @@ from pathlib import Path
 from rich import box
 from rich.table import Table
 
-from headgate.cli.script import Stages
 from headgate.cli.statistics_file import predicate_texts, read_statistics
 from headgate.cli.summary import screen
 from headgate.errors import SetupError
@@ -18,6 +17,7 @@ from headgate.planning.joins.choose import Decision, PlansOf, QueryDecision, cho
 from headgate.planning.joins.operators import operators_of
 from headgate.planning.predicates import form_of
 from headgate.planning.rules.order_filters import order_filters
+from headgate.planning.stages import Stages
 from headgate.planning.statistics import Missing
 from headgate.planning.tree import Json
 

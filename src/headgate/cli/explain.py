@@ -12,19 +12,26 @@ from headgate.cli.options import DEBUG, FILE, JSON
 from headgate.errors import SetupError
 
 if TYPE_CHECKING:
-    from headgate.cli.script import Stages
+    from headgate.cli.script import Script
     from headgate.planning.catalog import Catalog
     from headgate.planning.logical import LogicalPlan
+    from headgate.planning.stages import Stages
 
 EXAMPLE = "Example: headgate explain examples/network.sql --after lower"
 
 
+# shown if none is named; they need no Spark
 _STAGES = ("bind", "optimize", "lower")
+_SQL = "sql"
+# texts do not depend on where they would run
+_MASTER = "local[*]"
 
 
 def explain(
     file: Path = FILE,
-    after: str | None = typer.Option(None, metavar="STAGE", help="Show bind, optimize or lower alone."),
+    after: str | None = typer.Option(
+        None, metavar="STAGE", help="Show bind, optimize or lower alone; or sql, the Spark SQL of a tick."
+    ),
     profile: Path | None = typer.Option(
         None,
         metavar="PROFILE",
@@ -38,14 +45,14 @@ def explain(
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
-    """Show the plan of every query after each stage; nothing runs.
+    """Show the plan of every query after bind, optimize and lower; nothing runs.
 
     With a profile, show what each join order would take and give instead, and which one is chosen.
-    Spark is only started if the columns of a source are not declared.
+    Spark is only started for ``--after sql``, or if the columns of a source are not declared.
     """
     del debug
-    if after is not None and after not in _STAGES:
-        raise SetupError(f"--after takes bind, optimize or lower, not {after}")
+    if after is not None and after not in (*_STAGES, _SQL):
+        raise SetupError(f"--after takes bind, optimize, lower or sql, not {after}")
     if profile is None and (capacity is not None or bushy):
         option = "--bushy" if capacity is None else "--capacity"
         raise SetupError(f"{option} needs figures to judge plans by; add --profile PROFILE")
@@ -53,7 +60,11 @@ def explain(
         raise SetupError("--after and --profile exclude each other; keep one of them")
     if capacity is not None and not 0 < capacity < float("inf"):
         raise SetupError(f"--capacity {capacity:g} runs nothing; write a number of processors above 0")
-    from headgate.cli.script import Script, Stages
+    if after == _SQL:
+        _show_sql(file, as_json)
+        return
+    from headgate.cli.script import Script
+    from headgate.planning.stages import Stages
 
     catalog = Script.read(file).catalog()
     stages = Stages.of(catalog)
@@ -67,6 +78,24 @@ def explain(
         print(_as_text(stages, after))
     else:
         print("\n\n".join(f"-- after {stage}\n{_as_text(stages, stage)}" for stage in wanted))
+
+
+def _show_sql(file: Path, as_json: bool) -> None:
+    from headgate.cli.early import read_script
+
+    texts = _sql(read_script(file, _MASTER))
+    if as_json:
+        print(json.dumps({_SQL: texts}, indent=2))
+    else:
+        print("\n\n".join(f"-- query {name}\n{text}" for name, text in texts.items()))
+
+
+def _sql(script: Script) -> dict[str, str]:
+    from headgate.cli.progress import Progress
+    from headgate.session import Session
+
+    with Progress("starting Spark"):
+        return Session(master=_MASTER).execute(script.text, script.origin).sql()
 
 
 def _decide(

@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from headgate.cli.script import Script, Stages
+from headgate.cli.script import Script
 from headgate.errors import SetupError, known_names
 from headgate.model.measured import FILE_NAME, Measured, beside
 from headgate.model.network import Network
+from headgate.planning.stages import Stages
 from headgate.simulator import Pool, Scenario
 from headgate.simulator.fate import key_of
 from headgate.workload.listed import Listed

@@ -8,12 +8,8 @@ from pathlib import Path
 from headgate import cql
 from headgate.cql.statement import CreatePool, CreateQuery, Source, Statement
 from headgate.errors import SetupError
-from headgate.model.network import Network
-from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
-from headgate.planning.logical import LogicalPlan
-from headgate.planning.lower import network_of
-from headgate.planning.optimize import optimize
+from headgate.planning.stages import Stages
 from headgate.session import Session
 
 
@@ -80,19 +76,3 @@ class Script:
         """Find what is wrong with the queries before the seconds that Spark takes to start."""
         if not self.needs_lookup:
             Stages.of(self.catalog())
-
-
-@dataclass(frozen=True)
-class Stages:
-    """The queries after every step of planning."""
-
-    bound: tuple[LogicalPlan, ...]
-    optimized: tuple[LogicalPlan, ...]
-    lowered: Network
-
-    @staticmethod
-    def of(catalog: Catalog) -> Stages:
-        """Plan all queries of a catalog."""
-        bound = tuple(bind(query, catalog) for query in catalog.queries.values())
-        optimized = tuple(map(optimize, bound))
-        return Stages(bound, optimized, network_of(optimized, catalog))

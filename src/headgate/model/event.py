@@ -72,7 +72,8 @@ class QueryCounts:
 class TickCommitted:
     """A tick of the Spark engine is durable. Counts are of this tick alone.
 
-    ``busy_s`` is the processor time of its jobs; 0 where the tick was too small to tell.
+    ``now_s`` is when its results had been published, ``seconds`` after it began. ``busy_s`` is the processor
+    time of its jobs, which is known once it is committed; 0 where the tick was too small to tell.
     """
 
     now_s: float

@@ -53,6 +53,12 @@ class Catalog:
         self._queries: dict[str, CreateQuery] = {}
         self._spans: dict[str, Span] = {}
         self.placements = Placements()
+        self._changes = 0
+
+    @property
+    def version(self) -> int:
+        """Another number after every change: plans of an earlier version are out of date."""
+        return self._changes + self.placements.version
 
     @property
     def streams(self) -> Mapping[str, StreamDefinition]:
@@ -107,6 +113,7 @@ class Catalog:
         """Forget a query."""
         del self._queries[name], self._kinds[name.lower()]
         self._spans.pop(name, None)
+        self._changes += 1
 
     def add_stream(self, stream: StreamDefinition, span: Span | None = None) -> None:
         """Register a stream; ``span`` is where its name was written, if it was."""
@@ -146,6 +153,7 @@ class Catalog:
             taken_kind, taken_name = self._kinds[name.lower()]
             raise QueryError(f"there is a {taken_kind} {taken_name} already; choose another name", span)
         self._kinds[name.lower()] = (kind, name)
+        self._changes += 1
         if span is not None:
             self._spans[name] = span
 

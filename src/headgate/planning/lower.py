@@ -24,15 +24,9 @@ from headgate.planning.logical import (
     scans,
 )
 from headgate.planning.placing import placed_predicate
-from headgate.planning.rules.share_subplans import share_subplans
 
 # an eddy of a join has weights for every history, and those double with each step
 _MOST_STEPS = 10
-
-
-def network_of(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
-    """The network that runs: what plans have in common is there once."""
-    return share_subplans(lower(plans, catalog))
 
 
 def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:

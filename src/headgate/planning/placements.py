@@ -16,6 +16,8 @@ class Placements:
         self._pools: dict[str, PoolDefinition] = {}
         self._pool_of: dict[str, str] = {}
         self._pool_of_probe: dict[str, str] = {}
+        self.version = 0
+        """How often something has been declared."""
 
     @property
     def functions(self) -> tuple[FunctionDefinition, ...]:
@@ -36,14 +38,17 @@ class Placements:
     def add_function(self, function: FunctionDefinition) -> None:
         """Register a function; one of the same name gives way."""
         self._functions[function.name.lower()] = function
+        self.version += 1
 
     def create_pool(self, name: str, slots: int) -> None:
         """Register a pool."""
         self._pools[name.lower()] = PoolDefinition(name, slots)
+        self.version += 1
 
     def alter_pool(self, name: str, slots: int, span: Span | None = None) -> None:
         """Give a pool another number of slots."""
         self._pools[name.lower()] = PoolDefinition(self._pool(name, span).name, slots)
+        self.version += 1
 
     def place(
         self,
@@ -62,6 +67,7 @@ class Placements:
         if placed is not None:
             raise QueryError(f"function {found.name} is placed on {placed} already; keep one", function_span)
         self._pool_of[function.lower()] = self._free(pool, self._pool_of_probe, "probes", pool_span)
+        self.version += 1
 
     def place_probe(
         self, stream: str, pool: str, stream_span: Span | None = None, pool_span: Span | None = None
@@ -71,6 +77,7 @@ class Placements:
         if placed is not None:
             raise QueryError(f"the probe of {stream} is placed on {placed} already; keep one", stream_span)
         self._pool_of_probe[stream] = self._free(pool, self._pool_of, "functions", pool_span)
+        self.version += 1
 
     def pool_of_probe(self, stream: str) -> str | None:
         """Where joins look tuples up in the windows of a stream; None: in ticks, as other joins do."""

@@ -19,6 +19,9 @@ _TOKEN = re.compile(
     """,
     re.VERBOSE | re.DOTALL,
 )
+# what a terminal would obey, or a reader take for the end of a line; behind a backslash it stands for itself
+_CONTROL = re.compile(r"\\(?P<escaped>.)|(?P<plain>[\x00-\x1f\x7f-\x9f\u2028\u2029])", re.DOTALL)
+_NAMED_CONTROLS = {"\n": r"\n", "\t": r"\t", "\r": r"\r"}
 
 
 @dataclass(frozen=True)
@@ -64,9 +67,30 @@ def signature(text: str) -> tuple[str, ...]:
 
 
 def on_one_line(text: str) -> str:
-    """The text with every run of blanks and comments made one space."""
-    parts = (" " if match.lastgroup == "blank" else match[0] for match in _TOKEN.finditer(text))
-    return "".join(parts).strip()
+    """The text with every run of blanks and comments made one space, and control characters escaped."""
+    return "".join(map(_on_one_line, _TOKEN.finditer(text))).strip()
+
+
+def _on_one_line(token: re.Match[str]) -> str:
+    if token.lastgroup == "blank":
+        return " "
+    return _escaped(token[0]) if token.lastgroup == "string" else token[0]
+
+
+def _escaped(literal: str) -> str:
+    """The same string, without a character that would break a line."""
+    if literal.isprintable():
+        return literal
+    if literal[0] in "rR":
+        literal = literal[1] + literal[2:].replace("\\", r"\\")
+    return _CONTROL.sub(_escaped_control, literal)
+
+
+def _escaped_control(match: re.Match[str]) -> str:
+    character = match["plain"] or match["escaped"]
+    if not _CONTROL.fullmatch(character):
+        return match[0]
+    return _NAMED_CONTROLS.get(character, f"\\u{ord(character):04x}")
 
 
 def replaced(span: Span, replacements: Iterable[Replacement]) -> tuple[str, list[int]]:

@@ -10,18 +10,18 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any
+from typing import Any, Protocol
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from headgate.model.network import QueryDefinition
 from headgate.model.operator import Eddy, Select, StreamInput, WindowJoin
 from headgate.model.window import RowWindow
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.columns import BEGINNING_US, END_US
 from headgate.spark.eddies.crossing import probed_since
-from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.line import Standing
 from headgate.spark.intake import Arrival
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
@@ -115,11 +115,26 @@ def _has_counted(observation: Any) -> bool:
     return observation.future().value().get().get().schema() is not None
 
 
+class EddyTuples(Protocol):
+    """What a tick has to do with eddies."""
+
+    def entering(self, eddy: str, tuples: DataFrame) -> DataFrame:
+        """Tuples on their way into an eddy, as they are stored in its queue."""
+
+    def finished(self, eddy: str, standing: Standing) -> DataFrame | None:
+        """The tuples that have come through."""
+
+
 class TickBuilder:
     """Builds a tick's queries, operator by operator in topological order."""
 
     def __init__(
-        self, prepared: Prepared, logs: StreamLogs, store: BlockStore, eddies: Eddies, holds_rows: bool
+        self,
+        prepared: Prepared,
+        logs: StreamLogs,
+        store: BlockStore,
+        eddies: EddyTuples,
+        holds_rows: bool = False,
     ) -> None:
         self._prepared = prepared
         self._holds_rows = holds_rows
@@ -175,6 +190,12 @@ class TickBuilder:
             ),
             plan,
         )
+
+    def results(self, query: QueryDefinition, plan: TickPlan) -> str | None:
+        """The SQL of a query's results, all operators being added; None if there can be none."""
+        columns = sql.names(self._prepared.operators[query.outputs[0]].output.names)
+        outputs = [plan.rows[name].query for name in query.outputs]
+        return sql.union([output and sql.select(columns, output) for output in outputs])
 
     def _read(self, query: str) -> DataFrame:
         return self._store.spark.sql(sql.as_query(query))

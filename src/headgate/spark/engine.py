@@ -24,6 +24,15 @@ from headgate.spark.build import Chosen
 from headgate.spark.learn import Learner, Overall
 from headgate.spark.tick import OpenTick, TickRunner
 
+RestTime = Callable[[float], float]
+"""How many seconds to wait after a tick of some length, while tuples for the next one gather."""
+
+
+def no_rest(tick_s: float) -> float:
+    """Every tick begins when the one before it is over."""
+    del tick_s
+    return 0.0
+
 
 @dataclass(frozen=True)
 class TickLimits:
@@ -53,6 +62,7 @@ class SparkEngine:
         limits: TickLimits,
         known: Profiles,
         clock_s: Callable[[], float] = time.time,
+        rest_s: RestTime = no_rest,
     ) -> None:
         self._runner = runner
         self.limits = limits
@@ -67,8 +77,7 @@ class SparkEngine:
         self._over = threading.Event()
         self.stopping = False
         self.is_alive: Callable[[], bool] = lambda: True
-        self.rest_s: Callable[[float], float] = lambda tick_s: 0.0
-        """How long to wait after a tick of some length, while tuples for the next one gather."""
+        self._rest_s = rest_s
 
     @property
     def network(self) -> Network:
@@ -192,7 +201,7 @@ class SparkEngine:
             self._events.append(ProfilesLearnt(now_s))
         handover = self._handover
         self._tick = self._forecast = self._handover = None
-        rest_s = self.rest_s(outcome.event.seconds)
+        rest_s = self._rest_s(outcome.event.seconds)
         self._over.wait(rest_s)
         handover.done.set()
         if self._runner.manifest.flushed and outcome.event.backlog_tuples == 0:

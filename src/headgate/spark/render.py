@@ -1,88 +1,175 @@
 """The SQL that runs for a query in a steady tick, to be read by people.
 
-Views are named after streams: all blocks of the log that a query reaches. ``:old`` and ``:new`` are an
-operator's progress before and after the tick; they are bound as data, not as literals.
+It is built by the same code as a tick, over blocks without tuples: windows, queues and groups hold something
+from before, every stream brings something new, no queue is cut, and inputs are the work of one task. ``:old``
+and ``:new`` are an operator's progress before and after the tick. The view of a stream holds the blocks of
+its log that the operator reaches, kept and new ones, or new ones alone.
 """
 
 from __future__ import annotations
 
-from headgate.model.operator import Eddy, OperatorInput
-from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow
+from collections.abc import Mapping, Sequence
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headgate.model.event import StreamCounts
+from headgate.model.network import Network, QueryDefinition
+from headgate.model.operator import Eddy
+from headgate.model.profile import Profiles
+from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
-from headgate.spark.columns import TS, is_system
-from headgate.spark.operators import aggregate
-from headgate.spark.operators.inputs import log_columns
-from headgate.spark.operators.row_window import with_expiry
-from headgate.spark.operators.window_join import JoinInput, window_join
-from headgate.spark.operators.windowed import (
-    AggregateOperator,
-    RunningAggregateOperator,
-    SlidingAggregateOperator,
-    WindowJoinOperator,
-    WindowUpdateOperator,
-)
-from headgate.spark.prepare import Prepared
+from headgate.spark.blocks import BlockStore
+from headgate.spark.build import Chosen, TickBuilder, TickPlan
+from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.eddies.line import Standing
+from headgate.spark.files import Files
+from headgate.spark.intake import Arrival
+from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
+from headgate.spark.operators.base import SparkOperator
+from headgate.spark.prepare import Functions, Prepared, prepare
+from headgate.spark.rows import Rows
+from headgate.spark.sources import Sources
+from headgate.spark.stream_log import StreamLogs
 
-_OLD, _NEW = ":old", ":new"
-
-
-def query_texts(prepared: Prepared) -> dict[str, str]:
-    """The text of every query, by name."""
-    texts = {}
-    for query in prepared.network.queries.values():
-        parts = []
-        for name in query.outputs:
-            columns = [c for c in prepared.operators[name].output.names if c != TS]
-            parts.append(sql.select(sql.names(columns), _operator_text(prepared, name)))
-        texts[query.name] = sql.union(parts) or ""
-    return texts
+# so far apart that a boundary of any window lies between them
+_OLD, _NEW = sql.Symbol(0, ":old"), sql.Symbol(2**50, ":new")
+# what enters an eddy holds its readers back; they must not stand still for that
+_FIRST_COMES_AT = sql.Symbol(_NEW - 1, _NEW.text)
+# tuples of a block lie on either side of both, so that no bound can be left out
+_MIN_TS, _MAX_TS = -(2**60), 2**60
+_ROWS = 1_000
+# of the first tuple that arrives in the tick
+_FIRST_NEW_SEQ = 2**40
+_FRESH = "new"
 
 
-def _operator_text(prepared: Prepared, name: str) -> str:
-    operator = prepared.operators[name]
-    inputs = [_input_text(prepared, name, number) for number in range(len(operator.settings.inputs))]
-    if isinstance(operator.settings, Eddy):
-        return sql.name(f"through {name}")
-    if isinstance(operator, WindowJoinOperator):
-        sides = []
-        for text, schema in zip(inputs, operator.inputs, strict=True):
-            user = tuple(column for column in schema.names if not is_system(column))
-            sides.append(JoinInput(text, user, 0.0, 0.0))
-        return window_join(operator.settings, sides, sql.Bound(_OLD), in_one_task=True)
-    if isinstance(operator, WindowUpdateOperator):
-        return operator.arrivals(inputs) or ""
-    if isinstance(operator, RunningAggregateOperator):
-        return aggregate.running(operator.settings, inputs[0], sql.name(f"groups of {name}"))
-    if isinstance(operator, SlidingAggregateOperator):
-        first, last = sql.Bound(":first_boundary"), sql.Bound(":last_boundary")
-        return aggregate.sliding(operator.settings, inputs[0], first, last, operator.types)
-    if isinstance(operator, AggregateOperator):
-        return aggregate.per_tuple(operator.settings, inputs[0], sql.Bound(_OLD))
-    return operator.applied(inputs[0])
+def query_texts(
+    spark: SparkSession,
+    network: Network,
+    sources: Sources,
+    functions: Functions,
+    known_predicates: Mapping[str, Profiles],
+) -> dict[str, str]:
+    """The text of every query, by name; no query runs."""
+    files = Files(spark)
+    store = _NoBlocks(spark, files, Checkpoint(files, ""))
+    prepared = prepare(spark, network, sources, functions, store, known_predicates)
+    return _SteadyTick(prepared, _NoLogs(spark, sources, store, prepared.logs), store).texts()
 
 
-def _input_text(prepared: Prepared, name: str, number: int) -> str:
-    operator = prepared.operators[name]
-    selects = prepared.through(name, number)
-    if selects is None:
-        source = operator.settings.inputs[number]
-        if isinstance(source, OperatorInput):
-            return _operator_text(prepared, source.operator)
-    stream, own = prepared.stream_input(name, number), sql.name(TS)
-    window = operator.windows[number]
-    where = []
-    if isinstance(window, TimeWindow):
-        where = [f"{own} >= {_OLD} - {window.reach_us}L", f"{own} < {_NEW}"]
-    elif isinstance(window, UnboundedWindow):
-        where = [f"{own} >= {_OLD}", f"{own} < {_NEW}"]
-    elif isinstance(window, RowWindow):
-        where = [f"{own} < {_NEW}"]
-    is_numbered = prepared.logs[stream.stream].is_numbered
-    view = sql.name(stream.stream)
-    text = sql.select(log_columns(stream, prepared.window(name, number), is_numbered), view, where)
-    if isinstance(window, RowWindow):
-        pushing = log_columns(stream, window, is_numbered)
-        text = with_expiry(text, window, sql.select(pushing, view))
-    for select in selects or ():
-        text = sql.select(["*"], text, [sql.conjunction(prepared.asking.order(select))])
-    return text
+class _NoBlocks(BlockStore):
+    """Blocks that hold nothing."""
+
+    def read(self, blocks: Sequence[BlockRef], schema: StructType) -> DataFrame:
+        """No tuples."""
+        del blocks
+        return self.empty(schema)
+
+
+class _NoLogs(StreamLogs):
+    """Logs that hold nothing, under names that tell what a tick would read."""
+
+    def view(self, stream: str, blocks: Sequence[BlockRef]) -> str:
+        """A view that is named after its stream."""
+        all_new = all(block.path == _FRESH for block in blocks)
+        view = sql.name(f"new {stream}" if all_new else stream)
+        self.frame(stream, blocks).createOrReplaceTempView(view)
+        return view
+
+    def frame(self, stream: str, blocks: Sequence[BlockRef], columns: StructType | None = None) -> DataFrame:
+        """No tuples."""
+        del blocks
+        return self._store.empty(columns or self.schemas[stream].struct)
+
+
+class _NoEddies:
+    """Eddies that nothing has come through."""
+
+    def __init__(self, prepared: Prepared, store: BlockStore) -> None:
+        self._prepared = prepared
+        self._store = store
+
+    def entering(self, eddy: str, tuples: DataFrame) -> DataFrame:
+        """As they come."""
+        del eddy
+        return tuples
+
+    def finished(self, eddy: str, standing: Standing) -> DataFrame:
+        """No tuples."""
+        del standing
+        return self._store.empty(self._prepared.operators[eddy].output)
+
+
+class _SteadyTick(TickBuilder):
+    """Builds a tick in the middle of a run, and notes which text stands behind which view."""
+
+    def __init__(self, prepared: Prepared, logs: StreamLogs, store: BlockStore) -> None:
+        super().__init__(prepared, logs, store, _NoEddies(prepared, store))
+        self._shared: dict[str, tuple[str, str]] = {}
+        self._entering: dict[str, str] = {}
+
+    def texts(self) -> dict[str, str]:
+        """The text of every query."""
+        operators = self._prepared.operators
+        before = Manifest(operators={name: _state(operator) for name, operator in operators.items()})
+        arrivals = {name: _arrival() for name in self._network.streams}
+        eddies = [name for name, operator in operators.items() if isinstance(operator.settings, Eddy)]
+        standings = {name: Standing(finished=(_block(name),)) for name in eddies}
+        everything, nothing = dict.fromkeys(operators, 1.0), dict.fromkeys(operators, 0.0)
+        plan = TickPlan(Chosen(everything, taken=nothing, selectivities=everything))
+        try:
+            for name in operators:
+                self.add(name, before, arrivals, plan, False, standings)
+            return {query.name: self._text(query, plan) for query in self._network.queries.values()}
+        finally:
+            plan.release()
+
+    def _text(self, query: QueryDefinition, plan: TickPlan) -> str:
+        names = self._network.operators_of(query.name)
+        notes = [self._entering[name] for name in names if name in self._entering]
+        shared = [self._shared[name] for name in names if name in self._shared]
+        views = ",\n".join(f"{view} AS {sql.relation(sql.as_query(text))}" for view, text in shared)
+        return "\n".join([*notes, *([f"WITH {views}"] if views else []), self.results(query, plan) or ""])
+
+    def _read(self, query: str) -> DataFrame:
+        return self._store.spark.sql(sql.as_query(query), {"old": int(_OLD), "new": int(_NEW)})
+
+    def _passed_on(self, name: str, rows: Rows, plan: TickPlan) -> Rows:
+        passed_on = super()._passed_on(name, rows, plan)
+        if passed_on.query is not None and rows.query is not None and passed_on.query != rows.query:
+            self._shared[name] = passed_on.query, rows.query
+        return passed_on
+
+    def _add_eddy(
+        self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, standing: Standing
+    ) -> None:
+        super()._add_eddy(name, arrivals, plan, standing)
+        entering = self._flowing(name, 0, arrivals, plan).query
+        if entering is not None:
+            told = f"{sql.name(f'through {name}')} is what has come out of the eddy, into which goes:"
+            lines = [told, *sql.as_query(entering).split("\n")]
+            self._entering[name] = "\n".join(f"-- {line}" for line in lines)
+
+
+def _state(operator: SparkOperator) -> OperatorState:
+    """What an operator has after some ticks; one that takes tuples one by one leaves none behind."""
+    if not operator.is_ordered:
+        return OperatorState(blocks=((),) * len(operator.settings.inputs))
+    blocks = tuple((_kept(window),) for window in operator.windows)
+    return OperatorState(_OLD, blocks, groups=(_block("groups"),), pushing=blocks)
+
+
+def _kept(window: Window | None) -> BlockRef:
+    """A row window is full before the tick, so that it is new tuples which push others out."""
+    rows = window.rows if isinstance(window, RowWindow) else _ROWS
+    return _block("kept", rows, _FIRST_NEW_SEQ - rows)
+
+
+def _arrival() -> Arrival:
+    rows = Rows(None, _ROWS, _ROWS, _FIRST_COMES_AT, _MAX_TS, progress_ts=_NEW)
+    return Arrival(StreamState(), (_block(_FRESH, first_seq=_FIRST_NEW_SEQ),), rows, StreamCounts())
+
+
+def _block(path: str, rows: int = _ROWS, first_seq: int | None = None) -> BlockRef:
+    return BlockRef(path, rows, 0, _MIN_TS, _MAX_TS, first_seq=first_seq, step=0)

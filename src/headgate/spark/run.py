@@ -32,7 +32,7 @@ from headgate.spark.deadletters import DeadLetters
 from headgate.spark.eddies.balance import Balance
 from headgate.spark.eddies.eddies import Eddies
 from headgate.spark.eddies.pools import Pools
-from headgate.spark.engine import SparkEngine, TickLimits
+from headgate.spark.engine import RestTime, SparkEngine, TickLimits, no_rest
 from headgate.spark.faults import blamed
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import Files
@@ -70,6 +70,7 @@ class SparkRun:
         balance_pools: bool = False,
         helm: Helm | None = None,
         known_predicates: Mapping[str, Profiles] = MappingProxyType({}),
+        rest_s: RestTime | None = None,
     ) -> None:
         self._spark = spark
         self._network = network
@@ -97,7 +98,7 @@ class SparkRun:
         self.checkpoint.open(network)
         try:
             self._runner = self._tick_runner(prepared, callbacks)
-            self._engine = SparkEngine(self._runner, limits, known)
+            self._engine = SparkEngine(self._runner, limits, known, rest_s=rest_s or no_rest)
         except BaseException:
             self.checkpoint.close()
             raise
@@ -167,6 +168,15 @@ class SparkRun:
     def engine(self) -> SparkEngine:
         """The engine, for a loop of one's own between ``open`` and ``close``."""
         return self._engine
+
+    def go_on_from(self, earlier: SparkRun, remembers_ticks: bool) -> None:
+        """Remember what an earlier run of the same network has learnt; before the first tick only.
+
+        That is how predicates are best ordered and, if ``remembers_ticks``, what its ticks say of operators.
+        """
+        self.asking.go_on_from(earlier.asking)
+        if remembers_ticks:
+            self._engine.go_on_from(earlier.engine)
 
     def start(self) -> None:
         """Start the streaming query and the loop."""

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 
 from headgate.model.expression import Expression, NamedExpression
 
+# longer lists go over several lines, for whoever reads the text of a plan
+_LINE_LENGTH = 100
+
 
 def name(column: str) -> str:
     """A quoted identifier."""
@@ -31,7 +34,7 @@ def aliased(item: NamedExpression) -> str:
 
 def all_of(conditions: Sequence[str]) -> str:
     """The conjunction; what is empty holds."""
-    return " AND ".join(conditions) if conditions else "TRUE"
+    return _joined(conditions, " AND ", "\n  AND ") if conditions else "TRUE"
 
 
 def conjunction(predicates: Iterable[Expression]) -> str:
@@ -42,12 +45,22 @@ def conjunction(predicates: Iterable[Expression]) -> str:
 def select(items: Sequence[str], source: str, where: Sequence[str] = (), hint: str = "") -> str:
     """A query over a view or over the text of another query."""
     condition = f"\nWHERE {all_of(where)}" if where else ""
-    return f"SELECT {hint}{', '.join(items)}\nFROM {relation(source)}{condition}"
+    return f"SELECT {hint}{listed(items)}\nFROM {relation(source)}{condition}"
+
+
+def listed(items: Sequence[str]) -> str:
+    """A select list."""
+    return _joined(items, ", ", ",\n  ")
+
+
+def _joined(parts: Sequence[str], on_one_line: str, over_lines: str) -> str:
+    line = on_one_line.join(parts)
+    return line if len(line) <= _LINE_LENGTH else over_lines.join(parts)
 
 
 def relation(source: str) -> str:
     """What may stand behind FROM: a view by its name, or a subquery."""
-    return f"(\n{_indented(source)}\n)" if source[:6] in ("SELECT", "WITH w") else source
+    return f"(\n  {indented(source)}\n)" if source.startswith("SELECT") else source
 
 
 def union(parts: Sequence[str | None]) -> str | None:
@@ -63,8 +76,42 @@ def as_query(source: str) -> str:
     return source if source.startswith("SELECT") else f"SELECT * FROM {source}"
 
 
-def _indented(source: str) -> str:
-    return "\n".join(f"  {line}" for line in source.splitlines())
+def indented(source: str) -> str:
+    """The text with every line but the first further to the right; no literal spans lines."""
+    return source.replace("\n", "\n  ")
+
+
+class Symbol(int):
+    """A number that text shows by its name, such as ``:old``; computed with, it stays a symbol.
+
+    So what builds a tick also builds the text that shows people what a tick runs.
+    """
+
+    text: str
+
+    def __new__(cls, value: int, text: str) -> Symbol:
+        """A number and its name."""
+        made = super().__new__(cls, value)
+        made.text = text
+        return made
+
+    def __add__(self, other: int) -> Symbol:
+        return Symbol(int(self) + int(other), f"{self.text} + {_text(other)}")
+
+    def __sub__(self, other: int) -> Symbol:
+        return Symbol(int(self) - int(other), f"{self.text} - {_text(other, in_brackets=True)}")
+
+    def __neg__(self) -> Symbol:
+        return Symbol(-int(self), f"-({self.text})")
+
+    def __mod__(self, other: int) -> Symbol:
+        return Symbol(int(self) % int(other), f"pmod({self.text}, {_text(other)})")
+
+
+def _text(number: int, in_brackets: bool = False) -> str:
+    if not isinstance(number, Symbol):
+        return f"{number}L"
+    return f"({number.text})" if in_brackets else number.text
 
 
 @dataclass(frozen=True)
@@ -76,11 +123,11 @@ class Bound:
     the optimizer cannot fold the access back into a literal.
     """
 
-    value: int | float | str
+    value: int | float
 
     def at(self, anchor: str) -> str:
         """The number, beside a nullable column that is in scope."""
-        if isinstance(self.value, str):
-            return self.value
+        if isinstance(self.value, Symbol):
+            return self.value.text
         number = f"{self.value}L" if isinstance(self.value, int) else f"{self.value!r}D"
         return f"array({number}, {number})[int(isnull({anchor}))]"

@@ -18,6 +18,7 @@ from headgate.model.event import CourseChanged, QueryCounts, TickCommitted
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import Eddy
 from headgate.model.profile import Profiles
+from headgate.model.shedding import Course
 from headgate.runtime.forecast import ForecastQueue
 from headgate.runtime.helm import Helm
 from headgate.spark import probing, sql
@@ -210,13 +211,14 @@ class TickRunner:
         with _timed(tick, "commit"):
             self._publish(tick, written)
             after = self._next_manifest(tick, plan, written, stored)
-            change = self._steer(tick, after, written, profiles)
+            event = self._event(tick, after, written, profiles)
+            change = self._steer(event, after.course)
             self.manifest = after if change is None else replace(after, course=change.after)
             self._checkpoint.commit(self.manifest)
             self._eddies.committed(self.manifest, tick.standings)
             self._release()
         with _timed(tick, "learn"):
-            return self._outcome(tick, plan, written, stored, change, profiles)
+            return self._outcome(event, change, plan, written, stored)
 
     def _build(self, tick: OpenTick, chosen: Chosen, count: bool) -> TickPlan:
         self._set_parallelism(tick)
@@ -232,16 +234,13 @@ class TickRunner:
         self._builder.merge_blocks(tick.batch_id, plan)
         return plan
 
-    def _steer(
-        self, tick: OpenTick, after: Manifest, written: Mapping[str, _Written], profiles: Profiles
-    ) -> CourseChanged | None:
+    def _steer(self, event: TickCommitted, course: Course) -> CourseChanged | None:
         """Fix the settings of the next tick before this one is over: a replay finds them in the manifest."""
-        event = self._event(tick, after, written, profiles)
-        decided = self._helm.next(event, after.course)
-        if decided.course == after.course:
+        decided = self._helm.next(event, course)
+        if decided.course == course:
             return None
         reason, figures = decided.reason, decided.figures
-        return CourseChanged(event.now_s, tick.batch_id, reason, after.course, decided.course, figures)
+        return CourseChanged(event.now_s, event.batch_id, reason, course, decided.course, figures)
 
     def _set_parallelism(self, tick: OpenTick) -> None:
         """As many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
@@ -293,14 +292,11 @@ class TickRunner:
         self._dead_letters.write(self._store.spark.sql(query), batch_id)
 
     def _results(self, query: QueryDefinition, plan: TickPlan) -> str | DataFrame | None:
-        outputs = [plan.rows[name].query for name in query.outputs]
-        if any(output is not None for output in outputs):
-            columns = sql.names(self._prepared.operators[query.outputs[0]].output.names)
-            return sql.union([output and sql.select(columns, output) for output in outputs])
-        if self.manifest.rows_out.get(query.name) is None:
+        results = self._builder.results(query, plan)
+        if results is None and self.manifest.rows_out.get(query.name) is None:
             # an empty file tells readers the schema of a query without results
             return self._store.empty(self._prepared.operators[query.outputs[0]].output)
-        return None
+        return results
 
     def _write_results(self, tick: OpenTick, query: QueryDefinition, results: str | DataFrame) -> _Written:
         tuples = self._store.spark.sql(results) if isinstance(results, str) else results
@@ -431,16 +427,15 @@ class TickRunner:
 
     def _outcome(
         self,
-        tick: OpenTick,
+        event: TickCommitted,
+        change: CourseChanged | None,
         plan: TickPlan,
         written: Mapping[str, _Written],
         stored: Stored,
-        change: CourseChanged | None,
-        profiles: Profiles,
     ) -> Outcome:
         results = {name: result.rows for name, result in written.items()}
-        works = self._measuring.works(tick.batch_id, plan, results, stored)
-        event = self._event(tick, self.manifest, written, profiles)
+        # last of all: Spark notes with a delay what tasks have reported
+        works = self._measuring.works(event.batch_id, plan, results, stored)
         event = replace(event, busy_s=sum(work.seconds for work in works))
         passed = self._measuring.passed(plan, results)
         return Outcome(event, change, works, passed, widths_of(stored))

@@ -89,9 +89,8 @@ def _at_boundaries(
     slide = window.slide_us
     low = f"greatest({first} + pmod(-({first}), {slide}L), {old.at(first)})"
     high = f"least({last} - pmod({last}, {slide}L), {new.at(first)})"
-    return sql.select(
-        [items, f"explode(sequence({low}, {high}, {slide}L)) AS {_BOUNDARY}"], source, [f"{low} <= {high}"]
-    )
+    due = f"explode(sequence(\n    {low},\n    {high},\n    {slide}L)) AS {_BOUNDARY}"
+    return sql.select([items, due], source, [f"{low}\n  <= {high}"])
 
 
 def _grouped(items: Sequence[str], source: str, operator: Aggregate) -> str:
@@ -188,7 +187,7 @@ def _by_lifetime(operator: Aggregate, source: str, groups: Sequence[str], old_ts
     together += [f"`$g{position}` <=> {group}" for position, group in enumerate(groups)]
     values = [f"{_plain(operator, call)} AS {sql.name(call.name)}" for call in operator.aggregates]
     return (
-        f"SELECT {', '.join([own, *groups, *values])}\n"
+        f"SELECT {sql.listed([own, *groups, *values])}\n"
         f"FROM {sql.relation(arriving)} AS n\nJOIN {sql.relation(alive)} AS a\n  ON {sql.all_of(together)}\n"
         f"GROUP BY {', '.join([own, '`$now`', *groups])}"
     )
@@ -224,10 +223,10 @@ def running(operator: Aggregate, tuples: str, carried: str | None) -> str:
             values.append(f"{value} AS {sql.name(call.name)}")
     items = [f"n.{own}", *(f"n.{group}" for group in groups), *values]
     if carried is None:
-        return f"SELECT {', '.join(items)}\nFROM {sql.relation(partial)} AS n"
+        return f"SELECT {sql.listed(items)}\nFROM {sql.relation(partial)} AS n"
     same = sql.all_of([f"n.{group} <=> o.{group}" for group in groups])
     return (
-        f"SELECT {', '.join(items)}\nFROM {sql.relation(partial)} AS n\n"
+        f"SELECT {sql.listed(items)}\nFROM {sql.relation(partial)} AS n\n"
         f"LEFT JOIN {sql.relation(carried)} AS o\n  ON {same}"
     )
 

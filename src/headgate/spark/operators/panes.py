@@ -116,15 +116,16 @@ class PaneAggregateOperator(SlidingAggregateOperator):
         # a pane stands for itself where the run that it is part of is not inside, or not complete yet
         run_end = f"({_END} + pmod(-{_END}, {above}))"
         alone = (
-            f"b < {run_end} OR b > {run_end} - {above} + {reach}L OR {run_end} >= {old.at(_END)} "
-            f"OR {_LEVEL} = {self._levels - 1}"
+            f"b < {run_end}\n    OR b > {run_end} - {above} + {reach}L\n"
+            f"    OR {run_end} >= {old.at(_END)}\n    OR {_LEVEL} = {self._levels - 1}"
         )
-        own = f"IF({low} <= {high}, filter(sequence({low}, {high}, {slide}L), b -> {alone}), array())"
+        due = f"sequence({low},\n    {high}, {slide}L)"
+        own = f"IF({low}\n    <= {high},\n    filter({due}, b ->\n    {alone}), array())"
         # a window takes in the microsecond that it reaches back to: the edge of the pane before it
         edge = f"{_END} + {reach}L"
-        is_due = f"pmod({edge}, {slide}L) = 0 AND {edge} BETWEEN {first.at(_END)} AND {last.at(_END)}"
+        is_due = f"pmod({edge}, {slide}L) = 0\n    AND {edge} BETWEEN {first.at(_END)} AND {last.at(_END)}"
         on_edge = f"IF({_LEVEL} = 0 AND {_EDGE} AND {is_due}, array({edge}), array())"
-        boundaries = f"explode(concat({own}, CAST({on_edge} AS ARRAY<BIGINT>)))"
+        boundaries = f"explode(concat(\n    {own},\n    CAST({on_edge} AS ARRAY<BIGINT>)))"
         exploded = sql.select([*self._groups, *sql.names(self._parts), f"{boundaries} AS `$boundary`"], panes)
         values = [f"{text} AS {sql.name(name)}" for name, text in aggregate.merged(self.settings, self.types)]
         items = [f"`$boundary` AS {sql.name(TS)}", *self._groups, *values]

@@ -33,7 +33,7 @@ def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str =
     )
     items = ["t.*", sql.name(EXPIRY), sql.name(EXPIRY_SEQ)]
     return (
-        f"SELECT /*+ {hint}(p) */ {', '.join(items)}\nFROM {sql.relation(tuples)} AS t\n"
+        f"SELECT /*+ {hint}(p) */ {sql.listed(items)}\nFROM {sql.relation(tuples)} AS t\n"
         f"LEFT JOIN {sql.relation(victims)} AS p\n  ON t.{sql.name(SEQ)} = p.`$victim`"
     )
 

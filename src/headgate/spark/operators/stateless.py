@@ -54,7 +54,7 @@ class RelationJoinOperator(SparkOperator):
         columns = [column_of(own.alias, c) for c in own.columns]
         wanted = ["t.*", *(f"r.{sql.name(c)}" for c in columns)]
         return (
-            f"SELECT /*+ {self._hint}(r) */ {', '.join(wanted)}\nFROM {sql.relation(tuples)} AS t\n"
+            f"SELECT /*+ {self._hint}(r) */ {sql.listed(wanted)}\nFROM {sql.relation(tuples)} AS t\n"
             f"JOIN {sql.relation(stored)} AS r\n  ON {sql.conjunction(own.predicates)}"
         )
 

@@ -76,7 +76,7 @@ def window_join(
         text = _template(shape, columns)
         text = text.replace(_OLD, old.at(sql.name(f"{TS}0"))).replace(_OLD_OF_SIDE, old.at(sql.name(TS)))
         for number, one in enumerate(inputs):
-            text = text.replace(_SIDE.format(number), sql.relation(one.query))
+            text = text.replace(_SIDE.format(number), sql.indented(sql.relation(one.query)))
         results.append(text)
     joined = sql.union(results)
     assert joined is not None
@@ -146,7 +146,7 @@ def _template(shape: JoinShape, columns: tuple[tuple[str, ...], ...]) -> str:
     items = [f"{_last_ts(operator)} AS {sql.name(TS)}", *(sql.name(c) for own in columns for c in own)]
     where = [*inside_windows(operator), f"{_last_ts(operator)} >= {_OLD}"]
     hint = f"/*+ {', '.join(hints)} */ " if hints else ""
-    return f"SELECT {hint}{', '.join(items)}\nFROM {text}\nWHERE {sql.all_of(where)}"
+    return f"SELECT {hint}{sql.listed(items)}\nFROM {text}\nWHERE {sql.all_of(where)}"
 
 
 def _side(shape: JoinShape, number: int, columns: Sequence[str], is_anchor: bool) -> str:
@@ -156,8 +156,8 @@ def _side(shape: JoinShape, number: int, columns: Sequence[str], is_anchor: bool
     if shape.is_bucketed and width is not None:
         items.append(f"{_buckets(width, is_anchor)} AS `$bucket{number}`")
     own, part = sql.name(TS), shape.parts[number]
-    where = {WHOLE: "", NEW: f" WHERE {own} >= {_OLD_OF_SIDE}", OLD: f" WHERE {own} < {_OLD_OF_SIDE}"}[part]
-    return f"(SELECT {', '.join(items)} FROM {_SIDE.format(number)}{where})"
+    where = {WHOLE: [], NEW: [f"{own} >= {_OLD_OF_SIDE}"], OLD: [f"{own} < {_OLD_OF_SIDE}"]}[part]
+    return sql.relation(sql.select(items, _SIDE.format(number), where))
 
 
 def _buckets(width_us: int, is_anchor: bool) -> str:

@@ -296,7 +296,7 @@ def due_boundaries(window: TimeWindow, old_ts: int, new_ts: int) -> tuple[int, i
 
 
 def _ceil_to(ts: int, slide_us: int) -> int:
-    return -(-ts // slide_us) * slide_us
+    return ts + -ts % slide_us
 
 
 class TupleAggregateOperator(AggregateOperator):

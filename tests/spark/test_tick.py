@@ -1,0 +1,77 @@
+"""A tick is told of once: the controller decides by the event that observers get."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from headgate import Session
+from headgate.model.event import Event, TickCommitted
+from headgate.model.shedding import Course
+from headgate.runtime.drive import drive
+from headgate.runtime.helm import Decided, Helm, Steady
+from headgate.scheduling.fifo import Fifo
+from headgate.spark.engine import TickLimits
+from headgate.spark.run import SparkRun
+
+pytestmark = pytest.mark.spark
+
+
+class Noting(Steady):
+    """Notes the ticks that it decides by."""
+
+    def __init__(self) -> None:
+        self.ticks: list[TickCommitted] = []
+
+    def decide(self, tick: TickCommitted, course: Course) -> Decided:
+        self.ticks.append(tick)
+        return super().decide(tick, course)
+
+
+def test_controller_and_observers_see_the_same_tick(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "s").mkdir()
+    for number in range(2):
+        (tmp_path / "s" / f"{number}.csv").write_text(f"{number},7\n")
+    session = Session(spark).execute(f"""
+      CREATE STREAM s (ts BIGINT, v INT) FROM csv
+        OPTIONS (path '{tmp_path / "s"}', timestamp 'ts', maxFilesPerTrigger '1');
+      CREATE QUERY q AS SELECT v FROM s;
+    """)
+    controller, events, rests_after_s = Noting(), list[Event](), list[float]()
+
+    def rest_s(tick_s: float) -> float:
+        rests_after_s.append(tick_s)
+        return 0.001
+
+    run = SparkRun(
+        spark=session._spark,
+        network=session.network(),
+        sources=session._sources,
+        strategy=Fifo(),
+        checkpoint_folder=str(tmp_path / "checkpoint"),
+        limits=TickLimits(),
+        known={},
+        until_done=True,
+        callbacks={},
+        observers=[],
+        helm=Helm(controller),
+        rest_s=rest_s,
+    )
+    run.open()
+    try:
+        drive(run.engine, Fifo(), [events.append])
+    finally:
+        run.close()
+    ticks = [event for event in events if isinstance(event, TickCommitted)]
+    assert sum(tick.queries["q"].rows_out for tick in ticks if tick.queries) == 2
+    # what is known only later
+    filled_in = [
+        replace(seen, busy_s=tick.busy_s, phases_s=tick.phases_s)
+        for seen, tick in zip(controller.ticks, ticks, strict=True)
+    ]
+    assert filled_in == ticks
+    assert all(tick.phases_s["rest"] == 0.001 and tick.phases_s["commit"] > 0 for tick in ticks)
+    assert rests_after_s == [tick.seconds for tick in ticks]
