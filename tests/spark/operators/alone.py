@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from random import Random
 from typing import Any
 
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from tests.oracle.brute_force import Results, Tuple
@@ -255,36 +255,32 @@ class Alone:
         return BlockRef(block.path, block.rows, block.bytes, block.min_ts, block.max_ts, step=level)
 
 
-@st.composite
-def tuples(
-    draw: st.DrawFn,
-    max_size: int = 12,
-    times: st.SearchStrategy[int] = st.integers(-9, 9),  # noqa: B008
-    unit_us: int = 1_000_000,
+def random_tuples(
+    rng: Random, most: int = 14, times: Sequence[int] = range(-6, 7), unit_us: int = 1_000_000
 ) -> list[Tuple]:
     """A stream in timestamp order, with equal timestamps and nulls."""
-    keys, amounts = st.sampled_from((None, 0, 1)), st.one_of(st.none(), st.integers(-3, 3))
-    rows = draw(st.lists(st.tuples(times, keys, amounts), min_size=1, max_size=max_size))
-    in_order = sorted(rows, key=lambda row: row[0])
-    return [Tuple(ts * unit_us, {"k": k, "v": v}) for ts, k, v in in_order]
+    drawn = sorted(rng.choice(times) for _ in range(rng.randint(most // 2, most)))
+    rows = [{"k": rng.choice((None, 0, 0, 1, 1)), "v": rng.choice((None, *range(-3, 4)))} for _ in drawn]
+    return [Tuple(ts * unit_us, row) for ts, row in zip(drawn, rows, strict=True)]
 
 
-@st.composite
-def ticks(draw: st.DrawFn, sides: Sequence[Sequence[Tuple]], end_us: int = 1, most: int = 3) -> list[Tick]:
-    """Any ticks in which an operator goes no further than what has arrived; the last one takes all.
+def random_ticks(rng: Random, sides: Sequence[Sequence[Tuple]], end_us: int = 1, most: int = 3) -> list[Tick]:
+    """Ticks in which an operator goes no further than what has arrived; the last one takes all.
 
     ``end_us`` is how far it goes beyond the last tuple in the end.
     """
     last = max(side[-1].ts for side in sides) + end_us
     found: list[Tick] = []
     arrived, old = (0,) * len(sides), min(side[0].ts for side in sides) - 5
-    for _ in range(draw(st.integers(0, most - 1))):
+    for left in range(rng.randint(1, most) - 1, 0, -1):
+        # about as many tuples in every tick
         arrived = tuple(
-            draw(st.integers(before, len(side))) for before, side in zip(arrived, sides, strict=True)
+            rng.randint(before, before + 2 * (len(side) - before) // (left + 1))
+            for before, side in zip(arrived, sides, strict=True)
         )
         bound = min([last, *(s[n].ts for s, n in zip(sides, arrived, strict=True) if n < len(s))])
         edges = {edge for side in sides for t in side for edge in (t.ts, t.ts + 1) if old <= edge <= bound}
-        old = max(old, draw(st.sampled_from(sorted({old, bound, *edges}))))
+        old = max(old, rng.choice([bound, bound, *sorted({old, *edges})]))
         found.append(Tick(arrived, old))
     return [*found, Tick(tuple(map(len, sides)), last)]
 

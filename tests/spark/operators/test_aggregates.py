@@ -1,17 +1,25 @@
-"""Aggregate operators against the brute force, alone: any ticks, keys and values with nulls."""
+"""Aggregate operators against the brute force, alone: any random_ticks, keys and values with nulls."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 from tests.oracle import brute_force as oracle
 from tests.oracle.brute_force import SECOND, Results, Tuple
-from tests.spark.operators.alone import Alone, Feed, Tables, at_once, stream_input, ticks, tuples, values
+from tests.spark.operators.alone import (
+    Alone,
+    Feed,
+    Tables,
+    at_once,
+    random_ticks,
+    random_tuples,
+    stream_input,
+    values,
+)
 from tests.spark.operators.budget import few
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
@@ -67,10 +75,10 @@ def rounded(found: Results) -> Results:
     )
 
 
-def feeds_of(data: st.DataObject, rows: Sequence[Tuple], window: Window, is_numbered: bool = True) -> Feed:
+def feeds_of(rng: Random, rows: Sequence[Tuple], window: Window, is_numbered: bool = True) -> Feed:
     """From the log or from a queue, with or without a selection below."""
-    least = data.draw(st.sampled_from((None, LEAST)))
-    return Feed("a", rows, window, least, data.draw(st.booleans()), is_numbered)
+    least = rng.choice((None, LEAST))
+    return Feed("a", rows, window, least, rng.random() < 0.5, is_numbered)
 
 
 TUPLE_WINDOWS: list[tuple[Window, oracle.Window]] = [
@@ -82,47 +90,43 @@ TUPLE_WINDOWS: list[tuple[Window, oracle.Window]] = [
 
 
 @few(6)
-@given(data=st.data())
-def test_every_tuple_emits_its_group_over_the_window_at_that_instant(
-    tiny: SparkSession, data: st.DataObject
-) -> None:
-    window, held = data.draw(st.sampled_from(TUPLE_WINDOWS))
-    calls = (*CALLS, DIFFERENT) if data.draw(st.booleans()) else CALLS
-    settings = aggregate_of(window, data.draw(st.booleans()), calls)
-    feed = feeds_of(data, data.draw(tuples()), window)
+def test_every_tuple_emits_its_group_over_the_window_at_that_instant(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    window, held = rng.choice(TUPLE_WINDOWS)
+    calls = (*CALLS, DIFFERENT) if rng.random() < 0.5 else CALLS
+    settings = aggregate_of(window, rng.random() < 0.5, calls)
+    feed = feeds_of(rng, random_tuples(rng), window)
     operator = TupleAggregateOperator(settings)
-    found = Alone(tiny, operator, [feed], Tables()).run(data.draw(ticks([feed.tuples])))
+    found = Alone(tiny, operator, [feed], Tables()).run(random_ticks(rng, [feed.tuples]))
     assert rounded(found) == rounded(expected(settings, held, feed))
 
 
 @few(6)
-@given(data=st.data())
-def test_sliding_windows_emit_every_group_at_each_boundary(tiny: SparkSession, data: st.DataObject) -> None:
-    range_s, slide_s = data.draw(st.sampled_from(((2, 1), (3, 2), (2, 5), (4, 4))))
+def test_sliding_windows_emit_every_group_at_each_boundary(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    range_s, slide_s = rng.choice(((2, 1), (3, 2), (2, 5), (4, 4)))
     window = TimeWindow(range_s * SECOND, slide_s * SECOND)
-    calls = (*CALLS, DIFFERENT) if data.draw(st.booleans()) else CALLS
-    settings = aggregate_of(window, data.draw(st.booleans()), calls)
-    feed = feeds_of(data, data.draw(tuples()), window, is_numbered=False)
+    calls = (*CALLS, DIFFERENT) if rng.random() < 0.5 else CALLS
+    settings = aggregate_of(window, rng.random() < 0.5, calls)
+    feed = feeds_of(rng, random_tuples(rng), window, is_numbered=False)
     operator = SlidingAggregateOperator(settings)
     operator.types = TYPES
     alone = Alone(tiny, operator, [feed], Tables(is_numbered=False))
-    found = alone.run(data.draw(ticks([feed.tuples], end_us=1 + operator.reach_us)))
+    found = alone.run(random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us))
     held = oracle.sliding(window.range_us, slide_s * SECOND)
     assert rounded(found) == rounded(expected(settings, held, feed))
 
 
 @few(6)
-@given(data=st.data())
-def test_running_aggregates_go_on_from_what_groups_had_come_to(
-    tiny: SparkSession, data: st.DataObject
-) -> None:
-    settings = aggregate_of(UnboundedWindow(), data.draw(st.booleans()))
-    feed = feeds_of(data, data.draw(tuples()), UnboundedWindow())
+def test_running_aggregates_go_on_from_what_groups_had_come_to(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    settings = aggregate_of(UnboundedWindow(), rng.random() < 0.5)
+    feed = feeds_of(rng, random_tuples(rng), UnboundedWindow())
     tables = Tables()
     operator = RunningAggregateOperator(settings, tables)  # type: ignore[arg-type]
     operator.groups = carried_struct(tiny, settings)
     alone = Alone(tiny, operator, [feed], tables)
-    found = alone.run(data.draw(ticks([feed.tuples])))
+    found = alone.run(random_ticks(rng, [feed.tuples]))
     assert rounded(found) == rounded(expected(settings, oracle.unbounded(), feed))
     # tuples that are part of a group are not needed any more
     assert not any(alone.state.blocks)
@@ -135,7 +139,7 @@ def carried_struct(spark: SparkSession, settings: Aggregate) -> StructType:
 
 # panes of 4 us in three levels: one, eight, sixty-four of them
 LONG = TimeWindow(280, 4)
-SPARSE = st.one_of(st.integers(-150, 150), st.sampled_from((-128, -64, -32, 0, 28, 32, 36, 256, 288)))
+SPARSE = [*range(-150, 150, 7), -128, -64, -32, 0, 28, 32, 36, 256, 288]
 
 
 def pane_operator(spark: SparkSession, settings: Aggregate, tables: Tables) -> PaneAggregateOperator:
@@ -147,15 +151,15 @@ def pane_operator(spark: SparkSession, settings: Aggregate, tables: Tables) -> P
 
 
 @few(4)
-@given(data=st.data())
-def test_panes_hold_every_tuple_once_at_every_boundary(tiny: SparkSession, data: st.DataObject) -> None:
-    window = data.draw(st.sampled_from((LONG, TimeWindow(72, 8), TimeWindow(300, 40))))
-    settings = aggregate_of(window, data.draw(st.booleans()))
-    feed = feeds_of(data, data.draw(tuples(times=SPARSE, unit_us=1)), window, is_numbered=False)
+def test_panes_hold_every_tuple_once_at_every_boundary(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    window = rng.choice((LONG, TimeWindow(72, 8), TimeWindow(300, 40)))
+    settings = aggregate_of(window, rng.random() < 0.5)
+    feed = feeds_of(rng, random_tuples(rng, times=SPARSE, unit_us=1), window, is_numbered=False)
     tables = Tables(is_numbered=False)
     operator = pane_operator(tiny, settings, tables)
     found = Alone(tiny, operator, [feed], tables).run(
-        data.draw(ticks([feed.tuples], end_us=1 + operator.reach_us))
+        random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us)
     )
     held = oracle.sliding(window.range_us, window.slide_us or 0)
     assert rounded(found) == rounded(expected(settings, held, feed))
@@ -183,13 +187,13 @@ def expected_until(settings: Aggregate, feed: Feed, last_us: int) -> Results:
 
 
 @few(4)
-@given(data=st.data())
-def test_copies_of_what_is_live_by_key_are_enough(tiny: SparkSession, data: st.DataObject) -> None:
+def test_copies_of_what_is_live_by_key_are_enough(tiny: SparkSession, seed: int) -> None:
     """The latest tuples of a rare key are copied out of the log, and push on from there."""
+    rng = Random(seed)
     window, held = RowWindow(2, ("k",)), oracle.partitioned("k", 2)
     settings = aggregate_of(window, by_key=True)
-    feed = feeds_of(data, data.draw(tuples()), window)
-    plan = data.draw(ticks([feed.tuples]))
+    feed = feeds_of(rng, random_tuples(rng), window)
+    plan = random_ticks(rng, [feed.tuples])
     with pytest.MonkeyPatch.context() as patch:
         # a copy is made after every few tuples
         patch.setattr(windowed, "_LEAST_TO_COPY", 2)

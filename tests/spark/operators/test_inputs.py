@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from tests.oracle.brute_force import Tuple
-from tests.spark.operators.alone import Feed, Tables, tuples
+from tests.spark.operators.alone import Feed, Tables, random_tuples
 from tests.spark.operators.budget import few
 
 from headgate.model.window import RowWindow
@@ -20,7 +19,7 @@ from headgate.spark.operators.inputs import QueueInput, TickInput
 
 pytestmark = pytest.mark.spark
 
-EDGES = st.one_of(st.just(BEGINNING_US), st.integers(-10, 10), st.just(END_US))
+EDGES = [BEGINNING_US, *range(-7, 8), END_US]
 
 
 def in_halves(feed: Feed, tables: Tables) -> tuple[TickInput, list[Tuple], list[Tuple]]:
@@ -48,22 +47,11 @@ def rows_of(found: Sequence[Tuple]) -> Counter[tuple[Any, ...]]:
     return Counter((t.ts, t.row["k"], t.row["v"]) for t in found)
 
 
-@few(6)
-@given(
-    found=tuples(unit_us=1),
-    ends=st.tuples(EDGES, EDGES),
-    progress=st.tuples(EDGES, EDGES),
-    is_queue=st.booleans(),
-    least=st.sampled_from((None, 0)),
-)
-def test_an_input_gives_its_tuples_between_two_timestamps(
-    tiny: SparkSession,
-    found: list[Tuple],
-    ends: tuple[int, int],
-    progress: tuple[int, int],
-    is_queue: bool,
-    least: int | None,
-) -> None:
+@few(8)
+def test_an_input_gives_its_tuples_between_two_timestamps(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    found, is_queue, least = random_tuples(rng, unit_us=1), rng.random() < 0.5, rng.choice((None, 0))
+    ends, progress = rng.choices(EDGES, k=2), rng.choices(EDGES, k=2)
     feed = Feed("a", found, None, least, is_queue, is_numbered=False)
     one, kept, new = in_halves(feed, Tables(is_numbered=False))
     (low, high), (old, upto) = sorted(ends), sorted(progress)
@@ -74,11 +62,10 @@ def test_an_input_gives_its_tuples_between_two_timestamps(
     assert read(tiny, one.taken(old, upto, low, high)) == rows_of(taken)
 
 
-@few(4)
-@given(found=tuples(unit_us=1), from_ts=EDGES, is_queue=st.booleans())
-def test_what_an_input_retains_holds_everything_from_a_timestamp_on(
-    tiny: SparkSession, found: list[Tuple], from_ts: int, is_queue: bool
-) -> None:
+@few(6)
+def test_what_an_input_retains_holds_everything_from_a_timestamp_on(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    found, from_ts, is_queue = random_tuples(rng, unit_us=1), rng.choice(EDGES), rng.random() < 0.5
     feed = Feed("a", found, None, None, is_queue, is_numbered=False)
     tables = Tables(is_numbered=False)
     one, kept, new = in_halves(feed, tables)

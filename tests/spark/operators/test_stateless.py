@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from random import Random
 from typing import Any
 
 import duckdb
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from tests.oracle.brute_force import Tuple
-from tests.spark.operators.alone import at_least, side_struct, stream_input, tuples, values
+from tests.spark.operators.alone import at_least, random_tuples, side_struct, stream_input, values
 from tests.spark.operators.budget import few
 
 from headgate.model.expression import Expression, NamedExpression
@@ -63,10 +62,9 @@ PREDICATES = ("a__v > 0", "a__k = 1 OR a__v IS NULL", "a__k <> a__v", "NOT (a__v
 
 
 @few(4)
-@given(rows=tuples(), chosen=st.lists(st.sampled_from(PREDICATES), min_size=1, max_size=3, unique=True))
-def test_a_selection_passes_tuples_for_which_every_predicate_is_true(
-    tiny: SparkSession, rows: list[Tuple], chosen: list[str]
-) -> None:
+def test_a_selection_passes_tuples_for_which_every_predicate_is_true(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    rows, chosen = random_tuples(rng), rng.sample(PREDICATES, rng.randint(1, 3))
     operator = SelectOperator(Select("select", stream_input("a"), expressions(*chosen)))
     found = on_spark(tiny, operator.applied(values(STRUCT, listed(rows))))
     where = " AND ".join(f"({text})" for text in chosen)
@@ -96,11 +94,9 @@ def test_operators_can_be_put_on_top_of_each_other(tiny: SparkSession) -> None:
     assert on_spark(tiny, above) == {(2, 2, 9): 1}
 
 
-@few(3)
-@given(rows=tuples())
-def test_a_projection_computes_its_items_between_two_timestamps(
-    tiny: SparkSession, rows: list[Tuple]
-) -> None:
+@few(2)
+def test_a_projection_computes_its_items_between_two_timestamps(tiny: SparkSession, seed: int) -> None:
+    rows = random_tuples(Random(seed))
     double, other = expressions("a__v * 2", "coalesce(a__k, -1)")
     items = (NamedExpression("double v", double), NamedExpression("k", other))
     operator = ProjectOperator(Project("project", stream_input("a"), items), timestamp_as("bigint"))
@@ -127,20 +123,12 @@ def test_times_stamp_results_to_the_microsecond(tiny: SparkSession, kind: str) -
     assert frame.collect()[0].us == 2_500_001
 
 
-@few(4)
-@given(
-    rows=tuples(),
-    stored=st.lists(st.tuples(st.sampled_from((None, 0, 1, 2)), st.integers(0, 3)), max_size=5),
-    hint=st.sampled_from(("BROADCAST", "SHUFFLE_HASH")),
-    columns=st.sampled_from(((), ("label",), ("label", "id"))),
-)
-def test_every_tuple_meets_all_matches_of_a_stored_relation(
-    tiny: SparkSession,
-    rows: list[Tuple],
-    stored: list[tuple[int | None, int]],
-    hint: str,
-    columns: tuple[str, ...],
-) -> None:
+@few(6)
+def test_every_tuple_meets_all_matches_of_a_stored_relation(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    rows, hint = random_tuples(rng), rng.choice(("BROADCAST", "SHUFFLE_HASH"))
+    columns: tuple[str, ...] = rng.choice(((), ("label",), ("label", "id"), ("label", "id")))
+    stored = [(rng.choice((None, 0, 1, 1)), rng.randint(0, 3)) for _ in range(rng.randint(0, 5))]
     tiny.sql(values(RELATION, stored)).createOrReplaceTempView("`relation r`")
     # a relation of which no column is read is a cross product
     match = (Expression("a__k = r__id", ("a__k", "r__id")),) if "id" in columns else ()
