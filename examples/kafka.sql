@@ -2,7 +2,7 @@
 --   headgate run examples/kafka.sql --checkpoint state/
 CREATE STREAM orders (value BINARY, timestamp TIMESTAMP)
   FROM kafka OPTIONS (kafka.bootstrap.servers 'localhost:9092', subscribe 'orders', startingOffsets 'earliest',
-                      timestamp 'timestamp', slack '10 s');
+                      timestamp 'timestamp', watermark '10 s');
 
 CREATE QUERY large WITH (memory = '256 MB') AS
   SELECT get_json_object(CAST(value AS STRING), '$.customer') AS customer,

@@ -1,7 +1,7 @@
 -- Files as a stream, joined with a stored relation; ends by itself:
 --   headgate run examples/sensors.sql --until-done
 CREATE STREAM readings (ts TIMESTAMP, sensor STRING, celsius DOUBLE)
-  FROM csv OPTIONS (path 'examples/readings', timestamp 'ts', slack '1 min');
+  FROM csv OPTIONS (path 'examples/readings', timestamp 'ts', watermark '1 min');
 
 CREATE RELATION sensors (sensor STRING, room STRING, most DOUBLE)
   FROM csv OPTIONS (path 'examples/sensors.csv');

@@ -1,0 +1,20 @@
+"""Spark for a dozen tuples at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+from pyspark.sql import SparkSession
+
+
+@pytest.fixture(scope="module")
+def tiny(interpreted: SparkSession) -> Iterator[SparkSession]:
+    """One task per stage, and no plan made anew between stages: most of what a query would cost here."""
+    own = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
+    before = {key: interpreted.conf.get(key) for key in own}
+    for key, value in own.items():
+        interpreted.conf.set(key, value)
+    yield interpreted
+    for key, value in before.items():
+        interpreted.conf.set(key, value)

@@ -1,0 +1,202 @@
+"""Aggregate operators against the brute force, alone: any random_ticks, keys and values with nulls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructType
+from tests.oracle import brute_force as oracle
+from tests.oracle.brute_force import SECOND, Results, Tuple
+from tests.spark.operators.alone import (
+    Alone,
+    Feed,
+    Tables,
+    at_once,
+    random_ticks,
+    random_tuples,
+    stream_input,
+    values,
+)
+from tests.spark.operators.budget import few
+
+from headgate.model.expression import AggregateExpression, Expression, NamedExpression
+from headgate.model.operator import Aggregate
+from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.spark.operators import windowed
+from headgate.spark.operators.panes import PaneAggregateOperator
+from headgate.spark.operators.windowed import (
+    AggregateOperator,
+    RunningAggregateOperator,
+    SlidingAggregateOperator,
+    TupleAggregateOperator,
+)
+
+pytestmark = pytest.mark.spark
+
+VALUE = Expression("a__v", ("a__v",))
+CALLS = (
+    AggregateExpression("n", "COUNT", None),
+    AggregateExpression("known", "COUNT", VALUE),
+    AggregateExpression("total", "SUM", VALUE),
+    AggregateExpression("mean", "AVG", VALUE),
+    AggregateExpression("least", "MIN", VALUE),
+    AggregateExpression("most", "MAX", VALUE),
+)
+DIFFERENT = AggregateExpression("different", "COUNT", VALUE, distinct=True)
+TYPES = {"n": "bigint", "known": "bigint", "total": "bigint", "mean": "double", "least": "int", "most": "int"}
+LEAST = -1
+
+
+def aggregate_of(window: Window, by_key: bool, calls: Sequence[AggregateExpression] = CALLS) -> Aggregate:
+    keys = (NamedExpression("k", Expression("a__k", ("a__k",))),) if by_key else ()
+    return Aggregate("agg", stream_input("a"), "s", "a", window, keys, tuple(calls))
+
+
+def expected(settings: Aggregate, window: oracle.Window, feed: Feed) -> Results:
+    """What the definition says; a selection applies to what the window holds."""
+    value = oracle.Value("", lambda rows: rows["a"]["v"])
+    calls = [
+        oracle.Call(call.function, value if call.argument else None, call.distinct)
+        for call in settings.aggregates
+    ]
+    keys = [oracle.Value("", lambda rows: rows["a"]["k"])] if settings.keys else []
+    where = [oracle.Predicate("", frozenset("a"), lambda rows: feed.passes(Tuple(0, rows["a"])))]
+    side = oracle.Side(oracle.Stream("s", 0, feed.tuples), "a", window)
+    return oracle.evaluate(oracle.Query("q", [oracle.Aggregation(side, keys, calls, where)]))
+
+
+def rounded(found: Results) -> Results:
+    """Means differ in their last bits, by the order of additions."""
+    return Results(
+        {tuple(round(v, 9) if isinstance(v, float) else v for v in row): n for row, n in found.items()}
+    )
+
+
+def feeds_of(rng: Random, rows: Sequence[Tuple], window: Window, is_numbered: bool = True) -> Feed:
+    """From the log or from a queue, with or without a selection below."""
+    least = rng.choice((None, LEAST))
+    return Feed("a", rows, window, least, rng.random() < 0.5, is_numbered)
+
+
+TUPLE_WINDOWS: list[tuple[Window, oracle.Window]] = [
+    (TimeWindow(2 * SECOND), oracle.last(2 * SECOND)),
+    (TimeWindow(0), oracle.now()),
+    (RowWindow(3), oracle.rows(3)),
+    (RowWindow(2, ("k",)), oracle.partitioned("k", 2)),
+]
+
+
+@few(6)
+def test_every_tuple_emits_its_group_over_the_window_at_that_instant(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    window, held = rng.choice(TUPLE_WINDOWS)
+    calls = (*CALLS, DIFFERENT) if rng.random() < 0.5 else CALLS
+    settings = aggregate_of(window, rng.random() < 0.5, calls)
+    feed = feeds_of(rng, random_tuples(rng), window)
+    operator = TupleAggregateOperator(settings)
+    found = Alone(tiny, operator, [feed], Tables()).run(random_ticks(rng, [feed.tuples]))
+    assert rounded(found) == rounded(expected(settings, held, feed))
+
+
+@few(6)
+def test_sliding_windows_emit_every_group_at_each_boundary(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    range_s, slide_s = rng.choice(((2, 1), (3, 2), (2, 5), (4, 4)))
+    window = TimeWindow(range_s * SECOND, slide_s * SECOND)
+    calls = (*CALLS, DIFFERENT) if rng.random() < 0.5 else CALLS
+    settings = aggregate_of(window, rng.random() < 0.5, calls)
+    feed = feeds_of(rng, random_tuples(rng), window, is_numbered=False)
+    operator = SlidingAggregateOperator(settings)
+    operator.types = TYPES
+    alone = Alone(tiny, operator, [feed], Tables(is_numbered=False))
+    found = alone.run(random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us))
+    held = oracle.sliding(window.range_us, slide_s * SECOND)
+    assert rounded(found) == rounded(expected(settings, held, feed))
+
+
+@few(6)
+def test_running_aggregates_go_on_from_what_groups_had_come_to(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    settings = aggregate_of(UnboundedWindow(), rng.random() < 0.5)
+    feed = feeds_of(rng, random_tuples(rng), UnboundedWindow())
+    tables = Tables()
+    operator = RunningAggregateOperator(settings, tables)  # type: ignore[arg-type]
+    operator.groups = carried_struct(tiny, settings)
+    alone = Alone(tiny, operator, [feed], tables)
+    found = alone.run(random_ticks(rng, [feed.tuples]))
+    assert rounded(found) == rounded(expected(settings, oracle.unbounded(), feed))
+    # tuples that are part of a group are not needed any more
+    assert not any(alone.state.blocks)
+
+
+def carried_struct(spark: SparkSession, settings: Aggregate) -> StructType:
+    nothing = values(Feed("a", (), UnboundedWindow()).struct, [])
+    return spark.sql(windowed.aggregate.carry(settings, nothing, None)).schema
+
+
+# panes of 4 us in three levels: one, eight, sixty-four of them
+LONG = TimeWindow(280, 4)
+SPARSE = [*range(-150, 150, 7), -128, -64, -32, 0, 28, 32, 36, 256, 288]
+
+
+def pane_operator(spark: SparkSession, settings: Aggregate, tables: Tables) -> PaneAggregateOperator:
+    operator = PaneAggregateOperator(settings, tables)  # type: ignore[arg-type]
+    operator.types = TYPES
+    nothing = values(Feed("a", (), settings.window, is_numbered=False).struct, [])
+    operator.panes = spark.sql(operator.fresh(nothing)).schema
+    return operator
+
+
+@few(4)
+def test_panes_hold_every_tuple_once_at_every_boundary(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    window = rng.choice((LONG, TimeWindow(72, 8), TimeWindow(300, 40)))
+    settings = aggregate_of(window, rng.random() < 0.5)
+    feed = feeds_of(rng, random_tuples(rng, times=SPARSE, unit_us=1), window, is_numbered=False)
+    tables = Tables(is_numbered=False)
+    operator = pane_operator(tiny, settings, tables)
+    found = Alone(tiny, operator, [feed], tables).run(
+        random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us)
+    )
+    held = oracle.sliding(window.range_us, window.slide_us or 0)
+    assert rounded(found) == rounded(expected(settings, held, feed))
+
+
+def test_panes_are_kept_in_place_of_tuples_and_dropped_behind_the_window(tiny: SparkSession) -> None:
+    rows = [Tuple(ts, {"k": 1, "v": 1}) for ts in range(0, 1200, 8)]
+    settings = aggregate_of(LONG, by_key=True)
+    tables = Tables(is_numbered=False)
+    feed = Feed("a", rows, LONG, is_numbered=False)
+    alone = Alone(tiny, pane_operator(tiny, settings, tables), [feed], tables)
+    found = alone.run([tick for n in (40, 90, 150) for tick in at_once([rows[:n]])])
+    assert rounded(found) == rounded(expected_until(settings, feed, rows[-1].ts))
+    assert alone.most_kept_tuples == 0
+    # one tuple a pane: each stands in its pane, and in a run of every level that is complete
+    in_reach = LONG.reach_us // 8
+    blocks_begun = 50
+    assert sum(block.rows for block in alone.state.groups) <= (1 + 1 / 4) * (in_reach + blocks_begun) + 8
+    assert all(block.max_ts >= rows[-1].ts - LONG.reach_us for block in alone.state.groups)
+
+
+def expected_until(settings: Aggregate, feed: Feed, last_us: int) -> Results:
+    everything = expected(settings, oracle.sliding(LONG.range_us, LONG.slide_us or 0), feed)
+    return Results({row: n for row, n in everything.items() if row[0] <= last_us})
+
+
+@few(4)
+def test_copies_of_what_is_live_by_key_are_enough(tiny: SparkSession, seed: int) -> None:
+    """The latest tuples of a rare key are copied out of the log, and push on from there."""
+    rng = Random(seed)
+    window, held = RowWindow(2, ("k",)), oracle.partitioned("k", 2)
+    settings = aggregate_of(window, by_key=True)
+    feed = feeds_of(rng, random_tuples(rng), window)
+    plan = random_ticks(rng, [feed.tuples])
+    with pytest.MonkeyPatch.context() as patch:
+        # a copy is made after every few tuples
+        patch.setattr(windowed, "_LEAST_TO_COPY", 2)
+        operator: AggregateOperator = TupleAggregateOperator(settings)
+        found = Alone(tiny, operator, [feed], Tables()).run(plan)
+    assert rounded(found) == rounded(expected(settings, held, feed))
