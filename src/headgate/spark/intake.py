@@ -81,8 +81,8 @@ class _Good:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether its files hold nothing but tuples, apart from rows without a timestamp."""
-        return not self.late and self.source.box is None
+        """Whether its files hold nothing but tuples."""
+        return not self.late and not self.bad and self.source.box is None
 
 
 class Intake:
@@ -398,7 +398,7 @@ class Intake:
         if not schema.is_numbered:
             return True
         # the number of a row is its place in its file
-        return definition.timestamp is not None and definition.format == "parquet" and not good.bad
+        return definition.timestamp is not None and definition.format == "parquet"
 
     def _tuples(self, schema: LogSchema, good: _Good, course: Course, first_seq: int | None) -> DataFrame:
         """The good rows as tuples of the log."""
