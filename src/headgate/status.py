@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import threading
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 from headgate.model.event import CourseChanged, Event, StreamCounts, TickCommitted, kept_share
 from headgate.model.network import Network
@@ -85,10 +85,7 @@ class RunStatus:
                 }
                 for name, q in self.queries.items()
             },
-            "streams": {
-                name: {"rows_in": s.rows_in, "late": s.late, "bad": s.bad, "shed": s.shed}
-                for name, s in self.streams.items()
-            },
+            "streams": {name: asdict(counts) for name, counts in self.streams.items()},
             "backlog": {"peak_tuples": self.peak_backlog_tuples, "peak_bytes": self.peak_backlog_bytes},
             "ticks": self.ticks,
             "seconds": round(self.seconds, 3),
@@ -130,13 +127,7 @@ class Recorder:
 
     def _add(self, tick: TickCommitted) -> None:
         for name, counts in tick.streams.items():
-            had = self._streams[name]
-            self._streams[name] = StreamCounts(
-                had.rows_in + counts.rows_in,
-                had.late + counts.late,
-                had.bad + counts.bad,
-                had.shed + counts.shed,
-            )
+            self._streams[name] += counts
         latency_s = {}
         for name, result in tick.queries.items():
             self._rows_out[name] += result.rows_out

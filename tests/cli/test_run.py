@@ -62,7 +62,13 @@ def test_json_is_the_only_thing_on_stdout_even_if_a_query_prints(tmp_path: Path,
     result = succeeded("run", script(tmp_path, text, rows="1,a,11\n2,b,12\n"), "--until-done", "--json")
     document = json.loads(result.stdout)
     assert document["queries"]["shown"]["rows_out"] == 2
-    assert document["streams"]["readings"] == {"rows_in": 2, "late": 0, "bad": 0, "shed": 0}
+    assert document["streams"]["readings"] == {
+        "rows_in": 2,
+        "late": 0,
+        "bad": 0,
+        "shed": 0,
+        "files_set_aside": 0,
+    }
     assert "-- shown, batch" in result.stderr
     assert list(temporary.glob("headgate-*")) == []
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -57,7 +58,11 @@ def test_queries_show_rows_and_latency_or_a_dash() -> None:
 
 
 def test_streams_show_what_came_in_and_what_was_lost() -> None:
-    assert ["packets", "10,000", "3", "2", "1"] in printed(streams_table(a_status()))
+    status = a_status()
+    assert ["packets", "10,000", "3", "2", "1"] in printed(streams_table(status))
+    counts = replace(status.streams["packets"], files_set_aside=4)
+    shown = printed(streams_table(replace(status, streams={"packets": counts})))
+    assert ["packets", "10,000", "3", "2", "1", "4"] in shown
 
 
 def test_only_the_first_rows_are_shown_and_the_title_says_so() -> None:

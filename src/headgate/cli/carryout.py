@@ -39,6 +39,11 @@ class Done:
         return sum(counts.late + counts.bad for counts in self.status.streams.values())
 
     @property
+    def files_set_aside(self) -> int:
+        """Files that could not be read."""
+        return sum(counts.files_set_aside for counts in self.status.streams.values())
+
+    @property
     def dead_letters(self) -> Path:
         """Where rows set aside are."""
         return Path(self.run.checkpoint) / "dead-letters"

@@ -60,9 +60,11 @@ def print_summary(done: Done) -> None:
 
 
 def _say_what_was_set_aside(done: Done) -> None:
-    if done.rows_set_aside:
+    if done.rows_set_aside or done.files_set_aside:
         late = sum(counts.late for counts in done.status.streams.values())
         bad = done.rows_set_aside - late
         parts = [f"{late:,} late"] if late else []
         parts += [f"{bad:,} that did not parse"] if bad else []
+        files = done.files_set_aside
+        parts += [f"{files:,} {'file' if files == 1 else 'files'} that cannot be read"] if files else []
         print(f"set aside: {', '.join(parts)}; see {done.dead_letters}", file=sys.stderr)

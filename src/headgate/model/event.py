@@ -41,12 +41,23 @@ class ProfilesLearnt:
 
 @dataclass(frozen=True)
 class StreamCounts:
-    """Tuples of one stream, counted exactly."""
+    """Tuples of one stream, counted exactly, and the files whose tuples nobody can count."""
 
     rows_in: int = 0
     late: int = 0
     bad: int = 0
     shed: int = 0
+    files_set_aside: int = 0
+
+    def __add__(self, other: StreamCounts) -> StreamCounts:
+        """Both together."""
+        return StreamCounts(
+            self.rows_in + other.rows_in,
+            self.late + other.late,
+            self.bad + other.bad,
+            self.shed + other.shed,
+            self.files_set_aside + other.files_set_aside,
+        )
 
 
 def kept_share(counts: Iterable[StreamCounts]) -> float:

@@ -29,9 +29,11 @@ def queries_table(status: RunStatus) -> Table:
 
 def streams_table(status: RunStatus) -> Table:
     """Counts of every stream."""
-    table = _table("stream", "rows in", "late", "bad", "shed")
+    files = ["files set aside"] if any(c.files_set_aside for c in status.streams.values()) else []
+    table = _table("stream", "rows in", "late", "bad", "shed", *files)
     for name, counts in status.streams.items():
-        table.add_row(name, *(f"{n:,}" for n in (counts.rows_in, counts.late, counts.bad, counts.shed)))
+        rows = (counts.rows_in, counts.late, counts.bad, counts.shed)
+        table.add_row(name, *(f"{n:,}" for n in rows), *[f"{counts.files_set_aside:,}" for _ in files])
     return table
 
 

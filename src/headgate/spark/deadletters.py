@@ -1,4 +1,4 @@
-"""The dead-letter table: rows that were late or did not parse, with the reason."""
+"""The dead-letter table: rows that were late or did not parse, and files set aside, with the reason."""
 
 from __future__ import annotations
 

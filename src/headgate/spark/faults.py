@@ -35,6 +35,11 @@ def told_user_code_error(text: str) -> UserCodeError | None:
     return UserCodeError(found[-1]) if found else None
 
 
+def is_of_user_code(error: BaseException) -> bool:
+    """Whether Python code made a job of Spark fail."""
+    return _TRACEBACK in str(error)
+
+
 def failed_user_code(
     error: BaseException, network: Network, functions: Mapping[str, Callable[..., Any]]
 ) -> UserCodeError | None:

@@ -11,6 +11,7 @@ import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from headgate.errors import InternalError
 from headgate.spark.files import Files, normal_path
@@ -87,9 +88,9 @@ class FileSourceLog:
         return f"{self._folder}/sources/{source}"
 
     def _logged(self, path: str) -> list[tuple[str, int]]:
-        """Files of an entry, each with the number of the entry that brought it."""
+        """Files of an entry in order of arrival, each with the number of the entry that brought it."""
         lines = self._files.read_text(path).splitlines()[1:]
-        logged = (json.loads(line) for line in lines if line)
+        logged = sorted((json.loads(line) for line in lines if line), key=_order_of_arrival)
         return [(str(file["path"]), int(file["batchId"])) for file in logged]
 
     def _entry(self, stream: str, entry: int) -> list[str]:
@@ -106,6 +107,11 @@ class FileSourceLog:
         if not newer:
             raise InternalError(f"Spark's source log {folder} has no entry {entry}")
         return f"{folder}/{newer[0]}.compact"
+
+
+def _order_of_arrival(file: Mapping[str, Any]) -> tuple[int, int, str]:
+    """By time of change, and where that is equal by name: Spark leaves those as the folder lists them."""
+    return int(file["batchId"]), int(file["timestamp"]), normal_path(str(file["path"]))
 
 
 def _log_offset(text: str | None) -> int:

@@ -36,6 +36,7 @@ from headgate.spark.file_timestamps import read_timestamps
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import normal_path
 from headgate.spark.manifest import BlockRef, Manifest, StreamState
+from headgate.spark.quarantine import Quarantine
 from headgate.spark.rows import Rows, in_range
 from headgate.spark.sources import STREAM, TEXT_FORMATS, Sources
 from headgate.spark.spread import QUANTILES, merged_quantiles
@@ -100,8 +101,8 @@ class _Good:
 
     @property
     def is_untouched(self) -> bool:
-        """Whether its files hold nothing but tuples, apart from rows without a timestamp."""
-        return not self.late and self.source.box is None
+        """Whether its files hold nothing but tuples."""
+        return not self.late and not self.bad and self.source.box is None
 
 
 class Intake:
@@ -129,6 +130,7 @@ class Intake:
         self._rows_class = SharedRows if task_slots(spark) is None else LocalRows
         self._held: list[HeldRows] = []
         self._readers = Counter(s for query in network.queries for s in network.streams_of(query))
+        self.quarantine = Quarantine(spark, sources)
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream comes to its end with this micro-batch, or has before."""
@@ -159,7 +161,7 @@ class Intake:
         """What every stream brings into this tick; drop boxes are those of the manifest before it."""
         boxes = {name: self._with_floor(box, before) for name, box in before.course.boxes().items()}
         files = {
-            name: self._source_log.files(name, batch_id)
+            name: self.quarantine.readable(definition, self._source_log.files(name, batch_id), batch_id)
             for name, definition in self._network.streams.items()
             if self._sources.is_file_stream(definition)
         }
@@ -190,7 +192,7 @@ class Intake:
             arrivals[name] = self._arrival(
                 definition, state, good, before.course, batch_id, now_us, end_of_input
             )
-        return arrivals
+        return self.quarantine.noted(arrivals, batch_id)
 
     def _with_floor(self, box: DropBox, before: Manifest) -> DropBox:
         """By utility, once the distribution of utilities is known; until then by hash."""
@@ -411,7 +413,7 @@ class Intake:
             max_ts=max_ts,
             watermark_ts=watermark,
             silent_since_us=silent_since,
-            totals=_sum(state.totals, counts),
+            totals=state.totals + counts,
             utilities=_blended(state.utilities, utility_quantiles(good.chunks) if good else ()),
         )
         appended = _Appended(after)
@@ -486,7 +488,7 @@ class Intake:
         if self._is_gathered(schema, list(good.ranks)):
             return False
         # the number of a row is its place in its file
-        return definition.timestamp is not None and definition.format == "parquet" and not good.bad
+        return definition.timestamp is not None and definition.format == "parquet"
 
     def _tuples(self, schema: LogSchema, good: _Good, course: Course, first_seq: int | None) -> DataFrame:
         """The good rows as tuples of the log."""
@@ -675,7 +677,3 @@ def _blended(old: tuple[float, ...], new: tuple[float, ...]) -> tuple[float, ...
     if not new or not old:
         return new or old
     return tuple((a + b) / 2 for a, b in zip(old, new, strict=True))
-
-
-def _sum(a: StreamCounts, b: StreamCounts) -> StreamCounts:
-    return StreamCounts(a.rows_in + b.rows_in, a.late + b.late, a.bad + b.bad, a.shed + b.shed)

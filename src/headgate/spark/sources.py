@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from math import inf
 from typing import Any
 
@@ -11,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headgate.errors import QueryError, SetupError
+from headgate.errors import HeadgateError, QueryError, SetupError
 from headgate.model.network import RelationDefinition, StreamDefinition
 from headgate.model.schema import Column, Schema
 from headgate.spark import burst
@@ -74,8 +75,26 @@ class Sources:
             )
         self._check_path(definition)
         if definition.format in FILE_FORMATS:
-            return schema_from(self._batch_reader(definition, None).schema)
+            return schema_from(self._inferred(definition))
         return schema_from(self._open_stream(definition).schema)
+
+    def _inferred(self, definition: StreamDefinition) -> StructType:
+        """The columns of the first file that can be read."""
+        try:
+            return self._batch_reader(definition, None).schema
+        except Exception as error:
+            options = dict(definition.options)
+            # lists files of any kind, and opens none
+            listed = self._spark.read.format("binaryFile").options(**options).load().inputFiles()
+            for path in sorted(listed):
+                with suppress(Exception):
+                    columns = self.columns_of(definition, path)
+                    # folders may stand for more columns
+                    reader = self._spark.read.format(definition.format).schema(columns)
+                    return reader.options(**options).load().schema
+            if isinstance(error, HeadgateError):
+                raise
+            raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
     def _check_path(self, definition: StreamDefinition | RelationDefinition) -> None:
         if definition.format not in FILE_FORMATS:
@@ -154,12 +173,18 @@ class Sources:
             frame = self._open_stream(definition)
         tag = F.lit(number).alias(STREAM)
         if self.is_file_stream(definition):
-            return frame.select(tag)
+            # other streams' rows come from the same plan, which must not read the files once more
+            return frame.select(tag).where(F.lit(False))
         return frame.select(tag, F.struct("*").alias(f"row{number}"))
 
     def read_files(self, definition: StreamDefinition, paths: list[str]) -> DataFrame:
         """The rows of some of a file stream's files."""
         return self._batch_reader(definition, paths)
+
+    def columns_of(self, definition: StreamDefinition, path: str) -> StructType:
+        """The columns of one file, whatever is declared."""
+        options = {k: v for k, v in definition.options if k.lower() != "path"}
+        return self._spark.read.format(definition.format).options(**options).load(path).schema
 
     def rows_of(self, definition: StreamDefinition, path: str) -> int:
         """How many rows a file holds; only formats that tell can be asked."""

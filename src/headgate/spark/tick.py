@@ -59,10 +59,11 @@ _ARRIVALS_REMEMBERED = 10_000
 class OpenTick:
     """A tick whose input has arrived and whose turns are being chosen."""
 
+    batch: DataFrame
     batch_id: int
     started_s: float
-    arrivals: dict[str, Arrival]
-    end_of_input: bool
+    arrivals: dict[str, Arrival] = field(default_factory=dict)
+    end_of_input: bool = False
     standings: dict[str, Standing] = field(default_factory=dict)
     kept: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
@@ -181,34 +182,50 @@ class TickRunner:
 
     def open(self, batch: DataFrame, batch_id: int, now_s: float) -> OpenTick:
         """Take in a micro-batch."""
-        tick = OpenTick(batch_id, now_s, {}, end_of_input=False)
-        with _timed(tick, "arrive"):
-            self._checkpoint.begin(batch_id)
-            self._logs.begin()
-            self._store.begin()
-            now_us = int(now_s * 1e6)
-            tick.end_of_input = self._until_done and self._intake.is_exhausted(batch_id)
-            tick.arrivals = self._intake.take(batch, batch_id, self.manifest, now_us, tick.end_of_input)
-            for name, arrival in tick.arrivals.items():
-                self._arrived.note(name, arrival.state.max_ts, now_us)
-            tick.kept = self._kept.take_in(tick.arrivals)
-            tick.standings = self._eddies.standing()
+        tick = OpenTick(batch, batch_id, now_s)
+        self._arrive(tick)
         return tick
+
+    def _arrive(self, tick: OpenTick) -> None:
+        """Take in what can be read of the micro-batch."""
+        while True:
+            try:
+                with _timed(tick, "arrive"):
+                    return self._take_in(tick)
+            except Exception as error:
+                self._set_files_aside(error)
+
+    def _take_in(self, tick: OpenTick) -> None:
+        batch_id, now_us = tick.batch_id, int(tick.started_s * 1e6)
+        self._checkpoint.begin(batch_id)
+        self._logs.begin()
+        self._store.begin()
+        tick.end_of_input = self._until_done and self._intake.is_exhausted(batch_id)
+        tick.arrivals = self._intake.take(tick.batch, batch_id, self.manifest, now_us, tick.end_of_input)
+        for name, arrival in tick.arrivals.items():
+            self._arrived.note(name, arrival.state.max_ts, now_us)
+        tick.standings = self._eddies.standing()
+
+    def _set_files_aside(self, error: Exception) -> None:
+        """Make ready to try a tick again without the files that made it fail; raises if none did."""
+        self._intake.quarantine.blame(error)
+        self._logs.memory.keep_only({block.path for block in self.manifest.block_refs()})
+        self._intake.release()
 
     def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> Outcome:
         """Run the chosen moves as concurrent jobs, then make the tick durable.
 
         With ``count``, what each operator passes on is counted on the way.
         """
-        with _timed(tick, "build"):
-            plan = self._build(tick, chosen, count)
-        if plan.trials:
-            # before other jobs, whose tasks would slow these down
-            with _timed(tick, "try"):
-                self._prepared.asking.take_in(self._measuring.tried(tick.batch_id, plan.trials))
-        with _timed(tick, "run"):
-            written, stored = self._run_jobs(tick, plan)
+        while True:
+            try:
+                plan, written, stored = self._carry_out(tick, chosen, count)
+                break
+            except Exception as error:
+                self._set_files_aside(error)
+                self._arrive(tick)
         with _timed(tick, "commit"):
+            tick.kept = self._kept.take_in(tick.arrivals)
             self._publish(tick, written)
             after = self._next_manifest(tick, plan, written, stored)
             event = self._event(tick, after, written, profiles)
@@ -219,6 +236,19 @@ class TickRunner:
             self._release()
         with _timed(tick, "learn"):
             return self._outcome(event, change, plan, written, stored)
+
+    def _carry_out(
+        self, tick: OpenTick, chosen: Chosen, count: bool
+    ) -> tuple[TickPlan, dict[str, _Written], Stored]:
+        with _timed(tick, "build"):
+            plan = self._build(tick, chosen, count)
+        if plan.trials:
+            # before other jobs, whose tasks would slow these down
+            with _timed(tick, "try"):
+                self._prepared.asking.take_in(self._measuring.tried(tick.batch_id, plan.trials))
+        with _timed(tick, "run"):
+            written, stored = self._run_jobs(tick, plan)
+        return plan, written, stored
 
     def _build(self, tick: OpenTick, chosen: Chosen, count: bool) -> TickPlan:
         self._set_parallelism(tick)
@@ -480,5 +510,7 @@ class TickRunner:
 @contextmanager
 def _timed(tick: OpenTick, phase: str) -> Iterator[None]:
     started = time.perf_counter()
-    yield
-    tick.phases_s[phase] = tick.phases_s.get(phase, 0.0) + time.perf_counter() - started
+    try:
+        yield
+    finally:
+        tick.phases_s[phase] = tick.phases_s.get(phase, 0.0) + time.perf_counter() - started
