@@ -14,6 +14,7 @@ from tests.spark.operators.alone import (
     Alone,
     Feed,
     Tables,
+    Tick,
     at_once,
     random_ticks,
     random_tuples,
@@ -199,4 +200,19 @@ def test_copies_of_what_is_live_by_key_are_enough(tiny: SparkSession, seed: int)
         patch.setattr(windowed, "_LEAST_TO_COPY", 2)
         operator: AggregateOperator = TupleAggregateOperator(settings)
         found = Alone(tiny, operator, [feed], Tables()).run(plan)
+    assert rounded(found) == rounded(expected(settings, held, feed))
+
+
+@pytest.mark.parametrize("is_queue", [False, True])
+def test_a_copy_holds_tuples_that_are_pushed_out_beyond_the_progress(
+    tiny: SparkSession, monkeypatch: pytest.MonkeyPatch, is_queue: bool
+) -> None:
+    monkeypatch.setattr(windowed, "_LEAST_TO_COPY", 2)
+    window, held = RowWindow(2, ("k",)), oracle.partitioned("k", 2)
+    settings = aggregate_of(window, by_key=True)
+    rows = [Tuple(ts * SECOND, {"k": 1, "v": ts}) for ts in (1, 2, 3, 4)]
+    feed = Feed("a", rows, window, is_queue=is_queue)
+    # all have arrived, two are processed: the third one still meets the second, which the fourth pushes out
+    plan = [Tick((4,), 2 * SECOND + 1), *at_once([rows])]
+    found = Alone(tiny, TupleAggregateOperator(settings), [feed], Tables()).run(plan)
     assert rounded(found) == rounded(expected(settings, held, feed))
