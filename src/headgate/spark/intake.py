@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
@@ -230,7 +231,7 @@ class Intake:
             if is_file:
                 raw = self._sources.read_files(definition, files[name])
             else:
-                shared = shared or self._hold(batch)
+                shared = shared or self._hold(self._own(batch))
                 raw = shared.frame.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
             placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
             if is_file and self._sources.total_bytes(files[name]) <= _ONE_TASK_BYTES:
@@ -252,6 +253,12 @@ class Intake:
                 self._utilities.get(name),
             )
         return held, sources
+
+    def _own(self, batch: DataFrame) -> DataFrame:
+        """A micro-batch in our session: the one that Spark hands it over in knows none of our views."""
+        java, session = cast(Any, batch._jdf), cast(Any, self._spark._jsparkSession)
+        rows = java.queryExecution().toRdd()
+        return DataFrame(session.internalCreateDataFrame(rows, java.schema(), False), self._spark)
 
     def _hold(self, frame: DataFrame) -> HeldRows:
         held = self._rows_class(frame)
