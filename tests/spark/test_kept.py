@@ -22,8 +22,8 @@ CREATE QUERY ever AS SELECT COUNT(*) AS n FROM packets;
 
 def tick(second: int, rows_in: int, shed: int, totals: StreamCounts) -> dict[str, Any]:
     counts = StreamCounts(rows_in, shed=shed)
-    inflow = SimpleNamespace(max_ts=second * 1_000_000, counts=counts, state=SimpleNamespace(totals=totals))
-    return {"packets": inflow}
+    state = SimpleNamespace(totals=totals, max_ts=second * 1_000_000)
+    return {"packets": SimpleNamespace(counts=counts, state=state)}
 
 
 def test_shares_reach_back_as_far_as_windows_do() -> None:
