@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
@@ -40,6 +39,7 @@ from tests.oracle.runs import PATIENT, difference, query_sql
 
 from headgate import Session
 from headgate.spark.cluster import own_session
+from headgate.spark.manifest import Manifest, OperatorState
 
 ROOT = Path(__file__).parents[2]
 FILES, ROWS_A_FILE = 12, 10
@@ -173,9 +173,9 @@ def _written(folder: Path, query: str) -> Results:
 def inside_of_eddy(folder: Path) -> int:
     """How many tuples a restart finds inside of the eddy."""
     manifests = sorted((folder / "checkpoint" / "manifests").glob("*.json"))
-    operators = json.loads(manifests[-1].read_text())["operators"] if manifests else {}
-    sides = operators.get("placed.join_eddy", {"blocks": []})["blocks"]
-    return sum(block["rows"] for side in sides for block in side)
+    manifest = Manifest.from_json(manifests[-1].read_text()) if manifests else Manifest()
+    sides = manifest.operators.get("placed.join_eddy", OperatorState()).blocks
+    return sum(block.rows for side in sides for block in side)
 
 
 @contextmanager

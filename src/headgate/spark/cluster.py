@@ -31,6 +31,9 @@ _SESSION_SETTINGS = {
     "spark.sql.streaming.pollingDelay": "20ms",
     # more files than this are looked up by a job of their own, which takes longer than looking
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+    # with it, Spark cannot read text of which no column is wanted
+    "spark.sql.csv.filterPushdown.enabled": "false",
+    "spark.sql.json.filterPushdown.enabled": "false",
     # what a job has written is used only once the whole job is done, and whether it is stands elsewhere
     "mapreduce.fileoutputcommitter.algorithm.version": "2",
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",

@@ -30,6 +30,7 @@ from headgate.spark.java import JavaHome, find_java
 _DEFAULT_OPTIONS = "-XX:ReservedCodeCacheSize=512m -XX:+UseParallelGC"
 _LOG_SETTINGS = Path(__file__).parent / "log4j2.properties"
 _PACKAGES = Path(__file__).parents[2]
+_WORKER_SITE = Path(__file__).parent / "worker_site"
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _POLL_EVERY_S = 0.01
 
@@ -52,8 +53,12 @@ _OPENED_PACKAGES = (
 MODULE_OPTIONS = (
     "-XX:+IgnoreUnrecognizedVMOptions",
     *(f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED_PACKAGES),
+    "--enable-native-access=ALL-UNNAMED",
+    "--sun-misc-unsafe-memory-access=allow",
     "-Djdk.reflect.useDirectMethodHandle=false",
     "-Dio.netty.tryReflectionSetAccessible=true",
+    "-Dio.netty.allocator.type=pooled",
+    "-Dio.netty.handler.ssl.defaultEndpointVerificationAlgorithm=NONE",
 )
 
 # variables that change nothing about how a local Spark is started
@@ -195,7 +200,9 @@ def start(java: JavaHome) -> Jvm:
         "SPARK_HOME": str(spark_home),
         "SPARK_CONNECT_MODE": "0",
         # Python workers must find Headgate, however this process has found it
-        "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(_PACKAGES)))),
+        "PYTHONPATH": os.pathsep.join(
+            filter(None, (str(_WORKER_SITE), os.environ.get("PYTHONPATH"), str(_PACKAGES)))
+        ),
         "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "address"),
     }
     # the gateway ends when the pipe to its standard input breaks; Ctrl-C is for this process alone

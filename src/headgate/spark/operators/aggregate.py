@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from math import gcd
 
-from headgate.model.expression import AggregateExpression
+from headgate.model.expression import AggregateExpression, column_of
 from headgate.model.operator import Aggregate
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.spark import sql
 from headgate.spark.columns import SEQ, TS
-from headgate.spark.operators.row_window import EXPIRY_SEQ
+from headgate.spark.operators.row_window import EXPIRY_SEQ, PLACE_IN_KEY
 
 # room for this many tuples of one microsecond and group; see _time_frame
 _TIES = 2**20
@@ -150,11 +150,20 @@ def per_tuple(operator: Aggregate, tuples: str, old_ts: sql.Bound) -> str:
     elif isinstance(window, RowWindow) and not window.keys:
         source = keyed(operator, tuples, [TS, SEQ])
         over = f"({by}ORDER BY {seq} RANGE BETWEEN {window.rows - 1} PRECEDING AND CURRENT ROW)"
+    elif isinstance(window, RowWindow) and _groups_by_key(operator, window):
+        source, place = keyed(operator, tuples, [TS, PLACE_IN_KEY]), sql.name(PLACE_IN_KEY)
+        over = f"({by}ORDER BY {place} RANGE BETWEEN {window.rows - 1} PRECEDING AND CURRENT ROW)"
     else:
         return _by_lifetime(operator, keyed(operator, tuples, [TS, SEQ, EXPIRY_SEQ]), groups, old_ts)
     values = [f"{_framed(operator, call, over)} AS {sql.name(call.name)}" for call in operator.aggregates]
     everything = sql.select([own, *groups, *values], source)
     return sql.select(["*"], everything, [f"{own} >= {old_ts.at(own)}"])
+
+
+def _groups_by_key(operator: Aggregate, window: RowWindow) -> bool:
+    """Whether all tuples of a group have the same key of the window, so that a frame holds the window."""
+    grouped = {key.expression.text.lower() for key in operator.keys}
+    return {sql.name(column_of(operator.alias, key)).lower() for key in window.keys} <= grouped
 
 
 def _time_frame(source: str, groups: Sequence[str], window: TimeWindow) -> tuple[str, str]:

@@ -8,6 +8,13 @@ from headgate.spark.columns import SEQ, TS, window_key
 
 EXPIRY = "$exp"
 EXPIRY_SEQ = "$exp_seq"
+PLACE_IN_KEY = "$place_in_key"
+"""Number of a tuple among those of its key, in windows that are partitioned by one."""
+
+
+def expiry_columns(window: RowWindow) -> list[str]:
+    """What ``with_expiry`` adds."""
+    return [EXPIRY, EXPIRY_SEQ, *([PLACE_IN_KEY] if window.keys else [])]
 
 
 def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str = "SHUFFLE_HASH") -> str:
@@ -46,6 +53,7 @@ def _by_key(tuples: str, window: RowWindow) -> str:
             "*",
             f"lead({sql.name(TS)}, {window.rows}) {over} AS {sql.name(EXPIRY)}",
             f"lead({sql.name(SEQ)}, {window.rows}) {over} AS {sql.name(EXPIRY_SEQ)}",
+            f"row_number() {over} AS {sql.name(PLACE_IN_KEY)}",
         ],
         tuples,
     )

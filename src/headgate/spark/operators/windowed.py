@@ -17,7 +17,7 @@ from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import Results, SparkOperator, Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
-from headgate.spark.operators.row_window import EXPIRY, EXPIRY_SEQ, with_expiry
+from headgate.spark.operators.row_window import EXPIRY, expiry_columns, with_expiry
 from headgate.spark.operators.window_join import BROADCAST_ROWS, JoinInput, window_join
 from headgate.spark.spread import Spread, cut_at
 
@@ -54,9 +54,10 @@ def _row_window_content(one: TickInput, window: RowWindow, old_ts: int, to_ts: i
     if queued is None or declared is None:
         return None
     # the log knows when each tuple left; one that it no longer holds left long ago
-    known = sql.select([f"{sql.name(SEQ)} AS `$known`", *sql.names([EXPIRY, EXPIRY_SEQ])], declared)
+    added = sql.names(expiry_columns(window))
+    known = sql.select([f"{sql.name(SEQ)} AS `$known`", *added], declared)
     return (
-        f"SELECT /*+ SHUFFLE_HASH(e) */ q.*, {sql.name(EXPIRY)}, {sql.name(EXPIRY_SEQ)}\n"
+        f"SELECT /*+ SHUFFLE_HASH(e) */ q.*, {', '.join(added)}\n"
         f"FROM {sql.relation(queued)} AS q\nJOIN {sql.relation(known)} AS e\n"
         f"  ON q.{sql.name(SEQ)} = e.`$known`"
     )
