@@ -18,7 +18,7 @@ def _silence_broken_pipes() -> None:
         if not isinstance(sys.exc_info()[1], (BrokenPipeError, ConnectionResetError)):
             print_exc(*arguments, **settings)  # type: ignore[arg-type]
 
-    traceback.print_exc = print_unless_gone  # type: ignore[assignment]
+    traceback.print_exc = print_unless_gone
 
 
 def _load_next() -> None:
