@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
@@ -15,6 +16,10 @@ from headgate.model.network import Network
 from headgate.profiling import tick_costs
 from headgate.scheduling import Strategy, strategy_named
 from headgate.status import Recorder, RunStatus
+
+# how long a run waits for its first ticks, where some are wanted
+_MOST_PATIENCE_S = 60.0
+_LOOK_EVERY_S = 0.1
 
 
 class Run:
@@ -52,10 +57,18 @@ class Run:
         """Wait for the end; whether it has come. Raises what made the run fail."""
         return bool(self._run.wait(timeout_s))
 
-    def run_for(self, seconds: float) -> None:
-        """Let it run for a time, then stop."""
-        if not self.wait(seconds):
+    def run_for(self, seconds: float, least_ticks: int = 0) -> None:
+        """Let it run for a time, and until so many ticks have brought something, then stop."""
+        patience_s = max(0.0, _MOST_PATIENCE_S - seconds) if least_ticks else 0.0
+        is_over = self.wait(seconds)
+        given_up_s = time.monotonic() + patience_s
+        while not is_over and self._ticks_with_rows() < least_ticks and time.monotonic() < given_up_s:
+            is_over = self.wait(_LOOK_EVERY_S)
+        if not is_over:
             self.stop()
+
+    def _ticks_with_rows(self) -> int:
+        return sum(tick.rows_in > 0 for tick in self.status().history)
 
     def stop(self) -> None:
         """Finish the tick under way, then end."""

@@ -42,6 +42,8 @@ from headgate.status import Recorder
 POOL_TASKS = 4
 # processor seconds of a tick where no query has a latency bound
 _TICK_S = 1.0
+# fewer ticks of a profile say nothing
+_TICKS_PER_ROUND = 3
 
 
 class Session:
@@ -302,7 +304,8 @@ class Session:
                 earlier=earlier,
                 remembers_ticks=profiler.goes_on,
             )
-            earlier.run_for(profiler.seconds_left)
+            # on a busy machine, a source may take longer to start than a round to last
+            earlier.run_for(profiler.seconds_left, _TICKS_PER_ROUND)
             profiler.take_in(earlier.measured(), earlier.status())
             shutil.rmtree(earlier.checkpoint, ignore_errors=True)
         found = profiler.measured(tuples_per_s(self._sources, network.streams.values()))
