@@ -63,6 +63,9 @@ MODULE_OPTIONS = (
 
 # variables that change nothing about how a local Spark is started
 _HARMLESS_VARIABLES = {
+    # these two, PySpark leaves in every process that has used it
+    "SPARK_AUTH_SOCKET_TIMEOUT",
+    "SPARK_BUFFER_SIZE",
     "SPARK_LOCAL_DIRS",
     "SPARK_LOCAL_HOSTNAME",
     "SPARK_LOCAL_IP",
