@@ -274,7 +274,7 @@ class TickBuilder:
 
         def read_range(from_ts: int, to_ts: int) -> str | None:
             tuples = one.taken(old, new, from_ts, to_ts)
-            return None if tuples is None else operator.applied(self._spread_out(tuples, rows, new, plan))
+            return None if tuples is None else operator.applied(self._spread_out(tuples, rows, new))
 
         if plan.trying and isinstance(operator.settings, Select):
             alone = self._prepared.asking.to_try(operator.settings)
@@ -293,7 +293,7 @@ class TickBuilder:
             read_range=read_range,
         )
 
-    def _spread_out(self, tuples: str, rows: float, new: int, plan: TickPlan) -> str:
+    def _spread_out(self, tuples: str, rows: float, new: int) -> str:
         """What a cut takes stands together: without this it would be the work of one task."""
         if new >= END_US or rows < _ROWS_TO_SPREAD:
             return tuples
@@ -303,7 +303,6 @@ class TickBuilder:
         spread = spread.observe(f"taken {number}", F.count(F.lit(1)).alias("rows"))
         view = sql.name(f"spread {number % 1000}")
         spread.createOrReplaceTempView(view)
-        del plan
         return view
 
     def _add_ordered(

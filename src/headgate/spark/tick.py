@@ -152,15 +152,13 @@ class TickRunner:
         self._until_done = until_done
         self._helm = helm
         self._eddies = eddies
-        self._builder = TickBuilder(
-            prepared, logs, store, eddies, holds_rows=task_slots(store.spark) is not None
-        )
         self._queues = Queues(prepared)
         self._kept = KeptShares(self.network)
         self._measuring = Measuring(self.network, store.spark, checkpoint.uid)
         self._arrived = ArrivalTimes(self.network.streams)
         # a block that only memory of an executor holds would be lost with the executor
         self._caches = task_slots(store.spark) is not None
+        self._builder = TickBuilder(prepared, logs, store, eddies, holds_rows=self._caches)
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
         self._sweeping: Future[None] | None = None
         self._tasks = ""
