@@ -28,7 +28,8 @@ TIMEOUT_S = 240
 @pytest.fixture(autouse=True)
 def _tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What only large ticks and long runs do, these few tuples do too."""
-    monkeypatch.setattr(windowed, "ROWS_PER_SLICE", 8)
+    monkeypatch.setattr(windowed, "LEAST_ROWS_PER_SLICE", 8)
+    monkeypatch.setattr(windowed, "MOST_ROWS_PER_SLICE", 20)
     monkeypatch.setattr(windowed, "SLICE_PER_OVERLAP", 0.05)
     monkeypatch.setattr(merging, "FEWEST_MERGED", 2)
 

@@ -15,6 +15,7 @@ from headgate.spark.columns import TS
 from headgate.spark.files import Files
 from headgate.spark.manifest import BlockRef
 from headgate.spark.spread import QUANTILES
+from headgate.spark.views import Views
 
 # fewer tuples than this are not worth more than one file
 _ONE_FILE_ROWS = 50_000
@@ -44,6 +45,7 @@ class BlockStore:
         self._files = files
         self._checkpoint = checkpoint
         self.parallelism = processors(spark)
+        self.views = Views(spark)
         self._views: dict[tuple[str, tuple[str, ...]], str] = {}
 
     def begin(self) -> None:
@@ -94,11 +96,10 @@ class BlockStore:
         key = queue, tuple(block.path for block in blocks)
         if key not in self._views:
             number = sum(1 for known, _ in self._views if known == queue)
-            view = sql.name(f"{queue} {number}" if number else queue)
             frame = self.read(blocks, schema)
             is_small = sum(block.rows for block in blocks) < _ONE_FILE_ROWS
-            (frame.coalesce(1) if is_small else frame).createOrReplaceTempView(view)
-            self._views[key] = view
+            name = f"{queue} {number}" if number else queue
+            self._views[key] = self.views.define(name, frame.coalesce(1) if is_small else frame)
         return self._views[key]
 
     def empty(self, schema: StructType) -> DataFrame:

@@ -301,9 +301,7 @@ class TickBuilder:
         number = next(self._cuts)
         spread = self._read(tuples).repartition(self._store.parallelism)
         spread = spread.observe(f"taken {number}", F.count(F.lit(1)).alias("rows"))
-        view = sql.name(f"spread {number % 1000}")
-        spread.createOrReplaceTempView(view)
-        return view
+        return self._store.views.define(f"spread {number % 1000}", spread)
 
     def _add_ordered(
         self,
@@ -320,7 +318,8 @@ class TickBuilder:
             contents = [self._content(one, old) for one in inputs]
             plan.probes += probes_of(operator.settings, contents)
         since = min([new, *probed_since(self._network, name, old, standings)])
-        found = operator.results(inputs, Stretch(old, new, since, state, before.course.orders))
+        stretch = Stretch(old, new, since, state, before.course.orders, self._store.parallelism)
+        found = operator.results(inputs, stretch)
         self._keep(name, found.retained, plan)
         plan.stores += found.stores
         plan.groups[name] = state.groups if found.groups is None else tuple(found.groups)
@@ -389,9 +388,7 @@ class TickBuilder:
         if plan.counting:
             plan.counted[name] = Observation(f"output of {name}")
             tuples = tuples.observe(plan.counted[name], F.count(F.lit(1)).alias("rows"))
-        view = sql.name(f"output of {name}")
-        tuples.createOrReplaceTempView(view)
-        return rows.named(view)
+        return rows.named(self._store.views.define(f"output of {name}", tuples))
 
     def _add_eddy(
         self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, standing: Standing
@@ -410,8 +407,7 @@ class TickBuilder:
         oldest_ts = min([block.min_ts for block in standing.inside] + comes, default=END_US)
         view = None
         if (through := self._eddies.finished(name, standing)) is not None:
-            view = sql.name(f"through {name}")
-            through.createOrReplaceTempView(view)
+            view = self._store.views.define(f"through {name}", through)
         rows = Rows(
             query=view,
             count=sum(block.rows for block in finished),

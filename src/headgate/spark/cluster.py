@@ -25,6 +25,12 @@ _SESSION_SETTINGS = {
     # plans stay the same from tick to tick; the engine itself knows the sizes and gives hints
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.autoBroadcastJoinThreshold": "-1",
+    # where one task is wanted, Spark's estimate of a join's size must not bring a shuffle
+    "spark.sql.maxSinglePartitionBytes": str(2**60),
+    # with it, a union of parts that are one task each would be one task as a whole
+    "spark.sql.unionOutputPartitioning": "false",
+    # stages of like text, such as the slices of a join, are one class to Java, compiled once
+    "spark.sql.codegen.useIdInClassName": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",

@@ -240,8 +240,7 @@ class Intake:
                 # text is parsed once; of large columnar files, only the columns in need are read
                 held[name] = self._hold(placed)
                 placed = held[name].frame
-            view = sql.name(f"arriving {name}")
-            placed.createOrReplaceTempView(view)
+            view = self._logs.views.define(f"arriving {name}", placed)
             sources[name] = Source(
                 definition,
                 number,
@@ -359,8 +358,8 @@ class Intake:
             min_ts = max_ts = _stamp_us(state, now_us)
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
             held = self._hold(self._spark.sql(late_flagged(source, ranks, state.max_ts, state.floor_ts)))
-            view, is_late = sql.name(f"flagged {definition.name}"), sql.name(LATE)
-            held.frame.createOrReplaceTempView(view)
+            view = self._logs.views.define(f"flagged {definition.name}", held.frame)
+            is_late = sql.name(LATE)
             found = self._spark.sql(
                 sql.select(
                     [
@@ -550,14 +549,13 @@ class Intake:
         state = replace(state, tail=waiting)
         if not due or state.watermark_ts <= before.watermark_ts:
             return _Appended(state, (), unwritten)
-        view = sql.name(f"due {name}")
-        self._logs.frame(name, due, tail_columns).createOrReplaceTempView(view)
+        view = self._logs.views.define(f"due {name}", self._logs.frame(name, due, tail_columns))
         order = f"ORDER BY {sql.name(TS)}, {sql.name(POSITION)}"
         number = f"{sql.Bound(state.next_seq).at(sql.name(TS))} + row_number() OVER ({order}) - 1"
         items = [*sql.names(schema.columns.names), sql.name(TS), f"{number} AS {sql.name(SEQ)}"]
         numbered = self._spark.sql(sql.select(items, view, in_range(before.watermark_ts, state.watermark_ts)))
         held = self._hold(numbered)
-        held.frame.createOrReplaceTempView(view)
+        self._logs.views.define(f"due {name}", held.frame)
         shares = ", ".join(repr(i / QUANTILES) for i in range(QUANTILES + 1))
         own = sql.name(TS)
         measures = [

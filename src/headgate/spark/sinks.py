@@ -9,6 +9,7 @@ from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
+from pyspark.sql.types import DoubleType, FloatType, StructType, TimestampNTZType, TimestampType
 
 from headgate.errors import SetupError, known_names
 from headgate.model.network import QueryDefinition
@@ -60,6 +61,7 @@ class FileSink:
         self._format = format
         self._path = path.rstrip("/")
         self._options = options
+        self._encodings: dict[str, str] | None = None
         self._uid = uid
         self._visible: dict[int, list[str]] | None = None
 
@@ -71,8 +73,10 @@ class FileSink:
 
     def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
         """Write into the hidden folder."""
-        writer = results.write.format(self._format).options(**self._options).mode("overwrite")
-        writer.save(self._staging(batch_id))
+        if self._encodings is None:
+            self._encodings = parquet_encodings(results.schema) if self._format == "parquet" else {}
+        options = {**self._encodings, **self._options}
+        results.write.format(self._format).options(**options).mode("overwrite").save(self._staging(batch_id))
 
     def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
         """Move the files to where readers look."""
@@ -112,6 +116,17 @@ class FileSink:
     def close(self) -> None:
         """Remove the hidden folder."""
         self._files.delete(f"{self._path}/_staging-{self._uid}")
+
+
+def parquet_encodings(columns: StructType) -> dict[str, str]:
+    """Options of a Parquet writer: no dictionary of values that hardly ever come twice.
+
+    Attempts at one, which Parquet gives up later, take longer than the rest of writing such a column.
+    """
+    rarely_equal = (DoubleType, FloatType, TimestampType, TimestampNTZType)
+    names = [field.name for field in columns.fields if isinstance(field.dataType, rarely_equal)]
+    # Parquet would take a dot for a field inside a column
+    return {f"parquet.enable.dictionary#{name}": "false" for name in names if "." not in name}
 
 
 class ConsoleSink:

@@ -16,6 +16,7 @@ from headgate.errors import HeadgateError, QueryError, SetupError
 from headgate.model.network import RelationDefinition, StreamDefinition
 from headgate.model.schema import Column, Schema
 from headgate.spark import burst
+from headgate.spark.file_scans import FileScans
 from headgate.spark.files import Files
 
 STREAM = "$stream"
@@ -38,6 +39,7 @@ class Sources:
         self._files = files
         self.frames: dict[str, DataFrame] = {}
         self._named = True
+        self._scans = FileScans(spark)
 
     def use_names(self, named: bool) -> None:
         """Whether sources are told apart by name; those inside of a DataFrame handed in have none."""
@@ -179,7 +181,7 @@ class Sources:
 
     def read_files(self, definition: StreamDefinition, paths: list[str]) -> DataFrame:
         """The rows of some of a file stream's files."""
-        return self._batch_reader(definition, paths)
+        return self._scans.read(definition.name, paths, lambda: self._batch_reader(definition, paths))
 
     def columns_of(self, definition: StreamDefinition, path: str) -> StructType:
         """The columns of one file, whatever is declared."""

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 from headgate.model.expression import Expression, NamedExpression
 
+IN_ONE_TASK = "/*+ COALESCE(1) */ "
+"""A hint: partitions become one, without a shuffle."""
 # longer lists go over several lines, for whoever reads the text of a plan
 _LINE_LENGTH = 100
 

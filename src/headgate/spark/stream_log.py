@@ -260,6 +260,7 @@ class StreamLogs:
         self._sources = sources
         self._store = store
         self.schemas = schemas
+        self.views = store.views
         self.memory = LogMemory()
         self._java_schemas: dict[str, Any] = {}
         self._views: dict[tuple[str, tuple[str, ...]], str] = {}
@@ -269,14 +270,21 @@ class StreamLogs:
         self._views.clear()
 
     def view(self, stream: str, blocks: Sequence[BlockRef]) -> str:
-        """The name of a view of these blocks."""
+        """The name of a view of these blocks, or the text of a query."""
         key = stream, tuple(block.path for block in blocks)
         if key not in self._views:
             number = sum(1 for known, _ in self._views if known == stream)
-            view = sql.name(f"{stream}_{number}" if number else stream)
-            self.frame(stream, blocks).createOrReplaceTempView(view)
-            self._views[key] = view
+            self._views[key] = self._defined(f"{stream}_{number}" if number else stream, stream, blocks)
         return self._views[key]
+
+    def _defined(self, name: str, stream: str, blocks: Sequence[BlockRef]) -> str:
+        schema = self.schemas[stream]
+        is_in_place = all(block.files and block.path not in self.memory for block in blocks)
+        if not (is_in_place and schema.is_plain and _rows(blocks) > ONE_TASK_ROWS):
+            return self.views.define(name, self.frame(stream, blocks))
+        # the tick's one text turns rows of large files into tuples: less to analyse than a plan of its own
+        view = self.views.define(f"files of {name}", self._files_of(stream, blocks))
+        return sql.select(in_place_items(schema, None, None), view, [f"{schema.timestamp} IS NOT NULL"])
 
     def frame(self, stream: str, blocks: Sequence[BlockRef], columns: StructType | None = None) -> DataFrame:
         """The tuples of some blocks; few of them are the work of one task."""
@@ -293,8 +301,7 @@ class StreamLogs:
             # rows in memory may have more columns than tuples have
             alike = [part.select(*struct.names) for part in parts]
             together = reduce(DataFrame.unionAll, alike)
-        rows = sum(block.rows for block in blocks)
-        if rows <= ONE_TASK_ROWS:
+        if _rows(blocks) <= ONE_TASK_ROWS:
             return together.coalesce(1)
         return together.coalesce(self._store.parallelism) if held and not stored else together
 
@@ -340,19 +347,28 @@ class StreamLogs:
     def _in_place(self, stream: str, blocks: Sequence[BlockRef]) -> list[DataFrame]:
         """Source files as they are: what tells their tuples' timestamps and numbers differs by group."""
         schema = self.schemas[stream]
-        groups: dict[tuple[int | None, int | None], list[str]] = {}
+        groups: dict[tuple[int | None, int | None], list[BlockRef]] = {}
         for block in blocks:
             stamp = block.min_ts if schema.definition.timestamp is None else None
-            groups.setdefault((stamp, block.first_seq), []).extend(block.files)
+            groups.setdefault((stamp, block.first_seq), []).append(block)
         frames = []
-        for block in blocks:
-            self._store.check(block)
-        for group, paths in groups.items():
-            read = self._sources.read_files(schema.definition, paths)
+        for group, alike in groups.items():
+            read = self._files_of(stream, alike)
             tuples = read.selectExpr(*in_place_items(schema, *group))
             # rows without a timestamp are bad, and were set aside when they arrived
             frames.append(tuples if group[0] is not None else tuples.where(f"{sql.name(TS)} IS NOT NULL"))
         return frames
+
+    def _files_of(self, stream: str, blocks: Sequence[BlockRef]) -> DataFrame:
+        """The rows of source files, with the columns that they have."""
+        for block in blocks:
+            self._store.check(block)
+        paths = [path for block in blocks for path in block.files]
+        return self._sources.read_files(self.schemas[stream].definition, paths)
+
+
+def _rows(blocks: Sequence[BlockRef]) -> int:
+    return sum(block.rows for block in blocks)
 
 
 def in_place_items(schema: LogSchema, stamp_us: int | None, first_seq: int | None) -> list[str]:

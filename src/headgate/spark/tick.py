@@ -353,8 +353,9 @@ class TickRunner:
                 waits_since += [block.min_ts for side in state.blocks for block in side]
         since = min(waits_since)
         found = self._arrived.steps(self.network.streams_of(query.name), since, _INSTANTS)
-        # always as many, so that Spark compiles the count once
-        return found + [END_US] * (_INSTANTS - len(found))
+        # one of few numbers, so that Spark compiles few counts
+        wanted = 1 << (len(found) - 1).bit_length() if found else 0
+        return found + [END_US] * (wanted - len(found))
 
     def _latencies_at(
         self, tick: OpenTick, query: QueryDefinition, steps: list[int], found: Mapping[str, Any]

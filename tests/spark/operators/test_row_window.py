@@ -14,7 +14,7 @@ from tests.spark.operators.budget import few
 from headgate.model.window import RowWindow
 from headgate.spark import sql
 from headgate.spark.columns import SEQ
-from headgate.spark.operators.row_window import EXPIRY, EXPIRY_SEQ, with_expiry
+from headgate.spark.operators.row_window import EXPIRY, EXPIRY_SEQ, with_expiry, with_expiry_in_order
 
 pytestmark = pytest.mark.spark
 
@@ -49,6 +49,7 @@ def test_a_tuple_leaves_when_so_many_others_have_come(tiny: SparkSession, seed: 
     window = RowWindow(rng.randint(1, 4), rng.choice(((), ("k",))))
     text = numbered(rows, window)
     assert found_in(tiny, with_expiry(text, window, text)) == leaving(rows, window)
+    assert found_in(tiny, with_expiry_in_order(text, window)) == leaving(rows, window)
 
 
 @pytest.mark.parametrize("hint", ["BROADCAST", "SHUFFLE_HASH"])

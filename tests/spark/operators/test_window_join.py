@@ -31,7 +31,7 @@ from headgate.model.operator import JoinSide, WindowJoin, WindowUpdate
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.spark import sql
 from headgate.spark.operators.row_window import with_expiry
-from headgate.spark.operators.window_join import JoinInput, bucket_us, window_join
+from headgate.spark.operators.window_join import JoinInput, Tasks, bucket_us, window_join
 from headgate.spark.operators.windowed import WindowJoinOperator, WindowUpdateOperator
 
 pytestmark = pytest.mark.spark
@@ -152,10 +152,10 @@ def test_every_way_to_run_a_join_gives_the_same_rows(tiny: SparkSession, seed: i
     order = rng.choice((None, rng.sample("abc"[:number], number)))
     for way, counts in WAYS.items():
         inputs = [JoinInput(text, user, **counts) for text, user in zip(texts, users, strict=True)]
-        for in_one_task in (False, True):
-            text = window_join(operator, inputs, sql.Bound(old), order, in_one_task)
+        for tasks in Tasks:
+            text = window_join(operator, inputs, sql.Bound(old), order, tasks)
             found = Counter(tuple(row) for row in tiny.sql(text).collect())
-            assert found == wanted, f"{way}, {in_one_task=}"
+            assert found == wanted, f"{way}, {tasks=}"
 
 
 @few(4)

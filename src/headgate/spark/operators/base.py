@@ -29,6 +29,8 @@ class Stretch:
     since_ts: int
     state: OperatorState
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    tasks: int = 1
+    """How many tasks run at a time."""
 
 
 @dataclass

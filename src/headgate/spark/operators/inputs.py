@@ -26,8 +26,6 @@ from headgate.spark.spread import Spread
 from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
 
 Decorate = Callable[[str], str]
-IN_ONE_TASK = "/*+ COALESCE(1) */ "
-"""A hint: partitions become one, without a shuffle."""
 
 
 @dataclass(frozen=True)
@@ -65,10 +63,6 @@ class TickInput(Protocol):
     @property
     def blocks(self) -> tuple[BlockRef, ...]:
         """What is kept."""
-
-    @property
-    def in_one_task(self) -> bool:
-        """Whether its tuples are to be read by one task, however many they are."""
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Kept and new tuples between two timestamps."""
@@ -129,7 +123,6 @@ class LogInput:
     """Adds columns that depend on the stream as declared, below the selections."""
     from_seq: int | None = None
     """The number of the first tuple to be read, where tuples are numbered; None for all of them."""
-    in_one_task: bool = False
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Kept and new tuples between two timestamps."""
@@ -156,7 +149,7 @@ class LogInput:
             seq = sql.name(SEQ)
             conditions.append(f"{seq} >= {sql.Bound(first).at(seq)}")
         items = log_columns(self.source, self.window, self.logs.schemas[stream].is_numbered)
-        query = sql.select(items, view, conditions, IN_ONE_TASK if self.in_one_task else "")
+        query = sql.select(items, view, conditions)
         if self.decorate is not None:
             query = self.decorate(query)
         for one in self.selects:
@@ -205,12 +198,10 @@ class QueueInput:
     rows: Rows
     log: LogInput | None = None
     """Of the stream below a row window, whose tuples push others out."""
-    in_one_task: bool = False
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Kept and new tuples between two timestamps."""
-        both = sql.union([self._stored(from_ts, to_ts), self.rows.within(from_ts, to_ts)])
-        return both and (sql.select(["*"], both, hint=IN_ONE_TASK) if self.in_one_task else both)
+        return sql.union([self._stored(from_ts, to_ts), self.rows.within(from_ts, to_ts)])
 
     def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
         """What waits since ``old_ts`` or is new, below ``new_ts``."""

@@ -23,7 +23,7 @@ def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str =
     ``tuples`` and ``pushing``, those since the last tick, are of the stream as declared.
     """
     if window.keys:
-        return _by_key(tuples, window)
+        return with_expiry_in_order(tuples, window)
     if pushing is None:
         nothing = "CAST(NULL AS BIGINT)"
         return sql.select(
@@ -45,15 +45,15 @@ def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str =
     )
 
 
-def _by_key(tuples: str, window: RowWindow) -> str:
+def with_expiry_in_order(tuples: str, window: RowWindow) -> str:
+    """The same by going through tuples in their order: all of a key, or all there are, in one task."""
     keys = ", ".join(sql.name(window_key(position)) for position in range(len(window.keys)))
-    over = f"OVER (PARTITION BY {keys} ORDER BY {sql.name(SEQ)})"
-    return sql.select(
-        [
-            "*",
-            f"lead({sql.name(TS)}, {window.rows}) {over} AS {sql.name(EXPIRY)}",
-            f"lead({sql.name(SEQ)}, {window.rows}) {over} AS {sql.name(EXPIRY_SEQ)}",
-            f"row_number() {over} AS {sql.name(PLACE_IN_KEY)}",
-        ],
-        tuples,
-    )
+    over = f"OVER ({f'PARTITION BY {keys} ' if keys else ''}ORDER BY {sql.name(SEQ)})"
+    items = [
+        "*",
+        f"lead({sql.name(TS)}, {window.rows}) {over} AS {sql.name(EXPIRY)}",
+        f"lead({sql.name(SEQ)}, {window.rows}) {over} AS {sql.name(EXPIRY_SEQ)}",
+    ]
+    if keys:
+        items.append(f"row_number() {over} AS {sql.name(PLACE_IN_KEY)}")
+    return sql.select(items, tuples)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import Enum
 from functools import lru_cache
 
 from headgate.model.joining import aliases_of, connected_order
@@ -31,6 +32,16 @@ WHOLE, NEW, OLD = "whole", "new", "old"
 _SIDE, _OLD, _OLD_OF_SIDE = "\ue000side {}\ue000", "\ue000old\ue000", "\ue000old of side\ue000"
 
 
+class Tasks(Enum):
+    """Who does the work of a join."""
+
+    MANY = "many"
+    ONE = "one"
+    """Every input is the work of one task as it is."""
+    ONE_BY_HINT = "one by hint"
+    """Inputs of many tasks become the work of one."""
+
+
 @dataclass(frozen=True)
 class JoinInput:
     """One side below the new progress, row windows with their expiry: its text, and rough counts."""
@@ -50,7 +61,12 @@ class JoinShape:
     parts: tuple[str, ...]
     """By side: whether the whole of it takes part, or new or old tuples alone."""
     hints: tuple[str, ...]
-    is_bucketed: bool
+    tasks: Tasks
+
+    @property
+    def is_bucketed(self) -> bool:
+        """In one task there is no shuffle to keep small, and a bucket only doubles tuples."""
+        return self.tasks is Tasks.MANY and bucket_us(self.operator) is not None
 
 
 def window_join(
@@ -58,20 +74,19 @@ def window_join(
     inputs: Sequence[JoinInput],
     old: sql.Bound,
     aliases: Sequence[str] | None = None,
-    in_one_task: bool = False,
+    tasks: Tasks = Tasks.MANY,
 ) -> str:
     """All results whose timestamp lies between old and new progress.
 
-    ``aliases`` is the order in which sides are joined; of no consequence for the results. Inputs that are the
-    work of one task each are joined without a shuffle.
+    ``aliases`` is the order in which sides are joined; of no consequence for the results. In one task there
+    is no shuffle.
     """
+    in_one_task = tasks is not Tasks.MANY
     order = tuple(connected_order(operator) if aliases is None else _places(operator, aliases))
     results = []
     for parts in _choices(inputs, order, in_one_task):
         hints = tuple(_hint(inputs[i], parts[i], in_one_task) for i in range(len(inputs)))
-        # in one task there is no shuffle to keep small, and a bucket only doubles tuples
-        is_bucketed = not in_one_task and bucket_us(operator) is not None
-        shape = JoinShape(operator, order, parts, hints, is_bucketed)
+        shape = JoinShape(operator, order, parts, hints, tasks)
         columns = tuple(one.user_columns for one in inputs)
         text = _template(shape, columns)
         text = text.replace(_OLD, old.at(sql.name(f"{TS}0"))).replace(_OLD_OF_SIDE, old.at(sql.name(TS)))
@@ -157,7 +172,9 @@ def _side(shape: JoinShape, number: int, columns: Sequence[str], is_anchor: bool
         items.append(f"{_buckets(width, is_anchor)} AS `$bucket{number}`")
     own, part = sql.name(TS), shape.parts[number]
     where = {WHOLE: [], NEW: [f"{own} >= {_OLD_OF_SIDE}"], OLD: [f"{own} < {_OLD_OF_SIDE}"]}[part]
-    return sql.relation(sql.select(items, _SIDE.format(number), where))
+    # what knows when tuples leave a row window is in one task already
+    is_hinted = shape.tasks is Tasks.ONE_BY_HINT and not isinstance(side.window, RowWindow)
+    return sql.relation(sql.select(items, _SIDE.format(number), where, sql.IN_ONE_TASK if is_hinted else ""))
 
 
 def _buckets(width_us: int, is_anchor: bool) -> str:

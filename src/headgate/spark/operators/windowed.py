@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import inf
+from functools import partial
+from math import ceil, inf
 
 from pyspark.sql.types import StructType
 
@@ -17,26 +18,29 @@ from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import Results, SparkOperator, Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
-from headgate.spark.operators.row_window import EXPIRY, expiry_columns, with_expiry
-from headgate.spark.operators.window_join import BROADCAST_ROWS, JoinInput, window_join
+from headgate.spark.operators.row_window import EXPIRY, expiry_columns, with_expiry, with_expiry_in_order
+from headgate.spark.operators.window_join import BROADCAST_ROWS, JoinInput, Tasks, window_join
 from headgate.spark.spread import Spread, cut_at
 
 # sliding boundaries are counted from here when nothing has been emitted yet
 _EARLIEST = -(2**60)
 # fewer tuples of a row window by key are not worth a copy
 _LEAST_TO_COPY = 10_000
-ROWS_PER_SLICE = 100_000
-"""Of a join: enough for a task of its own, few enough for a hash table that caches well."""
+LEAST_ROWS_PER_SLICE = 100_000
+"""Of a join: fewer are not worth a task of their own."""
+MOST_ROWS_PER_SLICE = 600_000
+"""Of a join: the hash table of more would be slow, and might not fit."""
 SLICE_PER_OVERLAP = 1.0
 """How many times the tuples of the windows before it a slice should hold."""
-# each one is a join of its own for Spark to plan
 _MOST_SLICES = 24
 
 
-def window_content(one: TickInput, window: Window | None, old_ts: int, new_ts: int) -> str | None:
+def window_content(
+    one: TickInput, window: Window | None, old_ts: int, new_ts: int, in_one_task: bool = False
+) -> str | None:
     """The tuples of an input that results between two progresses may need; row windows with their expiry."""
     if isinstance(window, RowWindow):
-        return _row_window_content(one, window, old_ts, new_ts)
+        return _row_window_content(one, window, old_ts, new_ts, in_one_task)
     if isinstance(window, UnboundedWindow):
         return one.content(old_ts, new_ts)
     from_ts = BEGINNING_US
@@ -45,14 +49,19 @@ def window_content(one: TickInput, window: Window | None, old_ts: int, new_ts: i
     return one.content(from_ts, new_ts)
 
 
-def _row_window_content(one: TickInput, window: RowWindow, old_ts: int, to_ts: int) -> str | None:
+def _row_window_content(
+    one: TickInput, window: RowWindow, old_ts: int, to_ts: int, in_one_task: bool = False
+) -> str | None:
     if isinstance(one, LogInput):
-        return _with_expiry(one, window, old_ts, to_ts).content(BEGINNING_US, to_ts)
+        return _with_expiry(one, window, old_ts, to_ts, in_one_task).content(BEGINNING_US, to_ts)
     assert isinstance(one, QueueInput) and one.log is not None
     queued = one.content(BEGINNING_US, to_ts)
-    declared = _with_expiry(one.log, window, BEGINNING_US, to_ts).content(BEGINNING_US, to_ts)
+    log = _with_expiry(one.log, window, BEGINNING_US, to_ts, in_one_task)
+    declared = log.content(BEGINNING_US, to_ts)
     if queued is None or declared is None:
         return None
+    if in_one_task:
+        queued = sql.select(["*"], queued, hint=sql.IN_ONE_TASK)
     # the log knows when each tuple left; one that it no longer holds left long ago
     added = sql.names(expiry_columns(window))
     known = sql.select([f"{sql.name(SEQ)} AS `$known`", *added], declared)
@@ -63,24 +72,33 @@ def _row_window_content(one: TickInput, window: RowWindow, old_ts: int, to_ts: i
     )
 
 
-def _with_expiry(one: LogInput, window: RowWindow, old_ts: int, to_ts: int) -> LogInput:
+def _with_expiry(
+    one: LogInput, window: RowWindow, old_ts: int, to_ts: int, in_one_task: bool = False
+) -> LogInput:
     """The tuples that are inside the window at some instant from ``old_ts`` on, with when they leave.
 
     Expiry is decided by the stream as declared, below all selections.
     """
-    if window.keys:
-        return replace(one, decorate=lambda tuples: with_expiry(tuples, window, None))
-    blocks = (*one.blocks, *one.fresh)
-    first_seq = max(_first_seq_from(blocks, old_ts) - window.rows, _first_seq_from(blocks, BEGINNING_US))
+    first_seq = None
+    if not window.keys:
+        blocks = (*one.blocks, *one.fresh)
+        first_seq = max(_first_seq_from(blocks, old_ts) - window.rows, _first_seq_from(blocks, BEGINNING_US))
+    if first_seq is None or in_one_task or one.is_small:
+        return replace(one, from_seq=first_seq, decorate=partial(_in_order, window, in_one_task))
     # no tuple that comes earlier can push out one of those that are inside
     as_declared = replace(one, selects=(), decorate=None, from_seq=first_seq + window.rows)
     pushers = as_declared.content(BEGINNING_US, to_ts)
     new_rows = sum(block.rows for block in blocks if block.end_seq > first_seq + window.rows)
-    is_broadcast = new_rows <= BROADCAST_ROWS and not one.is_small and not one.in_one_task
-    hint = "BROADCAST" if is_broadcast else "SHUFFLE_HASH"
+    hint = "BROADCAST" if new_rows <= BROADCAST_ROWS else "SHUFFLE_HASH"
     return replace(
         one, from_seq=first_seq, decorate=lambda tuples: with_expiry(tuples, window, pushers, hint)
     )
+
+
+def _in_order(window: RowWindow, in_one_task: bool, tuples: str) -> str:
+    if in_one_task:
+        tuples = sql.select(["*"], tuples, hint=sql.IN_ONE_TASK)
+    return with_expiry_in_order(tuples, window)
 
 
 def _first_seq_from(blocks: Sequence[BlockRef], ts: int) -> int:
@@ -206,10 +224,13 @@ class WindowJoinOperator(WindowUpdateOperator):
         old, new = stretch.old_ts, stretch.new_ts
         spreads = [spread for one in inputs for spread in one.spreads(old, old, new)]
         come = sum(spread.rows for spread in spreads)
-        if come < 1.5 * ROWS_PER_SLICE:
+        if come < 1.5 * LEAST_ROWS_PER_SLICE:
             return []
         overlap = SLICE_PER_OVERLAP * self._overlap_rows(spreads, old, new)
-        slices = min(_MOST_SLICES, round(come / ROWS_PER_SLICE), int(come / max(overlap, 1.0)))
+        worthwhile = min(round(come / LEAST_ROWS_PER_SLICE), int(come / max(overlap, 1.0)), _MOST_SLICES)
+        # each is a join of its own for Spark to plan: as few as give every processor the same work
+        rounds = ceil(come / (stretch.tasks * MOST_ROWS_PER_SLICE))
+        slices = min(rounds * stretch.tasks, worthwhile)
         wanted = {cut_at(spreads, number / slices, new) for number in range(1, slices)}
         return sorted(cut for cut in wanted if old < cut < new)
 
@@ -226,9 +247,8 @@ class WindowJoinOperator(WindowUpdateOperator):
 
     def _joined(self, inputs: Sequence[TickInput], stretch: Stretch, is_slice: bool) -> str | None:
         old, new = stretch.old_ts, stretch.new_ts
-        if is_slice:
-            inputs = [replace(one, in_one_task=True) for one in inputs]  # type: ignore[type-var]
-        contents = [window_content(one, w, old, new) for one, w in zip(inputs, self.windows, strict=True)]
+        pairs = zip(inputs, self.windows, strict=True)
+        contents = [window_content(one, window, old, new, is_slice) for one, window in pairs]
         if any(content is None for content in contents):
             return None
         sides = []
@@ -238,8 +258,12 @@ class WindowJoinOperator(WindowUpdateOperator):
             kept = sum(block.rows for block in one.blocks) - one.waiting_rows(old)
             user = tuple(name for name in schema.names if not is_system(name))
             sides.append(JoinInput(str(content), user, kept, come))
-        in_one_task = is_slice or all(one.is_small for one in inputs)
-        return window_join(self.settings, sides, sql.Bound(old), stretch.orders.get(self.name), in_one_task)
+        order = stretch.orders.get(self.name)
+        if is_slice:
+            tasks = Tasks.ONE_BY_HINT
+        else:
+            tasks = Tasks.ONE if all(one.is_small for one in inputs) else Tasks.MANY
+        return window_join(self.settings, sides, sql.Bound(old), order, tasks)
 
 
 class AggregateOperator(SparkOperator):
