@@ -21,7 +21,7 @@ demo: $(STAMP) ## show a burst, and what Headgate does about it
 	$(BIN)/headgate demo
 
 test: check ## check, then run all tests, those that need no JVM first
-	$(BIN)/python -m pytest -m "not spark"
+	$(BIN)/python -m pytest -m "not spark" -n auto
 	$(BIN)/python -m pytest -m spark
 
 check: $(STAMP) ## lint, formatting and types

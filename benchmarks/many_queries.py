@@ -212,8 +212,8 @@ def start_by_hand(
 def measure(spark: SparkSession, arguments: argparse.Namespace, ticks: Callable[[], list[Tick]]) -> Any:
     """Wait for the warm-up and the measured time; from when to when that was, and processor use.
 
-    The warm-up begins when the first tick of every query has ended. The measured time goes on for up to two
-    minutes where ticks are so long that fewer than three have ended.
+    The warm-up begins when the first tick of half of the queries has ended. The measured time goes on for up
+    to two minutes where ticks are so long that fewer than three have ended.
     """
     given_up = time.time() + 300
     while not ticks() and time.time() < given_up:
@@ -284,8 +284,11 @@ def live_by_hand(spark: SparkSession, arguments: argparse.Namespace) -> dict[str
     tell_ready()
     running = start_by_hand(spark, arguments.data, arguments.source, queries, arguments.sink, arguments.work)
     try:
+        # Spark may keep one of many waiting for minutes: the others are not measured later for it
         from_s, to_s, cpu = measure(
-            spark, arguments, lambda: min((triggers_of(query) for query in running), key=len)
+            spark,
+            arguments,
+            lambda: sorted((triggers_of(query) for query in running), key=len)[len(running) // 2],
         )
     finally:
         for query in running:

@@ -151,7 +151,7 @@ def test_bad_files_are_set_aside_once_and_change_nothing_else(
     files_a_tick: int,
 ) -> None:
     # of files that are not held in memory, what arrives is judged by timestamps alone
-    monkeypatch.setattr("headgate.spark.intake._SMALL_FILES_BYTES", held_bytes)
+    monkeypatch.setattr("headgate.spark.appending.SMALL_FILES_BYTES", held_bytes)
     stream = Stream("readings", 0, tuples(range(1000, 1012)))
     folder = tmp_path / "readings"
     write_stream(folder, stream, [4, 8], "parquet", "BIGINT")
@@ -185,3 +185,20 @@ def test_bad_files_are_set_aside_once_and_change_nothing_else(
         "inferred": 1,
     }
     assert (counts["readings"].rows_in, counts["readings"].late, counts["readings"].bad) == (12, 0, 0)
+
+
+@pytest.mark.spark
+def test_a_bad_file_beside_a_stream_of_another_kind_is_set_aside(spark: SparkSession, tmp_path: Path) -> None:
+    write_others(tmp_path)
+    session = Session(spark)
+    session.execute(
+        f"CREATE STREAM inferred FROM parquet OPTIONS (path '{tmp_path}/inferred');"
+        "CREATE STREAM load FROM burst OPTIONS (rate '100', seed '1', duration '2 s', speed 'max');"
+        "CREATE QUERY of_files AS SELECT n FROM inferred;"
+        "CREATE QUERY of_load AS SELECT bytes FROM load;"
+    )
+    run = session.start(until_done=True, checkpoint=tmp_path / "checkpoint")
+    assert run.wait(TIMEOUT_S)
+    assert sorted(n for (n,) in run.results("of_files").select("n").collect()) == OTHERS["inferred"]
+    assert run.status().streams["inferred"].files_set_aside == 1
+    assert run.results("of_load").count() == run.status().streams["load"].rows_in > 0

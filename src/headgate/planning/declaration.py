@@ -20,7 +20,10 @@ def stream_of(statement: CreateStream, known_sources: Collection[str] | None = N
     """The stream that the statement creates."""
     options = settings_by_key(statement.options)
     timestamp = options.pop("timestamp", None)
-    slack = options.pop("watermark", None) or options.pop("slack", None)
+    watermark, slack = options.pop("watermark", None), options.pop("slack", None)
+    if watermark and slack:
+        raise QueryError("slack is the old name of watermark: give one of them", slack.span)
+    slack = watermark or slack
     idle_after = options.pop("idle_after", None)
     max_ahead = options.pop("max_ahead", None)
     _check_mode(options.get("mode"))

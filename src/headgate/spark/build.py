@@ -8,9 +8,9 @@ and a block is stored only where one of them stops.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from itertools import count
-from typing import Any, Protocol
+from typing import Protocol
 
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
@@ -29,90 +29,15 @@ from headgate.spark.merging import Input, groups_to_merge, merged_block
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
 from headgate.spark.prepare import Prepared
-from headgate.spark.probing import Content, Probe, probes_of
+from headgate.spark.probing import Content, probes_of
 from headgate.spark.rows import Rows, progress_of
 from headgate.spark.spread import Spread, cut_at
-from headgate.spark.stream_log import LocalRows, StreamLogs
+from headgate.spark.stream_log import StreamLogs
+from headgate.spark.tick_plan import Merged, Moved, TickPlan
 from headgate.spark.trial import Trial
 
 # fewer tuples than this are not worth a shuffle
 _ROWS_TO_SPREAD = 1_000
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """What was chosen for a tick, by operator: the share of its queue that it takes, how many tuples that
-    should be, and how many it should pass on of each."""
-
-    shares: Mapping[str, float]
-    taken: Mapping[str, float]
-    selectivities: Mapping[str, float]
-
-    @property
-    def takes_all(self) -> bool:
-        """Whether no queue is cut."""
-        return all(share >= 1.0 for share in self.shares.values())
-
-
-@dataclass(frozen=True)
-class Moved:
-    """Tuples that an operator takes in a tick, and those of them that were stored by an earlier tick.
-
-    One that keeps order takes less than was chosen while a stream of its own is behind.
-    """
-
-    rows: float
-    fetched: float = 0.0
-
-
-@dataclass(frozen=True)
-class Merged:
-    """Several blocks of a log that become one."""
-
-    block: BlockRef
-    tuples: DataFrame
-
-
-@dataclass
-class TickPlan:
-    """The tick's queries, ready to run."""
-
-    chosen: Chosen
-    moved: dict[str, Moved] = field(default_factory=dict)
-    progress: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
-    groups: dict[str, tuple[BlockRef, ...]] = field(default_factory=dict)
-    pushing: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
-    stores: list[StoreTask] = field(default_factory=list)
-    rows: dict[str, Rows] = field(default_factory=dict)
-    counting: bool = False
-    counted: dict[str, Observation] = field(default_factory=dict)
-    ready: list[DataFrame] = field(default_factory=list)
-    """What is computed for several operators at once."""
-    trying: bool = False
-    trials: list[Trial] = field(default_factory=list)
-    probing: bool = False
-    probes: list[Probe] = field(default_factory=list)
-    merged: list[Merged] = field(default_factory=list)
-
-    def release(self) -> None:
-        """Give back memory."""
-        for tuples in self.ready:
-            tuples.unpersist()
-
-
-def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:
-    """Counts that have come in: a plan that no job ran has none, and neither has one that Spark cut short."""
-    found = {}
-    for name, observation in counted.items():
-        java: Any = observation._jo
-        if java is not None and java.future().isCompleted() and _has_counted(java):
-            found[name] = int(observation.get["rows"])
-    return found
-
-
-def _has_counted(observation: Any) -> bool:
-    return observation.future().value().get().get().schema() is not None
 
 
 class EddyTuples(Protocol):
@@ -134,10 +59,8 @@ class TickBuilder:
         logs: StreamLogs,
         store: BlockStore,
         eddies: EddyTuples,
-        holds_rows: bool = False,
     ) -> None:
         self._prepared = prepared
-        self._holds_rows = holds_rows
         self._network = prepared.network
         self._logs = logs
         self._store = store
@@ -368,9 +291,9 @@ class TickBuilder:
     def _merged_tuples(self, stream: str, group: Sequence[BlockRef], block: BlockRef) -> DataFrame:
         names = self._logs.schemas[stream].struct.names
         tuples = self._logs.frame(stream, group).select(*names)
-        if not self._holds_rows:
+        if not self._logs.memory.is_lasting:
             return tuples
-        held = LocalRows(tuples)
+        held = self._logs.memory.hold(tuples)
         self._logs.memory.put(block.path, held, block.rows)
         return held.frame
 

@@ -35,6 +35,8 @@ _SESSION_SETTINGS = {
     "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
     "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
     "spark.sql.streaming.pollingDelay": "20ms",
+    # rows of file streams do not come with the micro-batch, so its plan must not open their files
+    "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan": "true",
     # more files than this are looked up by a job of their own, which takes longer than looking
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
     # with it, Spark cannot read text of which no column is wanted

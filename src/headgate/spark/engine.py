@@ -20,9 +20,9 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
 from headgate.runtime.forecast import Forecast
-from headgate.spark.build import Chosen
 from headgate.spark.learn import Learner, Overall
-from headgate.spark.tick import OpenTick, TickRunner
+from headgate.spark.tick import TickRunner
+from headgate.spark.tick_plan import Chosen, OpenTick
 
 RestTime = Callable[[float], float]
 """How many seconds to wait after a tick of some length, while tuples for the next one gather."""

@@ -25,7 +25,8 @@ class FileScans:
         self._index, self._relation = datasources.InMemoryFileIndex, datasources.HadoopFsRelation
         self._path = jvm.org.apache.hadoop.fs.Path
         self._to_seq = jvm.org.apache.spark.api.python.PythonUtils.toSeq
-        self._cache = datasources.FileStatusCache.getOrCreate(self._session)
+        # a file may be replaced by another of its name
+        self._uncached = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
         self._some, self._none = jvm.scala.Option.apply, jvm.scala.Option.empty()
         self._relations: dict[str, Any] = {}
 
@@ -51,10 +52,7 @@ class FileScans:
 
     def _like(self, relation: Any, paths: list[str]) -> DataFrame | None:
         """None if a file is missing: whoever reads the usual way says which."""
-        none, options = self._none, relation.options()
-        roots = self._to_seq([self._path(path) for path in paths])
-        schema = relation.dataSchema()
-        files = self._index(self._session, roots, options, self._some(schema), self._cache, none, none)
+        files, schema, options = self._listed(relation, paths), relation.dataSchema(), relation.options()
         if files.allFiles().size() != len(paths):
             return None
         like = self._relation(
@@ -67,3 +65,13 @@ class FileScans:
             self._session,
         )
         return DataFrame(self._session.baseRelationToDataFrame(like), self._spark)
+
+    def count(self, stream: str, path: str) -> int | None:
+        """How many files a folder holds that belong to a stream; None if nothing of it has been read yet."""
+        relation = self._relations.get(stream)
+        return None if relation is None else int(self._listed(relation, [path]).allFiles().size())
+
+    def _listed(self, relation: Any, paths: list[str]) -> Any:
+        roots, schema = self._to_seq([self._path(path) for path in paths]), self._some(relation.dataSchema())
+        nothing = self._none
+        return self._index(self._session, roots, relation.options(), schema, self._uncached, nothing, nothing)

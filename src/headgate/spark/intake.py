@@ -8,17 +8,17 @@ from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import StructType
 
 from headgate.model.event import StreamCounts
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.shedding import KEEP, Course, DropBox, Floor
-from headgate.spark import sql
+from headgate.model.shedding import Course, DropBox, Floor
+from headgate.spark import appending, sql
+from headgate.spark.appending import Appended, GoodRows, LogAppender
 from headgate.spark.arrivals import (
     LATE,
     Chunk,
     Source,
-    arrival_order,
     chunk_statistics,
     file_ranks,
     in_arrival_order,
@@ -28,32 +28,23 @@ from headgate.spark.arrivals import (
     set_aside,
     utility_quantiles,
 )
-from headgate.spark.blocks import width_bytes
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.cluster import task_slots
-from headgate.spark.columns import BEGINNING_US, END_US, POSITION, SEQ, TS
-from headgate.spark.dropbox import keep_ratio
+from headgate.spark.columns import BEGINNING_US, END_US, TS
 from headgate.spark.file_timestamps import read_timestamps
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import normal_path
 from headgate.spark.manifest import BlockRef, Manifest, StreamState
 from headgate.spark.quarantine import Quarantine
-from headgate.spark.rows import Rows, in_range
+from headgate.spark.rows import Rows
 from headgate.spark.sources import STREAM, TEXT_FORMATS, Sources
-from headgate.spark.spread import QUANTILES, merged_quantiles
 from headgate.spark.stream_log import (
     HeldRows,
-    LocalRows,
-    LogSchema,
-    SharedRows,
     StreamLogs,
     in_place_items,
 )
 
 # reading more footers one by one would take longer than a Spark job
 _MOST_FOOTERS = 16
-# columnar files up to this size are held in memory when they arrive
-_SMALL_FILES_BYTES = 8 * 2**20
 # files up to this size together are read by one task
 _ONE_TASK_BYTES = 2**20
 # larger ones are held where so many queries read them
@@ -78,34 +69,6 @@ class Arrival:
     unwritten: Mapping[str, DataFrame] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class _Good:
-    """The rows of a stream that are neither bad nor late."""
-
-    source: Source
-    view: str
-    """A view of them and perhaps of others."""
-    where: tuple[str, ...]
-    rows: int
-    late: int
-    bad: int
-    shed: int
-    min_ts: int
-    max_ts: int
-    chunks: tuple[Chunk, ...]
-    ranks: Mapping[str, int]
-    dead_letters: str | None
-    held: HeldRows | None
-    """All rows of ``view``, if they are in memory."""
-    holds_tuples: bool = False
-    """Whether what is held are tuples of the log, rather than rows of the source."""
-
-    @property
-    def is_untouched(self) -> bool:
-        """Whether its files hold nothing but tuples."""
-        return not self.late and not self.bad and self.source.box is None
-
-
 class Intake:
     """Reads micro-batches."""
 
@@ -127,9 +90,7 @@ class Intake:
         self._checkpoint = checkpoint
         self._raw = raw
         self._utilities = network.utilities()
-        # blocks in memory of one executor would be lost with it
-        self._rows_class = SharedRows if task_slots(spark) is None else LocalRows
-        self._held: list[HeldRows] = []
+        self._appender = LogAppender(spark, sources, logs, self._utilities)
         self._readers = Counter(s for query in network.queries for s in network.streams_of(query))
         self.quarantine = Quarantine(spark, sources)
 
@@ -147,14 +108,9 @@ class Intake:
         if not self._sources.is_file_stream(definition):
             return False
         seen = self._source_log.files_until(definition.name, batch_id)
+        if self._sources.has_more_files(definition, len(seen)):
+            return False
         return seen.issuperset(map(normal_path, self._sources.present_files(definition)))
-
-    def release(self) -> None:
-        """Give back memory that no block of a log consists of."""
-        for held in self._held:
-            if not self._logs.memory.holds(held):
-                held.release()
-        self._held.clear()
 
     def take(
         self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, end_of_input: bool = False
@@ -231,14 +187,14 @@ class Intake:
             if is_file:
                 raw = self._sources.read_files(definition, files[name])
             else:
-                shared = shared or self._hold(self._own(batch))
+                shared = shared or self._logs.memory.hold(self._own(batch))
                 raw = shared.frame.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
             placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
             if is_file and self._sources.total_bytes(files[name]) <= _ONE_TASK_BYTES:
                 placed = placed.coalesce(1)
             if not is_file or self._fits_memory(definition, files[name]):
                 # text is parsed once; of large columnar files, only the columns in need are read
-                held[name] = self._hold(placed)
+                held[name] = self._logs.memory.hold(placed)
                 placed = held[name].frame
             view = self._logs.views.define(f"arriving {name}", placed)
             sources[name] = Source(
@@ -259,15 +215,10 @@ class Intake:
         rows = java.queryExecution().toRdd()
         return DataFrame(session.internalCreateDataFrame(rows, java.schema(), False), self._spark)
 
-    def _hold(self, frame: DataFrame) -> HeldRows:
-        held = self._rows_class(frame)
-        self._held.append(held)
-        return held
-
     def _fits_memory(self, definition: StreamDefinition, files: Sequence[str]) -> bool:
         if definition.format in TEXT_FORMATS:
             return True
-        return self._sources.total_bytes(files) <= _SMALL_FILES_BYTES
+        return self._sources.total_bytes(files) <= appending.SMALL_FILES_BYTES
 
     def _look_at(self, name: str, files: Sequence[str], before: Manifest, now_us: int) -> list[Chunk] | None:
         """Statistics of new files without a job; None if these do not tell that all rows are good."""
@@ -278,7 +229,7 @@ class Intake:
             or name in self._utilities
             or not 0 < len(files) <= _MOST_FILES_LOOKED_AT
             or self._sources.local_bytes(files) > _MOST_BYTES_LOOKED_AT
-            or self._is_gathered(schema, files)
+            or self._appender.gathers(schema, files)
         ):
             return None
         declared = next(f for f in self._raw[name].fields if f.name.lower() == definition.timestamp.lower())
@@ -296,15 +247,9 @@ class Intake:
             return None
         return chunks
 
-    def _is_gathered(self, schema: LogSchema, files: Sequence[str]) -> bool:
-        """Whether several small files of numbered tuples become one block, as each is a read of its own."""
-        return schema.is_numbered and (
-            schema.is_sequenced or (len(files) > 1 and self._sources.total_bytes(files) <= _SMALL_FILES_BYTES)
-        )
-
     def _as_it_is(
         self, definition: StreamDefinition, files: Sequence[str], chunks: Sequence[Chunk]
-    ) -> _Good | None:
+    ) -> GoodRows | None:
         """Files without a bad or late row."""
         if not chunks:
             return None
@@ -312,20 +257,20 @@ class Intake:
         source = Source(definition, -1, "", self._raw[name], True, END_US)
         schema, size_bytes = self._logs.schemas[name], self._sources.total_bytes(files)
         held = None
-        is_read_often = self._readers[name] >= _READERS_TO_HOLD and size_bytes <= _SMALL_FILES_BYTES
+        is_read_often = self._readers[name] >= _READERS_TO_HOLD and size_bytes <= appending.SMALL_FILES_BYTES
         if not schema.is_numbered and (is_read_often or size_bytes <= _ONE_TASK_BYTES):
             rows = self._sources.read_files(definition, list(files))
             tuples = rows.selectExpr(*in_place_items(schema, None, None))
-            held = self._hold(tuples.coalesce(1) if size_bytes <= _ONE_TASK_BYTES else tuples)
+            held = self._logs.memory.hold(tuples.coalesce(1) if size_bytes <= _ONE_TASK_BYTES else tuples)
         ranks = {file: place for place, file in enumerate(files)}
         min_ts, max_ts = min(c.min_ts for c in chunks), max(c.max_ts for c in chunks)
         rows_in = sum(chunk.rows for chunk in chunks)
         ends = min_ts, max_ts
-        return _Good(source, "", (), rows_in, 0, 0, 0, *ends, tuple(chunks), ranks, None, held, True)
+        return GoodRows(source, "", (), rows_in, 0, 0, 0, *ends, tuple(chunks), ranks, None, held, True)
 
     def _counted(
         self, definition: StreamDefinition, files: list[str], state: StreamState, now_us: int
-    ) -> _Good | None:
+    ) -> GoodRows | None:
         rows = sum(self._sources.rows_of(definition, file) for file in files)
         if not rows:
             return None
@@ -333,7 +278,7 @@ class Intake:
         source = Source(definition, -1, "", self._raw[definition.name], True, END_US)
         chunk = Chunk(-1, "", 0, 0, rows, 0, at_us, at_us, True)
         ranks = {file: place for place, file in enumerate(files)}
-        return _Good(source, "", (), rows, 0, 0, 0, at_us, at_us, (chunk,), ranks, None, None)
+        return GoodRows(source, "", (), rows, 0, 0, 0, at_us, at_us, (chunk,), ranks, None, None)
 
     def _good(
         self,
@@ -344,7 +289,7 @@ class Intake:
         batch_id: int,
         now_us: int,
         held: HeldRows | None,
-    ) -> _Good:
+    ) -> GoodRows:
         definition = source.definition
         ranks = file_ranks(chunks, files)
         ordered = in_arrival_order(chunks, ranks)
@@ -357,7 +302,9 @@ class Intake:
         if definition.timestamp is None:
             min_ts = max_ts = _stamp_us(state, now_us)
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
-            held = self._hold(self._spark.sql(late_flagged(source, ranks, state.max_ts, state.floor_ts)))
+            held = self._logs.memory.hold(
+                self._spark.sql(late_flagged(source, ranks, state.max_ts, state.floor_ts))
+            )
             view = self._logs.views.define(f"flagged {definition.name}", held.frame)
             is_late = sql.name(LATE)
             found = self._spark.sql(
@@ -376,7 +323,7 @@ class Intake:
             where = [f"NOT {is_late}"]
         if source.box is not None:
             where.append(source.is_kept)
-        return _Good(
+        return GoodRows(
             source=source,
             view=view,
             where=tuple(where),
@@ -396,7 +343,7 @@ class Intake:
         self,
         definition: StreamDefinition,
         state: StreamState,
-        good: _Good | None,
+        good: GoodRows | None,
         course: Course,
         batch_id: int,
         now_us: int,
@@ -422,11 +369,12 @@ class Intake:
             totals=state.totals + counts,
             utilities=_blended(state.utilities, utility_quantiles(good.chunks) if good else ()),
         )
-        appended = _Appended(after)
+        appended = Appended(after)
         if schema.is_sequenced:
-            appended = self._sequence(schema, good if rows else None, course, state, after, batch_id, now_us)
+            waits = good if rows else None
+            appended = self._appender.sequence(schema, waits, course, state, after, batch_id, now_us)
         elif good is not None and rows:
-            appended = self._append(schema, good, course, after, batch_id, now_us)
+            appended = self._appender.append(schema, good, course, after, batch_id, now_us)
         lowest = min((b.min_ts for b in appended.blocks), default=END_US)
         highest = max((b.max_ts for b in appended.blocks), default=BEGINNING_US)
         brought = sum(b.rows for b in appended.blocks)
@@ -447,223 +395,6 @@ class Intake:
             dead_letters=good.dead_letters if good else None,
             unwritten=appended.unwritten,
         )
-
-    def _append(
-        self,
-        schema: LogSchema,
-        good: _Good,
-        course: Course,
-        state: StreamState,
-        batch_id: int,
-        now_us: int,
-    ) -> _Appended:
-        """New blocks of a log whose tuples need not wait."""
-        first_seq = state.next_seq if schema.is_numbered else None
-        after = replace(state, next_seq=state.next_seq + good.rows) if schema.is_numbered else state
-        path = f"blocks/{batch_id:09d}/{schema.definition.name}"
-        whole = _block(path, schema, good, now_us, first_seq)
-        if self._stays_in_place(schema, good):
-            files = tuple(sorted(good.ranks, key=lambda file: good.ranks[file]))
-            if good.held is not None and (good.holds_tuples or (schema.is_plain and not good.where)):
-                self._logs.memory.put(path, good.held, good.rows)
-                return _Appended(after, (replace(whole, files=files),))
-            if len(files) == 1 or (first_seq is None and not any(c.file for c in good.chunks)):
-                return _Appended(after, (replace(whole, files=files),))
-            return _Appended(after, _block_per_file(path, schema, good, now_us, first_seq))
-        tuples = self._hold_block(path, schema, good, course, first_seq)
-        return _Appended(after, (whole,), {path: tuples})
-
-    def _hold_block(
-        self, path: str, schema: LogSchema, good: _Good, course: Course, first_seq: int | None
-    ) -> DataFrame:
-        """Hold a block in memory; its tuples."""
-        held, tuples = good.held, self._tuples(schema, good, course, first_seq)
-        if held is None or good.where or not schema.is_plain:
-            held = self._hold(tuples)
-            tuples = held.frame
-        self._logs.memory.put(path, held, good.rows)
-        return tuples
-
-    def _stays_in_place(self, schema: LogSchema, good: _Good) -> bool:
-        """Whether the source files themselves are blocks of the log."""
-        definition = schema.definition
-        if not good.source.is_file or definition.format in TEXT_FORMATS or not good.is_untouched:
-            return False
-        if not schema.is_numbered:
-            return True
-        if self._is_gathered(schema, list(good.ranks)):
-            return False
-        # the number of a row is its place in its file
-        return definition.timestamp is not None and definition.format == "parquet"
-
-    def _tuples(self, schema: LogSchema, good: _Good, course: Course, first_seq: int | None) -> DataFrame:
-        """The good rows as tuples of the log."""
-        return self._spark.sql(self._tuples_query(schema, good, course, first_seq))
-
-    def _tuples_query(
-        self, schema: LogSchema, good: _Good, course: Course, first_seq: int | None, place_as: str = SEQ
-    ) -> str:
-        definition, anchor = schema.definition, schema.anchor
-        items = [sql.name(f.name) for f in schema.columns.fields if f.name != KEEP]
-        if schema.tells_keep_ratio:
-            # of tuples kept for their utility, how many others each one stands for is unknown
-            keep = 1.0 if definition.name in self._utilities else course.share(definition.name)
-            items.append(f"{keep_ratio(keep, anchor)} AS {sql.name(KEEP)}")
-        order = ", ".join([sql.name(TS), *arrival_order(good.ranks)])
-        place = f"(row_number() OVER (ORDER BY {order}) - 1)"
-        if definition.timestamp is not None:
-            items.append(sql.name(TS))
-        elif schema.is_numbered:
-            # one microsecond apart, so that tuples stamped on arrival keep their order
-            items.append(f"{sql.Bound(good.min_ts).at(anchor)} + {place} AS {sql.name(TS)}")
-        else:
-            items.append(f"{sql.Bound(good.min_ts).at(anchor)} AS {sql.name(TS)}")
-        if first_seq is not None:
-            items.append(f"{sql.Bound(first_seq).at(anchor)} + {place} AS {sql.name(place_as)}")
-        return sql.select(items, good.view, good.where)
-
-    def _sequence(
-        self,
-        schema: LogSchema,
-        good: _Good | None,
-        course: Course,
-        before: StreamState,
-        state: StreamState,
-        batch_id: int,
-        now_us: int,
-    ) -> _Appended:
-        """Number the tuples that the watermark has passed; the others wait in the tail."""
-        name, tail, unwritten = schema.definition.name, list(state.tail), {}
-        tail_columns = _tail_columns(schema)
-        if good is not None:
-            path = f"blocks/{batch_id:09d}/{name}-tail"
-            arrived = self._spark.sql(self._tuples_query(schema, good, course, state.next_position, POSITION))
-            held = self._hold(arrived)
-            self._logs.memory.put(path, held, good.rows)
-            tail.append(_block(path, schema, good, now_us, None))
-            unwritten[path] = held.frame
-            state = replace(state, next_position=state.next_position + good.rows)
-        due = [b for b in tail if b.min_ts < state.watermark_ts and b.max_ts >= before.watermark_ts]
-        waiting = tuple(block for block in tail if block.max_ts >= state.watermark_ts)
-        unwritten = {path: frame for path, frame in unwritten.items() if any(b.path == path for b in waiting)}
-        state = replace(state, tail=waiting)
-        if not due or state.watermark_ts <= before.watermark_ts:
-            return _Appended(state, (), unwritten)
-        view = self._logs.views.define(f"due {name}", self._logs.frame(name, due, tail_columns))
-        order = f"ORDER BY {sql.name(TS)}, {sql.name(POSITION)}"
-        number = f"{sql.Bound(state.next_seq).at(sql.name(TS))} + row_number() OVER ({order}) - 1"
-        items = [*sql.names(schema.columns.names), sql.name(TS), f"{number} AS {sql.name(SEQ)}"]
-        numbered = self._spark.sql(sql.select(items, view, in_range(before.watermark_ts, state.watermark_ts)))
-        held = self._hold(numbered)
-        self._logs.views.define(f"due {name}", held.frame)
-        shares = ", ".join(repr(i / QUANTILES) for i in range(QUANTILES + 1))
-        own = sql.name(TS)
-        measures = [
-            "count(1)",
-            f"min({own})",
-            f"max({own})",
-            f"percentile_approx({own}, array({shares}), 500)",
-        ]
-        [(rows, min_ts, max_ts, quantiles)] = self._spark.sql(sql.select(measures, view)).collect()
-        if not rows:
-            return _Appended(state, (), unwritten)
-        path = f"blocks/{batch_id:09d}/{name}"
-        held.settle()
-        self._logs.memory.put(path, held, rows)
-        block = BlockRef(
-            path=path,
-            rows=rows,
-            bytes=round(rows * width_bytes(schema.struct)),
-            min_ts=min_ts,
-            max_ts=max_ts,
-            arrived_us=min([now_us, *(b.arrived_us for b in due)]),
-            quantiles=tuple(sorted(quantiles)),
-            first_seq=state.next_seq,
-        )
-        state = replace(state, next_seq=state.next_seq + rows)
-        return _Appended(state, (block,), {**unwritten, path: held.frame})
-
-
-@dataclass(frozen=True)
-class _Appended:
-    """A log after a tick: the state of its stream, and its new blocks."""
-
-    state: StreamState
-    blocks: tuple[BlockRef, ...] = ()
-    unwritten: Mapping[str, DataFrame] = field(default_factory=dict)
-
-
-def _tail_columns(schema: LogSchema) -> StructType:
-    """The columns of a tuple in the tail: a position in place of a number."""
-    own = [field for field in schema.struct.fields if field.name != SEQ]
-    return StructType([*own, StructField(POSITION, LongType())])
-
-
-def _block(path: str, schema: LogSchema, good: _Good, now_us: int, first_seq: int | None) -> BlockRef:
-    """All good rows of a stream in a tick, as one block."""
-    stamped = schema.definition.timestamp is None
-    min_ts = max_ts = good.min_ts
-    if stamped:
-        max_ts += good.rows - 1 if schema.is_numbered else 0
-    else:
-        max_ts = good.max_ts
-    return BlockRef(
-        path=path,
-        rows=good.rows,
-        bytes=round(good.rows * width_bytes(schema.struct)),
-        min_ts=min_ts,
-        max_ts=max_ts,
-        arrived_us=now_us,
-        quantiles=() if stamped else _quantiles(good.chunks, min_ts, max_ts),
-        first_seq=first_seq,
-        is_in_order=_is_in_order(good.chunks),
-    )
-
-
-def _block_per_file(
-    path: str, schema: LogSchema, good: _Good, now_us: int, first_seq: int | None
-) -> tuple[BlockRef, ...]:
-    """A block for every source file, so that a window reads no file that it does not reach."""
-    blocks = []
-    for place, file in enumerate(sorted(good.ranks, key=lambda file: good.ranks[file])):
-        own = [chunk for chunk in good.chunks if chunk.file == file]
-        rows = sum(chunk.rows - chunk.bad for chunk in own)
-        if not rows:
-            continue
-        stamped = schema.definition.timestamp is None
-        min_ts = good.min_ts if stamped else min(chunk.min_ts for chunk in own)
-        max_ts = good.min_ts if stamped else max(chunk.max_ts for chunk in own)
-        blocks.append(
-            BlockRef(
-                path=f"{path}-{place}",
-                rows=rows,
-                bytes=round(rows * width_bytes(schema.struct)),
-                min_ts=min_ts,
-                max_ts=max_ts,
-                arrived_us=now_us,
-                quantiles=() if stamped else _quantiles(own, min_ts, max_ts),
-                first_seq=first_seq,
-                files=(file,),
-                is_in_order=_is_in_order(own),
-            )
-        )
-        if first_seq is not None:
-            first_seq += rows
-    return tuple(blocks)
-
-
-def _is_in_order(chunks: Sequence[Chunk]) -> bool:
-    """Whether quantiles are timestamps at evenly spaced places."""
-    return len(chunks) == 1 and chunks[0].in_order and not chunks[0].bad and not chunks[0].shed
-
-
-def _quantiles(chunks: Sequence[Chunk], min_ts: int, max_ts: int) -> tuple[int, ...]:
-    """Evenly spaced quantiles of timestamps over several chunks."""
-    known = [chunk for chunk in chunks if chunk.quantiles]
-    if len(known) == 1:
-        inner = [ts for ts in known[0].quantiles if min_ts <= ts <= max_ts]
-        return tuple(sorted([min_ts, *inner[1:-1], max_ts]))
-    return merged_quantiles([chunk.spread for chunk in known], min_ts, max_ts)
 
 
 def _stamp_us(state: StreamState, now_us: int) -> int:

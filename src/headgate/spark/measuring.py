@@ -10,12 +10,12 @@ from pyspark.sql import SparkSession
 from headgate.model.network import Network
 from headgate.model.operator import Aggregate, Operator, OperatorInput, WindowUpdate
 from headgate.model.profile import Profiles
-from headgate.spark.build import TickPlan, counted_rows
 from headgate.spark.costs import Work
 from headgate.spark.learn import TELLING_ROWS, Passed
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators.inputs import StoreTask
 from headgate.spark.tasktime import TaskTime
+from headgate.spark.tick_plan import TickPlan, counted_rows
 from headgate.spark.trial import Trial, tried
 
 Stored = Sequence[tuple[StoreTask, BlockRef | None]]

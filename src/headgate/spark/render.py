@@ -20,7 +20,7 @@ from headgate.model.profile import Profiles
 from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
-from headgate.spark.build import Chosen, TickBuilder, TickPlan
+from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.line import Standing
 from headgate.spark.files import Files
@@ -31,6 +31,7 @@ from headgate.spark.prepare import Functions, Prepared, prepare
 from headgate.spark.rows import Rows
 from headgate.spark.sources import Sources
 from headgate.spark.stream_log import StreamLogs
+from headgate.spark.tick_plan import Chosen, TickPlan
 
 # so far apart that a boundary of any window lies between them
 _OLD, _NEW = sql.Symbol(0, ":old"), sql.Symbol(2**50, ":new")

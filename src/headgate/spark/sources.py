@@ -28,6 +28,7 @@ STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", 
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
 # where each one is a request over the network
 _MOST_REMOTE_FILES = 16
+_GLOB = "*?[{"
 RELATION_FORMATS = (*FILE_FORMATS, "jdbc", "text")
 
 
@@ -105,7 +106,7 @@ class Sources:
         kind = "stream" if isinstance(definition, StreamDefinition) else "relation"
         if path is None:
             raise SetupError(f"{kind} {definition.name}: {definition.format} needs the option path")
-        if not any(c in path for c in "*?[{") and not self._files.exists(path):
+        if not any(c in path for c in _GLOB) and not self._files.exists(path):
             raise SetupError(f"{kind} {definition.name}: no such file or folder: {path}")
 
     def relation(self, definition: RelationDefinition) -> DataFrame:
@@ -148,6 +149,14 @@ class Sources:
     def present_files(self, definition: StreamDefinition) -> list[str]:
         """The files that a file stream consists of now."""
         return list(self._batch_reader(definition, None).inputFiles())
+
+    def has_more_files(self, definition: StreamDefinition, than: int) -> bool:
+        """Whether a file stream certainly consists of more files; False if only a full listing could tell."""
+        path = _option(definition, "path")
+        if path is None or any(c in path for c in _GLOB):
+            return False
+        count = self._scans.count(definition.name, path)
+        return count is not None and count > than
 
     def _open_stream(self, definition: StreamDefinition) -> DataFrame:
         options = dict(definition.options)

@@ -31,6 +31,7 @@ from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
+from headgate.spark.cluster import task_slots
 from headgate.spark.columns import SEQ, TS
 from headgate.spark.manifest import BlockRef
 from headgate.spark.sources import BAD_ROW, Sources
@@ -221,9 +222,21 @@ class _Held:
 
 @dataclass
 class LogMemory:
-    """Blocks that are held in memory, by path."""
+    """Rows that are held in memory: blocks, by path, and what a tick computes on its way to them.
 
+    Where ``is_lasting``, blocks stay from tick to tick; on a cluster, rows in the memory of an executor would
+    be lost with it.
+    """
+
+    is_lasting: bool
     _blocks: dict[str, _Held] = field(default_factory=dict)
+    _of_tick: list[HeldRows] = field(default_factory=list)
+
+    def hold(self, frame: DataFrame) -> HeldRows:
+        """Compute rows once in this tick, however many of its jobs read them."""
+        held = LocalRows(frame) if self.is_lasting else SharedRows(frame)
+        self._of_tick.append(held)
+        return held
 
     def __contains__(self, path: str) -> bool:
         return path in self._blocks
@@ -236,18 +249,18 @@ class LogMemory:
         """A block that is held."""
         return self._blocks[path]
 
-    def holds(self, held: HeldRows) -> bool:
-        """Whether a block consists of these rows."""
-        return any(block.rows is held for block in self._blocks.values())
-
     def keep_only(self, paths: Iterable[str]) -> None:
-        """Let go of all other blocks, and of those that are better read from files."""
-        kept = set(paths)
+        """Let go of everything but these blocks, and of those that are better read from files."""
+        kept = set(paths) if self.is_lasting else set()
         for path, block in list(self._blocks.items()):
             block.rows.settle()
             if path not in kept or block.count > MOST_CACHED_ROWS:
                 del self._blocks[path]
                 block.rows.release()
+        for held in self._of_tick:
+            if not any(block.rows is held for block in self._blocks.values()):
+                held.release()
+        self._of_tick.clear()
 
 
 class StreamLogs:
@@ -261,7 +274,7 @@ class StreamLogs:
         self._store = store
         self.schemas = schemas
         self.views = store.views
-        self.memory = LogMemory()
+        self.memory = LogMemory(is_lasting=task_slots(spark) is not None)
         self._java_schemas: dict[str, Any] = {}
         self._views: dict[tuple[str, tuple[str, ...]], str] = {}
 

@@ -40,21 +40,13 @@ def together(choices: Sequence[Choice], capacity: float) -> tuple[Candidate, ...
     streams = tuple(dict.fromkeys(s for choice in choices for s in choice.problem.streams))
     if all(choice.problem.is_linear for choice in choices):
         chosen = _best_plans(choices, streams, cheapest, capacity)
-        keep = linear_program(*_slopes(choices, streams, chosen), capacity)
+        # exact: a solver of linear programs stops where gains are small in absolute terms
+        keep = knapsack(*_slopes(choices, streams, chosen), np.asarray(capacity))
     else:
         starts = (cheapest, _best_alone(choices, capacity))
         found = [(_curved(choices, streams, plans, capacity), plans) for plans in starts]
         keep, chosen = max(found, key=lambda pair: _output(choices, streams, pair[1], pair[0]))
     return _with_boxes(choices, chosen, dict(zip(streams, keep.tolist(), strict=True)), capacity)
-
-
-def linear_program(gains: Floats, costs: Floats, capacity: float) -> Floats:
-    """The shares of streams with the most output within the capacity."""
-    # imported here: half a second that only those wait for who need it
-    from scipy.optimize import linprog
-
-    found = linprog(-gains, A_ub=[costs], b_ub=[capacity], bounds=[(0, 1)] * len(gains), method="highs")
-    return np.asarray(np.clip(found.x, 0.0, 1.0))
 
 
 def _best_plans(

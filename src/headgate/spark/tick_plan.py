@@ -1,0 +1,107 @@
+"""A tick under way: what has arrived, what was chosen, the queries that follow, and what stays behind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from pyspark.sql import DataFrame, Observation
+
+from headgate.spark.eddies.line import Standing
+from headgate.spark.intake import Arrival
+from headgate.spark.manifest import BlockRef
+from headgate.spark.operators.inputs import StoreTask
+from headgate.spark.probing import Probe
+from headgate.spark.rows import Rows
+from headgate.spark.trial import Trial
+
+
+@dataclass
+class OpenTick:
+    """A tick whose input has arrived and whose turns are being chosen."""
+
+    batch: DataFrame
+    batch_id: int
+    started_s: float
+    arrivals: dict[str, Arrival] = field(default_factory=dict)
+    end_of_input: bool = False
+    standings: dict[str, Standing] = field(default_factory=dict)
+    kept: dict[str, float] = field(default_factory=dict)
+    phases_s: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What was chosen for a tick, by operator: the share of its queue that it takes, how many tuples that
+    should be, and how many it should pass on of each."""
+
+    shares: Mapping[str, float]
+    taken: Mapping[str, float]
+    selectivities: Mapping[str, float]
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether no queue is cut."""
+        return all(share >= 1.0 for share in self.shares.values())
+
+
+@dataclass(frozen=True)
+class Moved:
+    """Tuples that an operator takes in a tick, and those of them that were stored by an earlier tick.
+
+    One that keeps order takes less than was chosen while a stream of its own is behind.
+    """
+
+    rows: float
+    fetched: float = 0.0
+
+
+@dataclass(frozen=True)
+class Merged:
+    """Several blocks of a log that become one."""
+
+    block: BlockRef
+    tuples: DataFrame
+
+
+@dataclass
+class TickPlan:
+    """The tick's queries, ready to run."""
+
+    chosen: Chosen
+    moved: dict[str, Moved] = field(default_factory=dict)
+    progress: dict[str, int] = field(default_factory=dict)
+    kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
+    groups: dict[str, tuple[BlockRef, ...]] = field(default_factory=dict)
+    pushing: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
+    stores: list[StoreTask] = field(default_factory=list)
+    rows: dict[str, Rows] = field(default_factory=dict)
+    counting: bool = False
+    counted: dict[str, Observation] = field(default_factory=dict)
+    ready: list[DataFrame] = field(default_factory=list)
+    """What is computed for several operators at once."""
+    trying: bool = False
+    trials: list[Trial] = field(default_factory=list)
+    probing: bool = False
+    probes: list[Probe] = field(default_factory=list)
+    merged: list[Merged] = field(default_factory=list)
+
+    def release(self) -> None:
+        """Give back memory."""
+        for tuples in self.ready:
+            tuples.unpersist()
+
+
+def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:
+    """Counts that have come in: a plan that no job ran has none, and neither has one that Spark cut short."""
+    found = {}
+    for name, observation in counted.items():
+        java: Any = observation._jo
+        if java is not None and java.future().isCompleted() and _has_counted(java):
+            found[name] = int(observation.get["rows"])
+    return found
+
+
+def _has_counted(observation: Any) -> bool:
+    return observation.future().value().get().get().schema() is not None
