@@ -22,7 +22,7 @@ demo: $(STAMP) ## show a burst, and what Headgate does about it
 
 test: check ## check, then run all tests, those that need no JVM first
 	$(BIN)/python -m pytest -m "not spark" -n auto
-	$(BIN)/python -m pytest -m spark
+	$(BIN)/python -m pytest -m spark -n 2 --dist worksteal
 
 check: $(STAMP) ## lint, formatting and types
 	$(BIN)/ruff check .

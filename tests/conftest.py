@@ -20,8 +20,16 @@ os.environ.setdefault("HEADGATE_CLASS_SHARING", "off")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need no JVM go first, so that cheap failures show early."""
-    items.sort(key=lambda item: item.get_closest_marker("spark") is not None)
+    """Tests that need no JVM go first, so that cheap failures show early.
+
+    Of the others, those that take minutes go first: beside them, other workers run the rest.
+    """
+    items.sort(
+        key=lambda item: (
+            item.get_closest_marker("spark") is not None,
+            item.get_closest_marker("takes_minutes") is None,
+        )
+    )
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,7 @@ def lives_until(folder: Path, process: subprocess.Popen[bytes], moment: str, del
     return process.poll() is None
 
 
+@pytest.mark.takes_minutes
 def test_ten_kills_lose_nothing_and_repeat_nothing(spark: SparkSession, tmp_path: Path) -> None:
     rng = Random(11)
     write_input(tmp_path)

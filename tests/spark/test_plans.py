@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headgate.model.window import RowWindow
 from headgate.spark import sql
-from headgate.spark.cluster import private_session
+from headgate.spark.cluster import in_session, private_session
 from headgate.spark.columns import SEQ, TS
 from headgate.spark.file_scans import FileScans
 from headgate.spark.files import Files
@@ -101,7 +101,9 @@ def test_stages_of_like_text_are_one_class(private: SparkSession) -> None:
 
 def test_results_have_dictionaries_where_values_repeat(private: SparkSession, tmp_path: Path) -> None:
     rows = (
-        private.range(100).selectExpr("id % 3 AS k", "rand(1) AS v", "timestamp_micros(id) AS ts").coalesce(1)
+        private.range(100)
+        .selectExpr("id % 3 AS k", "CAST(id % 3 AS DOUBLE) AS v", "timestamp_micros(id) AS ts")
+        .coalesce(1)
     )
     for options, wanted in (({}, {"k"}), ({"parquet.enable.dictionary#v": "true"}, {"k", "v"})):
         folder = tmp_path / str(len(options))
@@ -113,3 +115,10 @@ def test_results_have_dictionaries_where_values_repeat(private: SparkSession, tm
         columns = [group.column(place) for place in range(group.num_columns)]
         found = {c.path_in_schema for c in columns if any("DICTIONARY" in e for e in c.encodings)}
         assert found == wanted
+
+
+def test_a_frame_of_the_users_can_be_a_view_of_ours(spark: SparkSession, private: SparkSession) -> None:
+    handed_in = in_session(private, spark.range(2).toDF("k"))
+    handed_in.createOrReplaceTempView("handed_in")
+    assert private.sql("SELECT count(k) FROM handed_in").first() == (2,)
+    assert not spark.catalog.tableExists("handed_in")

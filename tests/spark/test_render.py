@@ -85,7 +85,7 @@ def test_texts_are_lines_of_printable_characters(shown: Shown, name: str) -> Non
     ("name", "parts"),
     [
         ("time_join", ["`$ts` >= :old - 10000000L AND `$ts` < :new", "`$ts` >= :old - 6000000L"]),
-        ("row_join", ["FROM `new a`", "OVER (PARTITION BY `$key0` ORDER BY `$seq`)"]),
+        ("row_join", ["OVER (ORDER BY `$seq`)", "OVER (PARTITION BY `$key0` ORDER BY `$seq`)"]),
         # more than the work of one task: new tuples meet all, and old ones new ones
         ("large_join", ["UNION ALL", "BROADCAST(s0)", "WHERE `$ts` >= :old", "WHERE `$ts` < :old"]),
         ("sliding", [":old + pmod(-(:old), 1000000L)", ":new + pmod(-(:new), 1000000L) - 1000000L"]),

@@ -12,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from pyspark import SparkContext
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from headgate.errors import SetupError
 from headgate.spark import jvm
@@ -145,6 +145,14 @@ def private_session(spark: SparkSession) -> SparkSession:
     private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
     use_local_files(private)
     return private
+
+
+def in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """A DataFrame of the user's in a session of ours: views of it are then views of that session."""
+    plan: Any = frame._jdf
+    jvm: Any = spark._jvm
+    java = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan.logicalPlan())
+    return DataFrame(java, spark)
 
 
 def task_slots(spark: SparkSession) -> int | None:

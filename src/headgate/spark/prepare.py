@@ -33,6 +33,7 @@ from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.runtime.asking import Asking
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
+from headgate.spark.cluster import in_session
 from headgate.spark.columns import BEGINNING_US, SIDE
 from headgate.spark.dropbox import streams_that_tell_chances, utility_of
 from headgate.spark.eddies.layout import Layout, lay_out
@@ -356,7 +357,7 @@ class _Preparation:
 
     def _relation(self, name: str) -> tuple[str, str]:
         """A view of a stored relation, and the way to join it."""
-        relation = self._sources.relation(self._network.relations[name]).persist()
+        relation = in_session(self._spark, self._sources.relation(self._network.relations[name])).persist()
         view = sql.name(f"relation {name}")
         relation.createOrReplaceTempView(view)
         is_small = relation.count() <= _BROADCAST_RELATION_ROWS
