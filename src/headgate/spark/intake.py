@@ -260,7 +260,7 @@ class Intake:
         is_read_often = self._readers[name] >= _READERS_TO_HOLD and size_bytes <= appending.SMALL_FILES_BYTES
         if not schema.is_numbered and (is_read_often or size_bytes <= _ONE_TASK_BYTES):
             rows = self._sources.read_files(definition, list(files))
-            tuples = rows.selectExpr(*in_place_items(schema, None, None))
+            tuples = rows.selectExpr(*in_place_items(schema, None, {}))
             held = self._logs.memory.hold(tuples.coalesce(1) if size_bytes <= _ONE_TASK_BYTES else tuples)
         ranks = {file: place for place, file in enumerate(files)}
         min_ts, max_ts = min(c.min_ts for c in chunks), max(c.max_ts for c in chunks)

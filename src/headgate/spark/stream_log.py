@@ -7,6 +7,7 @@ no file for what arrived a moment ago.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
@@ -38,6 +39,7 @@ from headgate.spark.sources import BAD_ROW, Sources
 
 # fewer tuples than this are the work of one task: a second one costs more than it saves
 ONE_TASK_ROWS = 50_000
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 # larger blocks are read from their files, which Spark does well
 MOST_CACHED_ROWS = 100_000
 
@@ -297,7 +299,7 @@ class StreamLogs:
             return self.views.define(name, self.frame(stream, blocks))
         # the tick's one text turns rows of large files into tuples: less to analyse than a plan of its own
         view = self.views.define(f"files of {name}", self._files_of(stream, blocks))
-        return sql.select(in_place_items(schema, None, None), view, [f"{schema.timestamp} IS NOT NULL"])
+        return sql.select(in_place_items(schema, None, {}), view, [f"{schema.timestamp} IS NOT NULL"])
 
     def frame(self, stream: str, blocks: Sequence[BlockRef], columns: StructType | None = None) -> DataFrame:
         """The tuples of some blocks; few of them are the work of one task."""
@@ -360,16 +362,19 @@ class StreamLogs:
     def _in_place(self, stream: str, blocks: Sequence[BlockRef]) -> list[DataFrame]:
         """Source files as they are: what tells their tuples' timestamps and numbers differs by group."""
         schema = self.schemas[stream]
+        names = [file.rpartition("/")[2] for block in blocks for file in block.files]
+        # in one scan, a name has to tell whose the row is; Spark may spell unusual ones differently
+        are_told_apart = len(set(names)) == len(names) and all(map(_PLAIN_NAME.fullmatch, names))
         groups: dict[tuple[int | None, int | None], list[BlockRef]] = {}
         for block in blocks:
             stamp = block.min_ts if schema.definition.timestamp is None else None
-            groups.setdefault((stamp, block.first_seq), []).append(block)
+            groups.setdefault((stamp, None if are_told_apart else block.first_seq), []).append(block)
         frames = []
-        for group, alike in groups.items():
-            read = self._files_of(stream, alike)
-            tuples = read.selectExpr(*in_place_items(schema, *group))
+        for (stamp, _), alike in groups.items():
+            firsts = {file.rpartition("/")[2]: b.first_seq or 0 for b in alike for file in b.files}
+            tuples = self._files_of(stream, alike).selectExpr(*in_place_items(schema, stamp, firsts))
             # rows without a timestamp are bad, and were set aside when they arrived
-            frames.append(tuples if group[0] is not None else tuples.where(f"{sql.name(TS)} IS NOT NULL"))
+            frames.append(tuples if stamp is not None else tuples.where(f"{sql.name(TS)} IS NOT NULL"))
         return frames
 
     def _files_of(self, stream: str, blocks: Sequence[BlockRef]) -> DataFrame:
@@ -384,14 +389,22 @@ def _rows(blocks: Sequence[BlockRef]) -> int:
     return sum(block.rows for block in blocks)
 
 
-def in_place_items(schema: LogSchema, stamp_us: int | None, first_seq: int | None) -> list[str]:
-    """The select list that turns rows of a source file into tuples of the log."""
+def in_place_items(schema: LogSchema, stamp_us: int | None, first_seqs: Mapping[str, int]) -> list[str]:
+    """The select list that turns rows of source files into tuples of the log.
+
+    ``first_seqs`` are the numbers of their first tuples, where these are numbered.
+    """
     items = [sql.name(f.name) for f in schema.columns.fields if f.name != KEEP]
     if schema.tells_keep_ratio:
         items.append(f"1.0D AS {sql.name(KEEP)}")
     timestamp = schema.timestamp if stamp_us is None else sql.Bound(stamp_us).at(schema.anchor)
     items.append(f"{timestamp} AS {sql.name(TS)}")
     if schema.is_numbered:
-        first = sql.Bound(first_seq or 0).at(schema.anchor)
+        if len(set(first_seqs.values())) == 1:
+            [number] = set(first_seqs.values())
+            first = sql.Bound(number).at(schema.anchor)
+        else:
+            pairs = ", ".join(f"{sql.text(name)}, {number}L" for name, number in first_seqs.items())
+            first = f"map({pairs})[_metadata.file_name]"
         items.append(f"_metadata.row_index + {first} AS {sql.name(SEQ)}")
     return items
