@@ -7,14 +7,14 @@ found, and only lists its own files.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
 
 class FileScans:
-    """How the files of each stream are read."""
+    """How the files of each stream are read; a stream is known by its definition."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
@@ -28,9 +28,9 @@ class FileScans:
         # a file may be replaced by another of its name
         self._uncached = getattr(getattr(datasources, "NoopCache$"), "MODULE$")
         self._some, self._none = jvm.scala.Option.apply, jvm.scala.Option.empty()
-        self._relations: dict[str, Any] = {}
+        self._relations: dict[Hashable, Any] = {}
 
-    def read(self, stream: str, paths: list[str], load: Callable[[], DataFrame]) -> DataFrame:
+    def read(self, stream: Hashable, paths: list[str], load: Callable[[], DataFrame]) -> DataFrame:
         """The rows of some files; ``load`` reads them the usual way."""
         if stream in self._relations:
             found = self._like(self._relations[stream], paths)
@@ -40,7 +40,7 @@ class FileScans:
         self._remember(stream, frame)
         return frame
 
-    def _remember(self, stream: str, frame: DataFrame) -> None:
+    def _remember(self, stream: Hashable, frame: DataFrame) -> None:
         java: Any = frame._jdf
         plan = java.queryExecution().analyzed()
         if plan.getClass().getSimpleName() != "LogicalRelation":
@@ -66,7 +66,7 @@ class FileScans:
         )
         return DataFrame(self._session.baseRelationToDataFrame(like), self._spark)
 
-    def count(self, stream: str, path: str) -> int | None:
+    def count(self, stream: Hashable, path: str) -> int | None:
         """How many files a folder holds that belong to a stream; None if nothing of it has been read yet."""
         relation = self._relations.get(stream)
         return None if relation is None else int(self._listed(relation, [path]).allFiles().size())

@@ -155,7 +155,7 @@ class Sources:
         path = _option(definition, "path")
         if path is None or any(c in path for c in _GLOB):
             return False
-        count = self._scans.count(definition.name, path)
+        count = self._scans.count(definition, path)
         return count is not None and count > than
 
     def _open_stream(self, definition: StreamDefinition) -> DataFrame:
@@ -190,7 +190,7 @@ class Sources:
 
     def read_files(self, definition: StreamDefinition, paths: list[str]) -> DataFrame:
         """The rows of some of a file stream's files."""
-        return self._scans.read(definition.name, paths, lambda: self._batch_reader(definition, paths))
+        return self._scans.read(definition, paths, lambda: self._batch_reader(definition, paths))
 
     def columns_of(self, definition: StreamDefinition, path: str) -> StructType:
         """The columns of one file, whatever is declared."""
