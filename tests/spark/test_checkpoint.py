@@ -19,7 +19,7 @@ from headgate import Session
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.event import Event, TickCommitted
 from headgate.model.shedding import Course
-from headgate.spark import stream_log
+from headgate.spark import held_rows
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.files import Files
 from headgate.spark.fingerprint import compare, take_fingerprint
@@ -477,7 +477,7 @@ def test_a_part_file_lost_between_two_ticks_ends_the_run(
     spark: SparkSession, script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # what memory holds is not read from files
-    monkeypatch.setattr(stream_log, "MOST_CACHED_ROWS", 0)
+    monkeypatch.setattr(held_rows, "MOST_CACHED_ROWS", 0)
     root = tmp_path / "ck"
     lost: list[Path] = []
 

@@ -14,11 +14,12 @@ from headgate.spark.arrivals import Chunk, Source, arrival_order
 from headgate.spark.blocks import width_bytes
 from headgate.spark.columns import POSITION, SEQ, TS
 from headgate.spark.dropbox import keep_ratio
+from headgate.spark.held_rows import HeldRows
 from headgate.spark.manifest import BlockRef, StreamState
 from headgate.spark.rows import in_range
 from headgate.spark.sources import TEXT_FORMATS, Sources
 from headgate.spark.spread import QUANTILES, merged_quantiles
-from headgate.spark.stream_log import HeldRows, LogSchema, StreamLogs
+from headgate.spark.stream_log import LogSchema, StreamLogs
 
 SMALL_FILES_BYTES = 8 * 2**20
 """Columnar files up to this size are held in memory when they arrive."""
@@ -185,7 +186,7 @@ class LogAppender:
         items = [*sql.names(schema.columns.names), sql.name(TS), f"{number} AS {sql.name(SEQ)}"]
         numbered = self._spark.sql(sql.select(items, view, in_range(before.watermark_ts, state.watermark_ts)))
         held = self._logs.memory.hold(numbered)
-        self._logs.views.define(f"due {name}", held.frame)
+        view = self._logs.views.define(f"numbered {name}", held.frame)
         shares = ", ".join(repr(i / QUANTILES) for i in range(QUANTILES + 1))
         own = sql.name(TS)
         measures = [

@@ -28,20 +28,16 @@ from headgate.spark.arrivals import (
     set_aside,
     utility_quantiles,
 )
-from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.columns import BEGINNING_US, END_US, TS
 from headgate.spark.file_timestamps import read_timestamps
 from headgate.spark.filelog import FileSourceLog
 from headgate.spark.files import normal_path
+from headgate.spark.held_rows import HeldRows
 from headgate.spark.manifest import BlockRef, Manifest, StreamState
 from headgate.spark.quarantine import Quarantine
 from headgate.spark.rows import Rows
 from headgate.spark.sources import STREAM, TEXT_FORMATS, Sources
-from headgate.spark.stream_log import (
-    HeldRows,
-    StreamLogs,
-    in_place_items,
-)
+from headgate.spark.stream_log import StreamLogs, in_place_items
 
 # reading more footers one by one would take longer than a Spark job
 _MOST_FOOTERS = 16
@@ -79,7 +75,6 @@ class Intake:
         sources: Sources,
         source_log: FileSourceLog,
         logs: StreamLogs,
-        checkpoint: Checkpoint,
         raw: Mapping[str, StructType],
     ) -> None:
         self._spark = spark
@@ -87,7 +82,6 @@ class Intake:
         self._sources = sources
         self._source_log = source_log
         self._logs = logs
-        self._checkpoint = checkpoint
         self._raw = raw
         self._utilities = network.utilities()
         self._appender = LogAppender(spark, sources, logs, self._utilities)

@@ -110,7 +110,7 @@ class TickJobs:
         return self._pool.submit(inheritable_thread_target(self._store.spark)(function), *arguments)
 
     def _appends(self, tick: OpenTick, plan: TickPlan) -> Iterator[tuple[Any, ...]]:
-        """New blocks of logs that have to outlive the tick: somebody still needs them."""
+        """New blocks of logs that have to outlive the tick: a window, a queue or a tail still needs them."""
         kept = [*plan.kept.values(), *plan.pushing.values()]
         needed = {block.path for sides in kept for side in sides for block in side}
         for arrival in tick.arrivals.values():

@@ -57,7 +57,7 @@ class ArrivalTimes:
 
 
 class ResultLatency:
-    """Tells when the tuples of results had arrived. ``streams_of`` are the streams below each operator."""
+    """Finds when the tuples of results had arrived. ``streams_of`` are the streams below each operator."""
 
     def __init__(self, prepared: Prepared, streams_of: Mapping[str, Iterable[str]]) -> None:
         self._prepared = prepared

@@ -121,7 +121,7 @@ class SparkRun:
         logs = StreamLogs(self._spark, self._sources, store, prepared.logs)
         positions = self._sources.positions(self._network.streams.values())
         log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions)
-        intake = Intake(self._spark, self._network, self._sources, log, logs, self.checkpoint, prepared.raw)
+        intake = Intake(self._spark, self._network, self._sources, log, logs, prepared.raw)
         self._sinks = {
             name: open_sink(query, self._files, self.checkpoint, callbacks)
             for name, query in self._network.queries.items()

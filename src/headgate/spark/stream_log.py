@@ -8,10 +8,10 @@ no file for what arrived a moment ago.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Protocol
+from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
@@ -34,14 +34,13 @@ from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.cluster import task_slots
 from headgate.spark.columns import SEQ, TS
+from headgate.spark.held_rows import HeldRows, LogMemory
 from headgate.spark.manifest import BlockRef
 from headgate.spark.sources import BAD_ROW, Sources
 
 # fewer tuples than this are the work of one task: a second one costs more than it saves
 ONE_TASK_ROWS = 50_000
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
-# larger blocks are read from their files, which Spark does well
-MOST_CACHED_ROWS = 100_000
 
 
 @dataclass(frozen=True)
@@ -133,136 +132,6 @@ def timestamp_us(raw: StructType, definition: StreamDefinition) -> str:
         f"stream {definition.name}: timestamp column {wanted} is {kind.simpleString()}; declare it TIMESTAMP "
         "(or a number of seconds)"
     )
-
-
-class HeldRows(Protocol):
-    """Rows that a tick computes once, however many of its jobs read them."""
-
-    @property
-    def frame(self) -> DataFrame:
-        """Reads them; the first job that does so computes them."""
-
-    def rdd(self) -> Any:
-        """The same as Spark's internal rows."""
-
-    @property
-    def blocks(self) -> Sequence[Any]:
-        """Addresses in Spark's block manager; none if the rows have an ancestry that may be needed."""
-
-    def settle(self) -> None:
-        """Jobs that may have computed them are over."""
-
-    def release(self) -> None:
-        """Nobody reads them any more."""
-
-
-class LocalRows:
-    """Rows in the memory of this machine, or on its disk where memory is short.
-
-    Spark sends the whole ancestry of an RDD along with every task, and a task spends more time on reading
-    that than on a few thousand rows. Once they have been computed, rows are therefore read as blocks of
-    Spark's block manager, which have no ancestry.
-    """
-
-    def __init__(self, frame: DataFrame) -> None:
-        self.frame = frame.localCheckpoint(eager=False)
-        java: Any = self.frame._jdf
-        self._computed = java.queryExecution().analyzed().rdd()
-        self._settled: list[Any] = []
-
-    def rdd(self) -> Any:
-        """The ancestry as long as it is needed."""
-        return self._computed
-
-    def settle(self) -> None:
-        """From now on, blocks alone are read."""
-        # a tick in which nobody has read them leaves rows uncomputed
-        if not self._settled and self._computed.isCheckpointed():
-            number, partitions = self._computed.id(), self._computed.getNumPartitions()
-            java: Any = self.frame.sparkSession._jvm
-            block_id = java.org.apache.spark.storage.RDDBlockId
-            self._settled = [block_id(number, place) for place in range(partitions)]
-
-    @property
-    def blocks(self) -> list[Any]:
-        """None before the rows have been computed."""
-        return self._settled
-
-    def release(self) -> None:
-        """Give the memory back."""
-        self._computed.unpersist(False)
-
-
-class SharedRows:
-    """Rows in the memory of executors: what is lost with one of them is computed again."""
-
-    def __init__(self, frame: DataFrame) -> None:
-        self.frame = frame.persist()
-        java: Any = frame._jdf
-        self._rdd = java.queryExecution().toRdd()
-
-    blocks: Sequence[Any] = ()
-
-    def rdd(self) -> Any:
-        """Through Spark's cache."""
-        return self._rdd
-
-    def settle(self) -> None:
-        """Their ancestry may be needed again."""
-
-    def release(self) -> None:
-        """Give the memory back."""
-        self.frame.unpersist()
-
-
-@dataclass(frozen=True)
-class _Held:
-    rows: HeldRows
-    columns: StructType
-    count: int
-
-
-@dataclass
-class LogMemory:
-    """Rows that are held in memory: blocks, by path, and what a tick computes on its way to them.
-
-    Where ``is_lasting``, blocks stay from tick to tick; on a cluster, rows in the memory of an executor would
-    be lost with it.
-    """
-
-    is_lasting: bool
-    _blocks: dict[str, _Held] = field(default_factory=dict)
-    _of_tick: list[HeldRows] = field(default_factory=list)
-
-    def hold(self, frame: DataFrame) -> HeldRows:
-        """Compute rows once in this tick, however many of its jobs read them."""
-        held = LocalRows(frame) if self.is_lasting else SharedRows(frame)
-        self._of_tick.append(held)
-        return held
-
-    def __contains__(self, path: str) -> bool:
-        return path in self._blocks
-
-    def put(self, path: str, held: HeldRows, rows: int) -> None:
-        """Hold a block; its rows may have more columns than tuples of the log."""
-        self._blocks[path] = _Held(held, held.frame.schema, rows)
-
-    def get(self, path: str) -> _Held:
-        """A block that is held."""
-        return self._blocks[path]
-
-    def keep_only(self, paths: Iterable[str]) -> None:
-        """Let go of everything but these blocks, and of those that are better read from files."""
-        kept = set(paths) if self.is_lasting else set()
-        for path, block in list(self._blocks.items()):
-            block.rows.settle()
-            if path not in kept or block.count > MOST_CACHED_ROWS:
-                del self._blocks[path]
-                block.rows.release()
-        for held in self._of_tick:
-            if not any(block.rows is held for block in self._blocks.values()):
-                held.release()
-        self._of_tick.clear()
 
 
 class StreamLogs:
@@ -362,16 +231,16 @@ class StreamLogs:
     def _in_place(self, stream: str, blocks: Sequence[BlockRef]) -> list[DataFrame]:
         """Source files as they are: what tells their tuples' timestamps and numbers differs by group."""
         schema = self.schemas[stream]
-        names = [file.rpartition("/")[2] for block in blocks for file in block.files]
-        # in one scan, a name has to tell whose the row is; Spark may spell unusual ones differently
-        are_told_apart = len(set(names)) == len(names) and all(map(_PLAIN_NAME.fullmatch, names))
+        names = [_file_name(path) for block in blocks for path in block.files]
+        # in one scan, rows are numbered by the name of their file; Spark may spell unusual ones differently
+        are_unique = len(set(names)) == len(names) and all(map(_PLAIN_NAME.fullmatch, names))
         groups: dict[tuple[int | None, int | None], list[BlockRef]] = {}
         for block in blocks:
             stamp = block.min_ts if schema.definition.timestamp is None else None
-            groups.setdefault((stamp, None if are_told_apart else block.first_seq), []).append(block)
+            groups.setdefault((stamp, None if are_unique else block.first_seq), []).append(block)
         frames = []
         for (stamp, _), alike in groups.items():
-            firsts = {file.rpartition("/")[2]: b.first_seq or 0 for b in alike for file in b.files}
+            firsts = {_file_name(path): b.first_seq or 0 for b in alike for path in b.files}
             tuples = self._files_of(stream, alike).selectExpr(*in_place_items(schema, stamp, firsts))
             # rows without a timestamp are bad, and were set aside when they arrived
             frames.append(tuples if stamp is not None else tuples.where(f"{sql.name(TS)} IS NOT NULL"))
@@ -383,6 +252,10 @@ class StreamLogs:
             self._store.check(block)
         paths = [path for block in blocks for path in block.files]
         return self._sources.read_files(self.schemas[stream].definition, paths)
+
+
+def _file_name(path: str) -> str:
+    return path.rpartition("/")[2]
 
 
 def _rows(blocks: Sequence[BlockRef]) -> int:

@@ -1,0 +1,143 @@
+"""Rows in memory: what a tick computes once, and blocks of logs that stay from tick to tick."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
+
+# larger blocks are read from their files, which Spark does well
+MOST_CACHED_ROWS = 100_000
+
+
+class HeldRows(Protocol):
+    """Rows that a tick computes once, however many of its jobs read them."""
+
+    @property
+    def frame(self) -> DataFrame:
+        """Reads them; the first job that does so computes them."""
+
+    def rdd(self) -> Any:
+        """The same as Spark's internal rows."""
+
+    @property
+    def blocks(self) -> Sequence[Any]:
+        """Addresses in Spark's block manager; none if the rows have an ancestry that may be needed."""
+
+    def settle(self) -> None:
+        """Jobs that may have computed them are over."""
+
+    def release(self) -> None:
+        """Nobody reads them any more."""
+
+
+class LocalRows:
+    """Rows in the memory of this machine, or on its disk where memory is short.
+
+    Spark sends the whole ancestry of an RDD along with every task, and a task spends more time on reading
+    that than on a few thousand rows. Once they have been computed, rows are therefore read as blocks of
+    Spark's block manager, which have no ancestry.
+    """
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame.localCheckpoint(eager=False)
+        java: Any = self.frame._jdf
+        self._computed = java.queryExecution().analyzed().rdd()
+        self._settled: list[Any] = []
+
+    def rdd(self) -> Any:
+        """The ancestry as long as it is needed."""
+        return self._computed
+
+    def settle(self) -> None:
+        """From now on, blocks alone are read."""
+        # a tick in which nobody has read them leaves rows uncomputed
+        if not self._settled and self._computed.isCheckpointed():
+            number, partitions = self._computed.id(), self._computed.getNumPartitions()
+            java: Any = self.frame.sparkSession._jvm
+            block_id = java.org.apache.spark.storage.RDDBlockId
+            self._settled = [block_id(number, place) for place in range(partitions)]
+
+    @property
+    def blocks(self) -> list[Any]:
+        """None before the rows have been computed."""
+        return self._settled
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self._computed.unpersist(False)
+
+
+class SharedRows:
+    """Rows in the memory of executors: what is lost with one of them is computed again."""
+
+    def __init__(self, frame: DataFrame) -> None:
+        self.frame = frame.persist()
+        java: Any = frame._jdf
+        self._rdd = java.queryExecution().toRdd()
+
+    blocks: Sequence[Any] = ()
+
+    def rdd(self) -> Any:
+        """Through Spark's cache."""
+        return self._rdd
+
+    def settle(self) -> None:
+        """Their ancestry may be needed again."""
+
+    def release(self) -> None:
+        """Give the memory back."""
+        self.frame.unpersist()
+
+
+@dataclass(frozen=True)
+class _Held:
+    rows: HeldRows
+    columns: StructType
+    count: int
+
+
+@dataclass
+class LogMemory:
+    """Rows that are held in memory: blocks, by path, and what a tick computes on its way to them.
+
+    Where ``is_lasting``, blocks stay from tick to tick; on a cluster, rows in the memory of an executor would
+    be lost with it.
+    """
+
+    is_lasting: bool
+    _blocks: dict[str, _Held] = field(default_factory=dict)
+    _of_tick: list[HeldRows] = field(default_factory=list)
+
+    def hold(self, frame: DataFrame) -> HeldRows:
+        """Compute rows once in this tick, however many of its jobs read them."""
+        held = LocalRows(frame) if self.is_lasting else SharedRows(frame)
+        self._of_tick.append(held)
+        return held
+
+    def __contains__(self, path: str) -> bool:
+        return path in self._blocks
+
+    def put(self, path: str, held: HeldRows, rows: int) -> None:
+        """Hold a block; its rows may have more columns than tuples of the log."""
+        self._blocks[path] = _Held(held, held.frame.schema, rows)
+
+    def get(self, path: str) -> _Held:
+        """A block that is held."""
+        return self._blocks[path]
+
+    def keep_only(self, paths: Iterable[str]) -> None:
+        """Let go of everything but these blocks, and of those that are better read from files."""
+        kept = set(paths) if self.is_lasting else set()
+        for path, block in list(self._blocks.items()):
+            block.rows.settle()
+            if path not in kept or block.count > MOST_CACHED_ROWS:
+                del self._blocks[path]
+                block.rows.release()
+        for held in self._of_tick:
+            if not any(block.rows is held for block in self._blocks.values()):
+                held.release()
+        self._of_tick.clear()
