@@ -10,19 +10,22 @@ USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check format bench lock
+.PHONY: help setup demo test quick check format docs bench lock
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: $(STAMP) ## make .venv with the locked packages and headgate itself
 
-demo: $(STAMP) ## show a burst, and what Headgate does about it
+demo: $(STAMP) ## send one flood three times through a query, and plot memory and latency
 	$(BIN)/headgate demo
 
 test: check ## check, then run all tests, those that need no JVM first
 	$(BIN)/python -m pytest -m "not spark" -n auto
 	$(BIN)/python -m pytest -m spark -n 2 --dist worksteal
+
+quick: $(STAMP) ## the tests of a minute: no JVM, nothing that is marked slow
+	$(BIN)/python -m pytest -m "not spark and not slow" -n auto -q
 
 check: $(STAMP) ## lint, formatting and types
 	$(BIN)/ruff check .
@@ -32,6 +35,10 @@ check: $(STAMP) ## lint, formatting and types
 format: $(STAMP) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+docs: $(STAMP) ## build the documentation as a site, in site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "open site/index.html; with search: $(BIN)/python -m http.server --directory site"
 
 bench: $(STAMP) ## measure; see benchmarks/
 	$(BIN)/python benchmarks/run.py

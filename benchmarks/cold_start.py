@@ -22,8 +22,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from headgate.spark import archive, jvm
-from headgate.spark.java import find_java
+from headgate.spark.application import archive, jvm
+from headgate.spark.application.java import find_java
 
 ROOT = Path(__file__).parents[1]
 HEADGATE = [sys.executable, "-m", "headgate"]

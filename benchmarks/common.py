@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
-from headgate.spark.cluster import own_session
+from headgate.spark.application.cluster import own_session
 
 # a fixed instant for files that are made in advance: a full hour, so that any slide divides it
 EPOCH_US = 1_699_999_200_000_000

@@ -14,12 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from headgate.experiments.eddy_plans import three_selections
+from headgate.experiments.eddies import three_selections
 from headgate.routing import largest_rate
-from headgate.routing.network import PlacedOperator, RoutingNetwork
-from headgate.routing.plans import AnyOrder
+from headgate.routing.routing_network import AnyOrder, PlacedOperator, RoutingNetwork
 from headgate.simulator.eddies import EddyRun
-from headgate.simulator.eddies.run import simulate_eddy
+from headgate.simulator.eddies.eddy_simulation import simulate_eddy
 
 WANTED_OVER_SIMPY = 30
 WANTED_SOLVE_S = 5.0

@@ -6,12 +6,15 @@ import time
 from collections.abc import Callable
 from itertools import pairwise
 
-from headgate.experiments.optimizer_queries import LEVELS, levels_of
+from headgate.experiments.optimizer import LEVELS, gains_and_errors
 from headgate.model.window import RowWindow, TimeWindow
-from headgate.planning.cost import WindowSeconds
-from headgate.planning.joins.exhaustive import all_plans, exhaustive, left_deep_plans
-from headgate.planning.joins.heuristic import heuristic
-from headgate.planning.joins.problem import JoinInput, JoinPredicate, JoinProblem
+from headgate.planning.join_order.problem import JoinInput, JoinPredicate, JoinProblem, WindowSeconds
+from headgate.planning.join_order.search import (
+    all_plans,
+    exhaustive_search,
+    heuristic_search,
+    left_deep_plans,
+)
 
 QUERIES = 1000
 ROWS, TIME = RowWindow(100), TimeWindow(100_000)
@@ -44,29 +47,28 @@ def timed(what: str, run: Callable[[], object], times: int = 3) -> None:
 
 def main() -> None:
     """Every case with room to spare and with a third of the processors it needs."""
-    timed(
-        f"{QUERIES} queries, {len(LEVELS)} levels, exhaustive and heuristic", lambda: levels_of(QUERIES, 1), 1
-    )
+    what = f"{QUERIES} queries, {len(LEVELS)} levels, exhaustive and heuristic"
+    timed(what, lambda: gains_and_errors(QUERIES, 1), 1)
     for streams, window in ((12, ROWS), (8, TIME), (12, TIME)):
         problem = chain(streams, window)
-        load = heuristic(problem, float("inf")).cost_per_s
+        load = heuristic_search(problem, float("inf")).cost_per_s
         for what, capacity in (("fits", 2 * load), ("shed", load / 3)):
             timed(
                 f"heuristic, {streams} streams {window}, {what}",
-                lambda problem=problem, capacity=capacity: heuristic(problem, capacity),  # type: ignore[misc]
+                lambda problem=problem, capacity=capacity: heuristic_search(problem, capacity),  # type: ignore[misc]
                 1 if window is TIME else 3,
             )
     for streams, window in ((8, ROWS), (6, TIME)):
         problem = chain(streams, window)
-        load = heuristic(problem, float("inf")).cost_per_s
+        load = heuristic_search(problem, float("inf")).cost_per_s
         plans = left_deep_plans(problem)
-        what = f"exhaustive, {streams} streams {window}, {len(plans.pairs)} left-deep plans, shed"
-        timed(what, lambda p=problem, plans=plans, c=load / 3: exhaustive(p, plans, c))  # type: ignore[misc]
+        what = f"exhaustive, {streams} streams {window}, {len(plans)} left-deep plans, shed"
+        timed(what, lambda p=problem, plans=plans, c=load / 3: exhaustive_search(p, plans, c))  # type: ignore[misc]
     problem = chain(7, ROWS)
     plans = all_plans(problem)
     timed(
-        f"exhaustive, 7 streams {ROWS}, {len(plans.pairs)} plans of all shapes, shed",
-        lambda: exhaustive(problem, plans, heuristic(problem, float("inf")).cost_per_s / 3),
+        f"exhaustive, 7 streams {ROWS}, {len(plans)} plans of all shapes, shed",
+        lambda: exhaustive_search(problem, plans, heuristic_search(problem, float("inf")).cost_per_s / 3),
     )
 
 

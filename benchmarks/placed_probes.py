@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from headgate import Session
-from headgate.spark.cluster import own_session
+from headgate.spark.application.cluster import own_session
 
 FILES = 10
 SPAN_US, WINDOW_US = 100_000_000, 10_000_000

@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from headgate import Session
-from headgate.spark.cluster import own_session
+from headgate.spark.application.cluster import own_session
 from window_join import fingerprint
 
 SCHEMA = "id BIGINT, k INT, v DOUBLE, w BIGINT"

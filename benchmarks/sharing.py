@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from pyspark.sql import SparkSession
 
 from headgate import Session
-from headgate.spark.cluster import own_session
+from headgate.spark.application.cluster import own_session
 
 WINDOW_S = 10
 COLD_TICKS = 4

@@ -19,7 +19,7 @@ import numpy as np
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import OperatorInput, StreamInput, Synthetic
 from headgate.scheduling import strategy_named
-from headgate.simulator import Figures, OnePerOperator, Result, Scenario, simulate
+from headgate.simulator import Behaviour, OnePerOperator, Result, Scenario, simulate
 
 WANTED_TURNS_PER_S = 1_000_000
 WANTED_OVER_SIMPY = 30
@@ -30,10 +30,10 @@ SERVICES_PER_S = (2.0, 1.6, 1.25)
 
 
 def paths(count: int, length: int, tuples: int, load: float) -> Scenario:
-    """Paths of operators with random figures, ``load`` of a processor's time in all."""
+    """Paths of operators of random cost and selectivity, ``load`` of a processor's time in all."""
     generator = np.random.default_rng(1)
     duration_s = 1000.0
-    operators, figures, arrivals, queries = [], {}, {}, []
+    operators, behaviours, arrivals, queries = [], {}, {}, []
     for path in range(count):
         stream = f"s{path}"
         arrivals[stream] = np.sort(generator.uniform(0, duration_s, tuples // count))
@@ -43,13 +43,13 @@ def paths(count: int, length: int, tuples: int, load: float) -> Scenario:
             name = f"{path}.{place}"
             # equal shares of the load on average, whatever is left of a page
             seconds = load * duration_s / (tuples * length * reached) * generator.uniform(0.5, 1.5)
-            figures[name] = Figures(seconds, generator.uniform(0.3, 1.1))
-            reached *= figures[name].selectivity
+            behaviours[name] = Behaviour(seconds, generator.uniform(0.3, 1.1))
+            reached *= behaviours[name].selectivity
             operators.append(Synthetic(name, (source,)))
             source = OperatorInput(name)
         queries.append(QueryDefinition(stream, (name,), SinkDefinition("none")))
     streams = tuple(StreamDefinition(stream, "synthetic", None) for stream in arrivals)
-    return Scenario(Network(streams, (), tuple(operators), tuple(queries)), figures, arrivals)
+    return Scenario(Network(streams, (), tuple(operators), tuple(queries)), behaviours, arrivals)
 
 
 def best_of(runs: int, work: Callable[[], Any]) -> tuple[float, Any]:
@@ -104,7 +104,7 @@ def headgate_tandem(customers: int) -> Tandem:
         (QueryDefinition("q", (names[-1],), SinkDefinition("none")),),
     )
     figures = {
-        n: Figures(1 / rate, service="exponential") for n, rate in zip(names, SERVICES_PER_S, strict=True)
+        n: Behaviour(1 / rate, service="exponential") for n, rate in zip(names, SERVICES_PER_S, strict=True)
     }
 
     def run() -> Result:

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.spark.cluster import own_session, private_session
-from headgate.spark.files import Files
+from headgate.spark.application.cluster import own_session, private_session
+from headgate.spark.file_system import Files
 from headgate.spark.sinks import FILE_SINKS, FileSink
 
 ROWS, WARM, ROUNDS, PER_ROUND = 100, 20, 10, 5

@@ -1,6 +1,6 @@
 """Two-stream window join at three tick sizes: Headgate against Spark's own stream-stream join, in one run.
 
-    python benchmarks/window_join.py [--sizes 200k,1M,4M] [--repeat 2] [--cold] [--rocksdb] [--json FILE]
+    python benchmarks/window_join.py [--sizes 200k,1M,4M] [--repeat 2] [--cold] [--rocksdb] [--batches]
 
 Both read the same Parquet files in ticks of the same size (rows of both streams together), write Parquet
 with durable commits, and must give the same rows. Headgate also joins ROWS windows of as many rows as the
@@ -51,6 +51,9 @@ WINDOW_S = 10
 ROWS_PER_S = 2_000  # of each stream, in event time
 WINDOW_ROWS = WINDOW_S * ROWS_PER_S
 FILE_ROWS = 100_000
+FILES = 20
+"""Of each stream: every run takes in the same 4 M rows, whatever the size of its ticks."""
+ROWS = 2 * FILES * FILE_ROWS
 SCHEMA = "ts TIMESTAMP, k INT, v DOUBLE, w BIGINT"
 STORES = {
     "spark": "HDFSBackedStateStoreProvider",
@@ -61,29 +64,27 @@ NAMES = {
     "headgate-rows": "Headgate, ROWS",
     "spark": "Spark's own, HDFS-backed store",
     "spark-rocksdb": "Spark's own, RocksDB store",
+    "batches": "a loop of batch joins, RANGE",
 }
+JOINED = ("greatest(a.ts, b.ts) AS ts", "a.k AS k", "a.v AS v", "a.w AS w", "b.v AS bv", "b.w AS bw")
+_REACH = f"INTERVAL {WINDOW_S} SECONDS"
+NEAR = f"a.k = b.k AND a.ts >= b.ts - {_REACH} AND a.ts <= b.ts + {_REACH}"
 
 
 @dataclass(frozen=True)
 class Size:
-    """A tick size: files of each stream that a tick takes, and ticks of a run."""
+    """A tick size: files of each stream that a tick takes."""
 
     label: str
     files: int
-    ticks: int
 
     @property
     def rows_per_tick(self) -> int:
         """Of both streams."""
         return 2 * self.files * FILE_ROWS
 
-    @property
-    def rows(self) -> int:
-        """Of a run."""
-        return self.rows_per_tick * self.ticks
 
-
-SIZES = {size.label: size for size in (Size("200k", 1, 10), Size("1M", 5, 4), Size("4M", 20, 1))}
+SIZES = {size.label: size for size in (Size("200k", 1), Size("1M", 5), Size("4M", 20))}
 
 
 def make_stream(folder: Path, files: int, seed: int) -> None:
@@ -102,11 +103,10 @@ def make_stream(folder: Path, files: int, seed: int) -> None:
     write_files((whole.slice(number * FILE_ROWS, FILE_ROWS) for number in range(files)), folder)
 
 
-def make_data(folder: Path, sizes: list[Size]) -> None:
-    """The files of each size in a folder of its own; the streams of sizes with as many files are the same."""
-    for size in sizes:
-        for seed, name in enumerate("ab"):
-            make_stream(folder / size.label / name, size.files * size.ticks, seed)
+def make_data(folder: Path) -> None:
+    """The files of both streams."""
+    for seed, name in enumerate("ab"):
+        make_stream(folder / name, FILES, seed)
 
 
 # ---- one run of a system
@@ -140,13 +140,10 @@ def run_spark(spark: SparkSession, data: Path, work: Path, files_per_tick: int, 
         reader = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", files_per_tick)
         return reader.parquet(str(data / name)).withWatermark("ts", "0 seconds").alias(name)
 
-    reach = f"INTERVAL {WINDOW_S} SECONDS"
-    near = F.expr(f"a.k = b.k AND a.ts >= b.ts - {reach} AND a.ts <= b.ts + {reach}")
-    items = ("greatest(a.ts, b.ts) AS ts", "a.k AS k", "a.v AS v", "a.w AS w", "b.v AS bv", "b.w AS bw")
     query = (
         side("a")
-        .join(side("b"), near)
-        .selectExpr(*items)
+        .join(side("b"), F.expr(NEAR))
+        .selectExpr(*JOINED)
         .writeStream.format("parquet")
         .option("path", str(work / "out"))
         .option("checkpointLocation", str(work / "checkpoint"))
@@ -155,6 +152,32 @@ def run_spark(spark: SparkSession, data: Path, work: Path, files_per_tick: int, 
     )
     query.awaitTermination()
     return [tick for tick in triggers_of(query) if tick.rows_in]
+
+
+def run_batches(spark: SparkSession, data: Path, work: Path, files_per_tick: int) -> list[Tick]:
+    """The same results by a loop over the files that knows them all, without state, offsets or a checkpoint.
+
+    What any engine on Spark has to do for such a tick: read, join, write.
+    """
+    hand_settings(spark)
+
+    def side(name: str, first: int) -> DataFrame:
+        paths = [str(path) for path in sorted((data / name).glob("*.parquet"))]
+        new, old = paths[first : first + files_per_tick], paths[max(0, first - 1) : first]
+        rows = spark.read.schema(SCHEMA).parquet(*new).withColumn("is_new", F.lit(True))
+        if old:
+            before = spark.read.schema(SCHEMA).parquet(*old).withColumn("is_new", F.lit(False))
+            rows = rows.unionAll(before)
+        return rows.alias(name)
+
+    ticks = []
+    for first in range(0, FILES, files_per_tick):
+        started = time.time()
+        joined = side("a", first).join(side("b", first), F.expr(f"({NEAR}) AND (a.is_new OR b.is_new)"))
+        joined.selectExpr(*JOINED).write.mode("append").parquet(str(work / "out"))
+        ended = time.time()
+        ticks.append(Tick(ended, ended - started, 2 * files_per_tick * FILE_ROWS))
+    return ticks
 
 
 def fingerprint(spark: SparkSession, folder: Path) -> tuple[int, int]:
@@ -174,6 +197,7 @@ def run_once(spark: SparkSession, system: str, size: Size, data: Path) -> dict[s
             name: lambda work, store=store: run_spark(spark, data, work, size.files, store)
             for name, store in STORES.items()
         },
+        "batches": lambda work: run_batches(spark, data, work, size.files),
     }
     work = Path(tempfile.mkdtemp(prefix="headgate-bench-"))
     try:
@@ -181,12 +205,12 @@ def run_once(spark: SparkSession, system: str, size: Size, data: Path) -> dict[s
         ticks = runs[system](work)
         seconds = ticks[-1].end_s - started
         taken = sum(tick.rows_in for tick in ticks)
-        assert taken == size.rows, f"{system} has taken {taken:,} of {size.rows:,} rows"
+        assert taken == ROWS, f"{system} has taken {taken:,} of {ROWS:,} rows"
         return {
             "system": system,
             "size": size.label,
             "seconds": seconds,
-            "rows_per_s": size.rows / seconds,
+            "rows_per_s": ROWS / seconds,
             "ticks": len(ticks),
             "tick_s": mean(tick.seconds for tick in ticks),
             "phases_s": mean_phases(ticks),
@@ -216,9 +240,9 @@ def warm_runs(systems: list[str], sizes: list[Size], data: Path, given: argparse
     smallest = sizes[0]
     for system in systems:
         for _ in range(given.warm_ups if system.startswith("headgate") else 1):
-            report(run_once(spark, system, smallest, data / smallest.label), "warm-up")
+            report(run_once(spark, system, smallest, data), "warm-up")
     measured = [
-        report(run_once(spark, system, size, data / size.label), f"run {attempt}")
+        report(run_once(spark, system, size, data), f"run {attempt}")
         for attempt in range(1, given.repeat + 1)
         for size in sizes
         for system in systems
@@ -247,15 +271,11 @@ def best_of(measured: list[dict[str, Any]]) -> dict[tuple[str, str], dict[str, A
 
 def differences(measured: list[dict[str, Any]]) -> list[str]:
     """Results that should be the same and are not."""
-    groups: dict[tuple[str, int], set[tuple[int, int]]] = {}
+    groups: dict[str, set[tuple[int, int]]] = {}
     for result in measured:
         kind = "ROWS" if result["system"] == "headgate-rows" else "RANGE"
-        groups.setdefault((kind, SIZES[result["size"]].rows), set()).add(tuple(result["print"]))
-    return [
-        f"{kind}, {rows:,} rows: {sorted(prints)}"
-        for (kind, rows), prints in groups.items()
-        if len(prints) > 1
-    ]
+        groups.setdefault(kind, set()).add(tuple(result["print"]))
+    return [f"{kind}: {sorted(prints)}" for kind, prints in groups.items() if len(prints) > 1]
 
 
 def table(measured: list[dict[str, Any]], sizes: list[Size], systems: list[str]) -> str:
@@ -300,6 +320,7 @@ def main() -> None:
     parser.add_argument("--warm-ups", type=int, default=3, help="Headgate's runs before those that count")
     parser.add_argument("--cold", action="store_true", help="each run in a process of its own")
     parser.add_argument("--rocksdb", action="store_true", help="Spark with its RocksDB state store too")
+    parser.add_argument("--batches", action="store_true", help="a hand-written loop of batch joins too")
     parser.add_argument("--only", choices=["headgate"], help="leave the comparison out")
     parser.add_argument("--no-rows", action="store_true", help="leave ROWS windows out")
     parser.add_argument("--markdown", action="store_true", help="print the table of README.md only")
@@ -311,14 +332,15 @@ def main() -> None:
     if given.child:
         end_with_parent()
         spark = spark_session()
-        tell_result(run_once(spark, given.child, sizes[0], given.data / sizes[0].label))
+        tell_result(run_once(spark, given.child, sizes[0], given.data))
         spark.stop()
         return
     systems = ["headgate"]
     systems += [] if given.only else ["spark", *(["spark-rocksdb"] if given.rocksdb else [])]
     systems += [] if given.no_rows else ["headgate-rows"]
+    systems += ["batches"] if given.batches else []
     with tempfile.TemporaryDirectory(prefix="headgate-data-") as folder:
-        make_data(Path(folder), sizes)
+        make_data(Path(folder))
         measured = (cold_runs if given.cold else warm_runs)(systems, sizes, Path(folder), given)
     print("\n" + table(measured, sizes, systems))
     wrong = differences(measured)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+import secrets
 import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -17,6 +19,28 @@ if TYPE_CHECKING:
 os.environ.setdefault("HEADGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 # tests leave no process behind that fills the user's cache
 os.environ.setdefault("HEADGATE_CLASS_SHARING", "off")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Draw random cases afresh in every run, on build servers too, from one seed for all worker processes."""
+    # on a busy machine, a case that takes long is no failure
+    patient = {"deadline": None, "suppress_health_check": [HealthCheck.too_slow]}
+    settings.register_profile("headgate", settings.get_profile("default"), **patient)
+    settings.load_profile("headgate")
+    if config.option.hypothesis_seed is None:
+        config.option.hypothesis_seed = str(secrets.randbits(32))
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Name the seed, so that a failure can be repeated."""
+    seed = terminalreporter.config.option.hypothesis_seed
+    terminalreporter.line(f"random cases: --hypothesis-seed={seed} repeats them")
+
+
+@pytest.fixture
+def run_seed(pytestconfig: pytest.Config) -> int:
+    """The seed of this run, for random cases that Hypothesis does not draw."""
+    return int(pytestconfig.option.hypothesis_seed)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -36,7 +60,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def spark() -> Iterator[SparkSession]:
     """One Spark application for all tests."""
     # tests without it must not pay for the import
-    from headgate.spark.cluster import own_session
+    from headgate.spark.application.cluster import own_session
 
     with pytest.MonkeyPatch.context() as patch:
         # this one runs for minutes

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import subprocess
+import sys
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from headgate import cql
 from headgate.cli.app import app
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.lower import lower
-from headgate.planning.optimize import optimize
-from headgate.simulator.network_file import is_network, read_network
+from headgate.planning.stages import optimize
+from headgate.simulator.routing_file import is_network, read_network
 from headgate.simulator.workload_file import read_workload
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "ARCHITECTURE.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
+# commands of examples that need neither a JVM nor a profile
+WITHOUT_SPARK = ("explain", "route", "simulate")
 _BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\((?!https?:)([^)#]+)\)")
 
@@ -54,6 +61,22 @@ def test_shell_blocks_use_commands_and_options_that_exist(block: str) -> None:
         known = options_of(command, *arguments)
         assert {argument for argument in arguments if argument.startswith("--")} <= known
         assert all((ROOT / file).exists() for file in arguments if file.endswith(".sql"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("block", blocks("sh"))
+def test_commands_of_shell_blocks_that_need_no_spark_succeed(
+    block: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    monkeypatch.chdir(tmp_path)
+    for line in block.splitlines():
+        program, *arguments = shlex.split(line, comments=True)
+        files = [word for word in arguments if word.endswith((".sql", ".toml", ".py", "/"))]
+        runs = program == "headgate" and arguments[0] in WITHOUT_SPARK and "sql" not in arguments
+        if runs and files and all(Path(file).exists() for file in files):
+            result = CliRunner().invoke(app, arguments)
+            assert result.exit_code == 0, f"{line}: {result.stderr}"
 
 
 def options_of(*words: str) -> set[str]:
@@ -99,3 +122,34 @@ def test_links_lead_to_files_that_exist(page: Path) -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_is_in_a_language_that_is_checked(page: Path) -> None:
     assert {kind for kind, _ in _BLOCK.findall(page.read_text())} <= {"", "sh", "sql", "python", "toml"}
+
+
+@pytest.mark.slow
+def test_the_site_has_every_page_and_loads_nothing_from_elsewhere(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", str(tmp_path)]
+    environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+    built = {path.stem for path in tmp_path.glob("*.html")}
+    assert {"index" if page.name == "README.md" else page.stem for page in PAGES} <= built
+    assert (tmp_path / "search" / "search_index.json").stat().st_size > 10_000
+    loaded = re.compile(r"""(?:<script[^>]*src|<link[^>]*href|@import|url\()[="'(]+(?:https?:)?//[^"')]*""")
+    for path in (*tmp_path.glob("*.html"), *tmp_path.glob("assets/stylesheets/*.css")):
+        assert loaded.findall(path.read_text()) == []
+    assert "Continuous queries over one Spark application" in (tmp_path / "api.html").read_text()
+
+
+def test_paths_that_newcomers_are_sent_to_exist() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    paths = set(re.findall(r"`((?:src|tests|docs)/[\w/.]+)`", text))
+    assert len(paths) > 20
+    assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
+
+
+def test_the_way_of_a_row_is_a_list_of_functions_that_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    section = text.split("## The way of a row\n")[1].split("\n## ")[0]
+    names = re.findall(r"^\d+\. `([\w.]+)`", section, re.MULTILINE)
+    assert 10 <= len(names) <= 20
+    for name in names:
+        assert callable(resolve_name(f"headgate.{name}")), name

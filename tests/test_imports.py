@@ -12,9 +12,9 @@ import pytest
 PACKAGE = "headgate"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
-ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "workload"}
-BELOW_SESSION = ENGINE | {"cql", "planning", "queueing", "simulator", "spark"}
-BELOW_FRONT = BELOW_SESSION | {"admission", "handle", "placed", "profiling", "session", "status"}
+ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "statistics", "workload"}
+BELOW_SESSION = ENGINE | {"control", "cql", "planning", "queueing", "simulator", "spark"}
+BELOW_FRONT = BELOW_SESSION | {"handle", "placed", "session", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -22,27 +22,28 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"errors"},
     "cql": {"errors", "model"},
     "queueing": {"errors", "model"},
-    "planning": {"cql", "errors", "model", "queueing"},
+    "statistics": {"errors", "model", "status"},
+    "planning": {"cql", "errors", "model", "queueing", "statistics"},
     "scheduling": {"errors", "model"},
     "routing": {"errors", "model"},
     "workload": {"errors", "model"},
-    "runtime": {"errors", "model", "routing", "scheduling"},
+    "runtime": {"errors", "model", "routing", "scheduling", "statistics"},
     # engines take a Network, whoever planned it: neither planning nor cql is theirs to know
     "simulator": ENGINE,
     "spark": ENGINE,
     "status": {"errors", "model"},
-    "profiling": {"errors", "model", "runtime", "status"},
-    "admission": {"errors", "model", "queueing"},
     # functions by their place in files, and the router that runs use
     "placed": {"errors", "routing", "spark"},
-    # the planner's model over a run's events: decides, and touches no engine
-    "adaptation": {"errors", "model", "planning", "profiling", "runtime", "status"},
-    "handle": {"adaptation", "cql", "errors", "model", "profiling", "scheduling", "status"},
-    "session": BELOW_SESSION | {"adaptation", "admission", "handle", "placed", "profiling", "status"},
+    # decides by statistics and the planner's model; touches no engine
+    "control": {"errors", "model", "planning", "queueing", "runtime", "statistics", "status"},
+    # all that it takes to start a network that has been planned
+    "handle": {"control", "cql", "errors", "model", "planning", "routing", "runtime", "scheduling", "spark"}
+    | {"statistics", "status"},
+    "session": BELOW_SESSION | {"handle", "placed", "status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report
-    "experiments": BELOW_FRONT | {"adaptation", "report"},
+    "experiments": BELOW_FRONT | {"report"},
     # a command starts the thing it is named after
     "cli": BELOW_FRONT | {"dashboard", "experiments", "report"},
     "__init__": BELOW_FRONT,
@@ -114,7 +115,7 @@ def test_the_table_itself_has_no_cycle() -> None:
 
 @pytest.mark.parametrize("engine", ["simulator", "spark"])
 def test_engines_know_neither_planning_nor_cql_nor_each_other(engine: str) -> None:
-    assert not ALLOWED[engine] & {"planning", "cql", "queueing", "session", "simulator", "spark"}
+    assert not ALLOWED[engine] & {"control", "planning", "cql", "queueing", "session", "simulator", "spark"}
 
 
 @pytest.mark.parametrize(

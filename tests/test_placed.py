@@ -8,16 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from headgate.errors import QueryError
+from headgate.errors import QueryError, SetupError
 from headgate.placed import located_function, plain_function, router_for_run
-from headgate.routing.optimal import Optimal
+from headgate.routing import RoutingView
+from headgate.routing.policies import Optimal
 
 
 def test_a_function_of_a_file_travels_by_value(tmp_path: Path) -> None:
     path = tmp_path / "services.py"
     path.write_text("SHIFT = 3\ndef shifted(v):\n    return v + SHIFT\n")
     function = located_function(f"{path}:shifted")
-    from headgate.spark.eddies.shipping import pickled
+    from headgate.spark.eddies.task import pickled
 
     sent = pickled(function)
     # a task has never heard of the file
@@ -56,3 +57,31 @@ def test_weights_are_solved_in_the_time_of_runs() -> None:
     router = router_for_run("optimal")
     assert isinstance(router, Optimal)
     assert router.every_s <= 5
+
+
+def test_a_router_of_the_users_is_made_from_its_class(tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(
+        "class Last:\n"
+        "    def prepare(self, network): pass\n"
+        "    def route(self, done, eligible, view): return {eligible[-1]: 1.0}\n"
+        "    def learn(self, outcome): pass\n"
+    )
+    router = router_for_run(f"{path}:Last")
+    assert (router.name, router.route((), ["a", "b"], RoutingView({}))) == ("Last", {"b": 1.0})
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [
+        ("class Mine:\n    pass\n", "mine.py:Mine makes no router: Mine has no method prepare"),
+        (
+            "class Mine:\n    def __init__(self, a):\n        pass\n",
+            "mine.py:Mine makes no router: TypeError",
+        ),
+    ],
+)
+def test_what_makes_no_router_is_refused(tmp_path: Path, code: str, message: str) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    with pytest.raises(SetupError, match=message):
+        router_for_run(f"{tmp_path}/mine.py:Mine")

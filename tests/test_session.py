@@ -8,9 +8,9 @@ from unittest.mock import Mock
 import pytest
 
 from headgate import Session
-from headgate.admission import Refused
-from headgate.model.measured import Measured
+from headgate.control.admission import Refused
 from headgate.planning import stages
+from headgate.statistics.profile_file import Measured
 
 SCRIPT = """
 CREATE STREAM s (ts BIGINT, v INT) FROM csv OPTIONS (path 's/', timestamp 'ts');
@@ -70,8 +70,8 @@ def test_a_refused_query_is_not_in_the_plan(session: Session, monkeypatch: pytes
     def refuse(*_: object) -> None:
         raise Refused("too much")
 
-    monkeypatch.setattr("headgate.session.judge", refuse)
-    monkeypatch.setattr("headgate.spark.cluster.processors", lambda spark: 1)
+    monkeypatch.setattr("headgate.session.check_admission", refuse)
+    monkeypatch.setattr("headgate.spark.application.cluster.processors", lambda spark: 1)
     session.__dict__["_spark"] = None
     session.measured = Measured({})
     with pytest.raises(Refused):

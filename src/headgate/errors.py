@@ -7,6 +7,7 @@ of ours.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 
@@ -35,7 +36,6 @@ class Span:
 
     @property
     def excerpt(self) -> str:
-        """The characters themselves."""
         return self.text[self.start : self.end]
 
     def underlined(self) -> str:
@@ -91,6 +91,6 @@ class InternalError(HeadgateError):
     """A defect in Headgate."""
 
 
-def known_names(names: list[str] | tuple[str, ...]) -> str:
-    """List the names a user may have meant, for the end of an error message."""
-    return ", ".join(sorted(names)) if names else "none"
+def known_names(names: Iterable[str]) -> str:
+    """The names a user may have meant, for the end of an error message."""
+    return ", ".join(sorted(names)) or "none"

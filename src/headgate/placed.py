@@ -1,4 +1,4 @@
-"""Placed functions on the side of Python: where they are, what is called, and who routes between them."""
+"""Functions and routers of the user's: found by their location in files and modules, prepared for pools."""
 
 from __future__ import annotations
 
@@ -11,19 +11,37 @@ from types import ModuleType
 from typing import Any
 
 from headgate.errors import QueryError, SetupError, Span
-from headgate.routing.optimal import Optimal
-from headgate.routing.registry import router_named
-from headgate.routing.router import Router
+from headgate.routing import Router, router_named
+from headgate.routing.policies import Optimal
 
-# a job of a pool lasts about a second: weights are solved anew every other
+# a job of a pool lasts about a second, so the weights are solved for in every second one
 _SOLVE_EVERY_S = 2.0
-# kinds of UDFs that are called with values, and not with whole columns
+# kinds of UDFs that are called with the values of one row, not with whole columns
 _BY_ROW = (100, 101)
 
 
+def router_from(name: str) -> Router:
+    """The router of a policy's name, or of a class at 'file.py:ClassName' or 'package.module:ClassName'."""
+    if ":" not in name:
+        return router_named(name)
+    try:
+        router = located_function(name)()
+    except QueryError:
+        raise
+    except Exception as error:
+        raise SetupError(f"{name} makes no router: {type(error).__name__}: {error}") from error
+    for method in ("prepare", "route", "learn"):
+        if not callable(getattr(router, method, None)):
+            raise SetupError(f"{name} makes no router: {type(router).__name__} has no method {method}")
+    found: Router = router
+    if not hasattr(found, "name"):
+        found.name = name.rpartition(":")[2]
+    return found
+
+
 def router_for_run(name: str) -> Router:
-    """A router by name, in the time that runs go by."""
-    router = router_named(name)
+    """The same, adapted to the pace of runs on Spark."""
+    router = router_from(name)
     if isinstance(router, Optimal):
         router.every_s = _SOLVE_EVERY_S
     return router
@@ -61,15 +79,15 @@ def _from_file(path: Path, span: Span | None) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
-    # tasks cannot import a file that only this process knows of
-    from headgate.spark.eddies.shipping import by_value
+    # tasks cannot import this module, so its definitions are sent along
+    from headgate.spark.eddies.task import pickle_by_value
 
-    by_value(module)
+    pickle_by_value(module)
     return module
 
 
 def plain_function(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """What a pool calls with the values of one tuple."""
+    """The function that a pool calls with the values of one tuple; for a Spark UDF, the one inside it."""
     inner = getattr(fn, "func", None)
     if inner is None or not hasattr(fn, "returnType"):
         return fn

@@ -1,13 +1,14 @@
-"""What a run has done so far, added up from its events."""
+"""The status of a run, accumulated from its events."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
+from collections import deque
 from dataclasses import asdict, dataclass, field
 
-from headgate.model.event import CourseChanged, Event, StreamCounts, TickCommitted, kept_share
+from headgate.model.event import Event, SettingsChanged, StreamCounts, TickCommitted, keep_ratio
 from headgate.model.network import Network
 
 _BIN = math.log(1.01)
@@ -32,12 +33,12 @@ class QueryStatus:
 
     rows_out: int
     latency_s: Latency
-    kept: float = 1.0
-    """Share of its streams' tuples that it has seen."""
+    keep_ratio: float = 1.0
+    """Share of its streams' tuples that it has processed."""
     shed: int = 0
-    """Tuples of its streams that it has not."""
+    """Tuples of its streams that were shed."""
     rows_in: int = 0
-    """Tuples of its streams, but for late and bad ones: what it has seen and what was shed."""
+    """Tuples of its streams without late and bad ones: processed and shed."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,7 @@ class RunStatus:
     seconds: float
     history: list[TickRecord] = field(repr=False, default_factory=list)
     warnings: tuple[str, ...] = ()
-    changes: tuple[CourseChanged, ...] = ()
+    changes: tuple[SettingsChanged, ...] = ()
 
     def to_json(self) -> dict[str, object]:
         """The document that ``run --json`` prints."""
@@ -80,7 +81,7 @@ class RunStatus:
                     "rows_in": q.rows_in,
                     "rows_out": q.rows_out,
                     "latency_s": vars(q.latency_s),
-                    "kept": q.kept,
+                    "keep_ratio": q.keep_ratio,
                     "shed": q.shed,
                 }
                 for name, q in self.queries.items()
@@ -95,35 +96,28 @@ class RunStatus:
 
 
 class Recorder:
-    """An observer that adds up."""
+    """An observer that accumulates the status of a run."""
 
     def __init__(self, network: Network) -> None:
         self._lock = threading.Lock()
         self._started_s = time.time()
         self._streams_of = {name: network.streams_of(name) for name in network.queries}
-        self._changes: list[CourseChanged] = []
+        self._changes: deque[SettingsChanged] = deque(maxlen=_MOST_CHANGES)
         self._rows_out = dict.fromkeys(network.queries, 0)
         self._latencies = {name: LatencyTally() for name in network.queries}
         self._streams = dict.fromkeys(network.streams, StreamCounts())
         self._history: list[TickRecord] = []
-        self._warnings: list[str] = []
+        self._warnings: deque[str] = deque(maxlen=_MOST_WARNINGS)
         self._ticks = 0
-        self._peak_tuples = 0
-        self._peak_bytes = 0
-
-    @property
-    def queries(self) -> tuple[str, ...]:
-        """Names of all queries."""
-        return tuple(self._rows_out)
+        self._peak_tuples = self._peak_bytes = 0
 
     def __call__(self, event: Event) -> None:
-        """Take in an event."""
         if isinstance(event, TickCommitted):
             with self._lock:
                 self._add(event)
-        elif isinstance(event, CourseChanged):
+        elif isinstance(event, SettingsChanged):
             with self._lock:
-                self._changes = [*self._changes[1 - _MOST_CHANGES :], event]
+                self._changes.append(event)
 
     def _add(self, tick: TickCommitted) -> None:
         for name, counts in tick.streams.items():
@@ -140,13 +134,13 @@ class Recorder:
         self._peak_tuples = max(self._peak_tuples, tick.backlog_tuples)
         self._peak_bytes = max(self._peak_bytes, tick.backlog_bytes)
         if len(self._history) >= _MOST_TICKS:
-            # an endless run keeps every second of its older ticks
+            # an endless run retains every other one of its older ticks
             self._history = self._history[::2]
         self._history.append(
             TickRecord(
                 at_s=tick.now_s - self._started_s,
                 seconds=tick.seconds,
-                rows_in=sum(c.rows_in for c in tick.streams.values()),
+                rows_in=tick.totals.rows_in,
                 rows_out=sum(q.rows_out for q in tick.queries.values()),
                 backlog_tuples=tick.backlog_tuples,
                 backlog_bytes=tick.backlog_bytes,
@@ -154,33 +148,28 @@ class Recorder:
                 latency_s=latency_s,
                 phases_s=dict(tick.phases_s),
                 busy_s=tick.busy_s,
-                shed=sum(c.shed for c in tick.streams.values()),
+                shed=tick.totals.shed,
             )
         )
 
     def warn(self, warning: object) -> None:
-        """Note that a query is about to break its bounds."""
         with self._lock:
-            self._warnings = [*self._warnings[1 - _MOST_WARNINGS :], str(warning)]
+            self._warnings.append(str(warning))
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """The latest warnings, oldest first."""
         with self._lock:
             return tuple(self._warnings)
 
     def recent(self) -> list[TickRecord]:
-        """The ticks so far, as far as they are remembered."""
         with self._lock:
             return list(self._history)
 
     def status(self) -> RunStatus:
-        """Everything so far."""
         with self._lock:
             history = list(self._history)
-            queries = {name: self._query_status(name) for name in self._rows_out}
             return RunStatus(
-                queries=queries,
+                queries={name: self._query_status(name) for name in self._rows_out},
                 streams=dict(self._streams),
                 peak_backlog_tuples=self._peak_tuples,
                 peak_backlog_bytes=self._peak_bytes,
@@ -193,15 +182,13 @@ class Recorder:
             )
 
     def _query_status(self, name: str) -> QueryStatus:
-        read = [self._streams[stream] for stream in self._streams_of[name]]
-        shed = sum(counts.shed for counts in read)
-        rows_in = sum(counts.rows_in - counts.late - counts.bad for counts in read)
-        latency = self._latencies[name].latency()
-        return QueryStatus(self._rows_out[name], latency, kept_share(read), shed, rows_in)
+        read = sum((self._streams[stream] for stream in self._streams_of[name]), StreamCounts())
+        latency_s = self._latencies[name].latency()
+        return QueryStatus(self._rows_out[name], latency_s, keep_ratio([read]), read.shed, read.usable)
 
 
 class LatencyTally:
-    """Latencies in bins of 1 %, so that an endless run needs no more room than a short one."""
+    """Latencies in bins of 1 %, in bounded memory."""
 
     def __init__(self) -> None:
         self._bins: dict[int, float] = {}
@@ -210,7 +197,6 @@ class LatencyTally:
         self._max_s = 0.0
 
     def add(self, seconds: float, count: float) -> None:
-        """So many results that took so long."""
         position = round(math.log(max(seconds, 1e-6)) / _BIN)
         self._bins[position] = self._bins.get(position, 0.0) + count
         self._count += count
@@ -218,12 +204,11 @@ class LatencyTally:
         self._max_s = max(self._max_s, seconds)
 
     def latency(self) -> Latency:
-        """Mean and largest are exact, percentiles to 1 %."""
+        """Mean and maximum are exact, percentiles to 1 %."""
         if not self._count:
             return Latency(None, None, None, None)
-        return Latency(
-            self._total_s / self._count, self._percentile(0.5), self._percentile(0.99), self._max_s
-        )
+        mean_s = self._total_s / self._count
+        return Latency(mean_s, self._percentile(0.5), self._percentile(0.99), self._max_s)
 
     def _percentile(self, share: float) -> float:
         passed = 0.0

@@ -138,6 +138,7 @@ def test_strategies_and_servers(tmp_path: Path) -> None:
     assert document(script, "--servers", "each")["model"]["name"] == "OwnServers"
 
 
+@pytest.mark.slow
 def test_recorded_arrivals_stand_beside_the_formula(tmp_path: Path) -> None:
     generator = np.random.default_rng(1)
     bursts = np.cumsum(generator.exponential(0.5, 200))
@@ -160,7 +161,7 @@ def test_recorded_arrivals_stand_beside_the_formula(tmp_path: Path) -> None:
     assert seen["recorded"]["latency_s"]["high"]["p99"] > 3 * formula_s
     assert seen["recorded"]["latency_s"]["high"]["p99"] > seen["queries"]["high"]["latency_s"]["p99"]
     table = invoke("advise", script, "--trace", f"readings={trace}")
-    assert "index of dispersion" in table.stdout and "go by the recorded figures" in table.stdout
+    assert "index of dispersion" in table.stdout and "use the recorded latencies" in table.stdout
     ticks = document(script, "--trace", f"readings={trace}", "--tick", "100ms")
     assert ticks["recorded"]["latency_s"]["high"]["p50"] > 0.1
 
@@ -168,7 +169,7 @@ def test_recorded_arrivals_stand_beside_the_formula(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rate", "readings=-5"], "error: --rate readings=-5 is no rate; write tuples a second"),
+        (["--rate", "readings=-5"], "error: --rate readings=-5 is no rate; write tuples per second"),
         (["--rate", "readings=many"], "error: --rate readings=many is no rate"),
         (["--rate", "nothing=5"], "error: --rate: no query reads a stream nothing; known: readings"),
         (["--rate", "readings"], "error: --rate readings names no stream"),

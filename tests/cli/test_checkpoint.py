@@ -16,7 +16,7 @@ def no_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("headgate.spark.cluster.own_session", refuse)
+    monkeypatch.setattr("headgate.spark.application.cluster.own_session", refuse)
 
 
 @pytest.fixture

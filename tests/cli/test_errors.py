@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from tests.cli.support import invoke, script
 
-from headgate.cli.app import app
-from headgate.cli.failure import described
+from headgate.cli.app import app, describe_failure
 from headgate.errors import InternalError, QueryError, SetupError, Span
 
 pytestmark = pytest.mark.usefixtures("no_spark")
@@ -31,13 +30,13 @@ def test_a_missing_file_is_named(command: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("command", ["run", "explain"])
 def test_a_folder_is_no_file_of_cql(command: str, tmp_path: Path) -> None:
-    assert the_error(command, tmp_path) == f"error: {tmp_path} is a folder; name a file of CQL\n"
+    assert the_error(command, tmp_path) == f"error: {tmp_path} is a folder; pass a CQL file\n"
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.sql"
     path.write_bytes(b"\xff\xfe\x00")
-    assert the_error("run", path) == f"error: {path} is no text in UTF-8; name a file of CQL\n"
+    assert the_error("run", path) == f"error: {path} is not valid UTF-8; pass a CQL file\n"
 
 
 @pytest.mark.parametrize("command", ["run", "explain"])
@@ -68,8 +67,8 @@ def test_a_file_without_a_query_has_nothing_to_run(tmp_path: Path) -> None:
         (["--strategy", "chian"], "unknown strategy chian; known: chain, chain-flush"),
         (["--for", "30 parsecs"], "--for: unknown unit 'parsecs'"),
         (["--for", "0s"], "--for must be more than 0"),
-        (["--memory", "lots"], "--memory: 'lots' is no size; write a number and a unit"),
-        (["--tick-budget", "fast"], "--tick-budget: 'fast' is no time"),
+        (["--memory", "lots"], "--memory: 'lots' is not a size; write a number and a unit"),
+        (["--tick-budget", "fast"], "--tick-budget: 'fast' is not a time"),
         (["--until-done", "--for", "3s"], "--until-done and --for exclude each other; keep one of them"),
         (["--untildone"], "No such option: --untildone"),
     ],
@@ -146,7 +145,7 @@ Caused by: org.apache.spark.SparkArithmeticException: [DIVIDE_BY_ZERO] Division 
     ],
 )
 def test_errors_are_sorted_by_whose_they_are(error: Exception, text: str, code: int) -> None:
-    assert described(error) == (text, code)
+    assert describe_failure(error) == (text, code)
 
 
 def test_an_error_whose_jvm_has_ended_is_reported_all_the_same() -> None:
@@ -155,7 +154,7 @@ def test_an_error_whose_jvm_has_ended_is_reported_all_the_same() -> None:
             raise ConnectionRefusedError
 
     Orphan.__module__ = FromJava.__module__
-    assert described(Orphan()) == ("error: Spark: Orphan, and its JVM has ended", 1)
+    assert describe_failure(Orphan()) == ("error: Spark: Orphan, and its JVM has ended", 1)
 
 
 def test_the_version_is_printed() -> None:
@@ -179,6 +178,7 @@ def test_the_help_of_every_command_has_an_example(command: str) -> None:
     assert "--json" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_enough_is_no_error() -> None:
     example = Path(__file__).parents[2] / "examples" / "three_streams.sql"
     command = [sys.executable, "-m", "headgate", "explain", example, "--json"]

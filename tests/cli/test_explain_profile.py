@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from tests.cli.support import invoke
 
-from headgate.model.measured import Measured
 from headgate.model.profile import Profile
+from headgate.statistics.profile_file import Measured
 
 pytestmark = pytest.mark.usefixtures("no_spark")
 
@@ -132,7 +132,7 @@ def test_time_windows_partitions_and_relations_have_their_figures(tmp_path: Path
         "relation_seconds = 0.00001\n"
     )
     assert refused(tmp_path, query, figures) == (
-        "P does not tell streams.C.keys, which nothing measures; write a profile in TOML with [streams.NAME] "
+        "P lacks streams.C.keys, which nothing measures; write a profile in TOML with [streams.NAME] "
         "keys = 50"
     )
     chosen = explained(tmp_path, query, figures.replace("rate = 20", "rate = 20\nkeys = 5"))["q"]["chosen"]
@@ -228,14 +228,14 @@ def test_a_profile_that_has_sampled_pairs_orders_three_streams(tmp_path: Path) -
     [
         (
             profile(3).replace("[streams.C]\nrate = 20\n", ""),
-            "P does not tell the rate of stream C; headgate profile measures it",
+            "P lacks the rate of stream C; headgate profile measures it",
         ),
         (
             RATES + "[cost]\njoin_seconds = 0.001\n",
-            "P does not tell the selectivity of A.a = B.a, the selectivity of B.b = C.b; "
+            "P lacks the selectivity of A.a = B.a, the selectivity of B.b = C.b; "
             "headgate profile measures it",
         ),
-        (RATES + SELECTIVITIES, "P does not tell cost.join_seconds; headgate profile measures it"),
+        (RATES + SELECTIVITIES, "P lacks cost.join_seconds; headgate profile measures it"),
         (
             profile(3).replace("= 0.5", "= 1.5"),
             "P: predicates.A.a = B.a.selectivity = 1.5 is out of range; write a share from 0 to 1",
@@ -249,9 +249,9 @@ def test_a_profile_that_has_sampled_pairs_orders_three_streams(tmp_path: Path) -
         (profile(3) + "[relations.z]\nrows = 2\n", "P: relations.z is no relation; known: names"),
         (profile(3) + "probe_seconds = 1\n", "P: cost.join_seconds is the sum of insert_seconds"),
         (profile(3).replace("rate = 10", "rate = -1"), "P: streams.A.rate = -1 is out of range"),
-        (profile(3).replace("rate = 10", 'rate = "x"'), 'P: streams.A.rate = "x" is no number'),
-        ("streams = 3", "P: streams is no table"),
-        ("]", "P is no valid TOML"),
+        (profile(3).replace("rate = 10", 'rate = "x"'), 'P: streams.A.rate = "x" is not a number'),
+        ("streams = 3", "P: streams is not a table"),
+        ("]", "P is not valid TOML"),
     ],
 )
 def test_what_is_missing_or_wrong_is_said_in_one_line(tmp_path: Path, figures: str, message: str) -> None:

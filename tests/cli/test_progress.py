@@ -6,7 +6,7 @@ import signal
 import pytest
 from rich.console import Console
 
-from headgate.cli.interrupt import interruptible
+from headgate.cli.execution import interruptible
 from headgate.cli.progress import Progress
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 

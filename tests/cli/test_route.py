@@ -89,8 +89,8 @@ WRONG = [
     (S3.replace("per_tuple = 0.5\n", ""), "operators.op3.per_tuple is missing"),
     (S3.replace("rate = 200", "rate = -200"), "sources.op0.rate = -200 is out of range"),
     (S3.replace("rate = 200", "rate = 0"), "the rates of the sources sum to 0"),
-    (S3.replace('source = "op0"', 'source = "op9"'), "plans.s3.source = 'op9' is no source; known: op0"),
-    (S3.replace('["op1", "op2", "op3"]', '["op1", "op7"]'), "plans.s3 names an operator 'op7'"),
+    (S3.replace('source = "op0"', 'source = "op9"'), "plans.s3.source = 'op9' is not a source; known: op0"),
+    (S3.replace('["op1", "op2", "op3"]', '["op1", "op7"]'), "plans.s3 names the unknown operator 'op7'"),
     (S3.replace('["op1", "op2", "op3"]', "[]"), "plans.s3.any_order = [] is wrong"),
     (S3.replace('["op1", "op2", "op3"]', '["op1", "op1"]'), "names 'op1' twice"),
     (S3 + 'before = [["op1", "op2"], ["op2", "op1"]]\n', "plans.s3.before forms a cycle: op1 -> op2 -> op1"),
@@ -98,19 +98,19 @@ WRONG = [
     (S3 + 'paths = [["op1"]]\n', "plans.s3.any_order and paths exclude each other"),
     (S3 + "[weights.op0]\nop1 = 0\nop2 = 0\n", "weights.op0 sum to 0"),
     (S3 + "[weights.op0]\nop1 = -1\n", "weights.op0.op1 = -1 is out of range"),
-    (S3 + "[weights.op0]\nop8 = 1\n", "weights.op0.op8 is no operator; known: op1, op2, op3"),
+    (S3 + "[weights.op0]\nop8 = 1\n", "weights.op0.op8 is not an operator; known: op1, op2, op3"),
     (S3 + "[sources.op8]\nrate = 3\n", "sources.op8 feeds no plan"),
-    (S3.replace("resource = 10\n", 'node = "n"\n'), "operators.op1.node = 'n' is no node; known: none"),
+    (S3.replace("resource = 10\n", 'node = "n"\n'), "operators.op1.node = 'n' is not a node; known: none"),
     ("total_resource = 5\n" + S3, "total_resource is used by no operator"),
-    (S3 + "speed = 3\n", "plans.s3.speed is no known key"),
+    (S3 + "speed = 3\n", "plans.s3.speed is not a known key"),
     (
         J3.replace("{ A = 0.1, C = 0.4 }", "{ A = 0.1 }"),
-        "operators.op4.selectivity says nothing about source C",
+        "operators.op4.selectivity has no value for source C",
     ),
-    (J3.replace("{ A = 0.1, C = 0.4 }", "{ A = 0.1, D = 1 }"), "operators.op4.selectivity.D is no source"),
+    (J3.replace("{ A = 0.1, C = 0.4 }", "{ A = 0.1, D = 1 }"), "operators.op4.selectivity.D is not a source"),
     (J3.replace('[["op4", "op3"]]', '[["op4"], ["op4", "op3"]]'), "is the beginning of"),
     ("max_queue = 0\n" + S3.replace("max_queue = 10000", ""), "max_queue = 0 is out of range"),
-    ("this is no TOML", "is no valid TOML"),
+    ("this is no TOML", "is not valid TOML"),
 ]
 
 
@@ -132,7 +132,7 @@ def test_bad_networks_are_one_line_and_code_2(
         (["nowhere.toml", "--optimize", "mdr"], "no such file: nowhere.toml"),
         ([EXAMPLE, "--optimize", "best"], "--optimize best is unknown; write art or mdr"),
         ([EXAMPLE, "--optimize", "art", "--rate", "-3"], "--rate -3 is out of range"),
-        ([EXAMPLE, "--optimize", "art", "--rate", "300"], "no routing keeps up with 300 tuples a second"),
+        ([EXAMPLE, "--optimize", "art", "--rate", "300"], "no routing sustains 300 tuples per second"),
         ([EXAMPLE], "gives no weights; add --optimize art or --optimize mdr"),
     ],
 )
@@ -193,20 +193,45 @@ def test_nodes_links_and_sharing_come_from_the_file(tmp_path: Path) -> None:
     assert found["pages"] > 30 and 0.7 < found["art"] < 1.3
 
 
+ROUTER = """
+from headgate.routing.policies import StatisticsRouter
+
+class Last(StatisticsRouter):
+    name = "last"
+
+    def route(self, done, eligible, view):
+        return {eligible[-1]: 1.0}
+
+class Undecided:
+    name = "undecided"
+"""
+
+
+def test_a_router_of_the_users_is_simulated(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(ROUTER)
+    path = written(tmp_path, SHORT)
+    found = simulated(path, "--policy", f"{tmp_path}/mine.py:Last", "--rate", 50)
+    assert found["policy"] == "last"
+    assert found["visits"]["op3"] > found["visits"]["op2"] > found["visits"]["op1"]
+    result = invoke("simulate", path, "--policy", f"{tmp_path}/mine.py:Undecided")
+    assert result.exit_code == 2
+    assert "mine.py:Undecided makes no router: Undecided has no method prepare" in result.stderr
+
+
 @pytest.mark.parametrize(
     ("text", "arguments", "message"),
     [
         (SHORT, ["--policy", "best"], "unknown policy best; known: optimal, q, "),
         (SHORT, ["--rate", "op0=3"], "--rate op0=3 is no number; write --rate 220"),
         (SHORT, ["--rate", "0"], "--rate 0 is out of range"),
-        (SHORT + "speed = 3\n", [], "simulation.speed is no known key"),
+        (SHORT + "speed = 3\n", [], "simulation.speed is not a known key"),
         (SHORT + "warm_up = 30\n", [], "simulation.warm_up = 30 leaves nothing of 20 seconds"),
-        (SHORT + "links = 3\n", [], "simulation.links is no table"),
+        (SHORT + "links = 3\n", [], "simulation.links is not a table"),
         (SHORT + "links = { bytes_per_second = [3, 2] }\n", [], "links.bytes_per_second = [3, 2] is wrong"),
         (SHORT + "sharing = { split_at = 0 }\n", [], "sharing.split_at = 0 is wrong"),
         (SHORT.replace("rate = 200", ""), [], "sources.op0.rate is missing; write it, or add --rate 200"),
         (SHORT.replace("resource = 10\n", "resource = 0\n"), ["--policy", "q"], "op1.resource = 0 is out of"),
-        ("[streams.s]\narrivals = [1]\n", ["--policy", "q"], "streams is no known key"),
+        ("[streams.s]\narrivals = [1]\n", ["--policy", "q"], "streams is not a known key"),
     ],
 )
 def test_what_cannot_be_simulated_is_one_line(

@@ -11,9 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.support import CQL, invoke, script
 
-from headgate.cli.demo import demo_script
 from headgate.cli.progress import Progress
-from headgate.cql.statement import CreateStream
 from headgate.model.event import Event, TickCommitted
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -125,23 +123,18 @@ def test_columns_that_are_not_declared_are_looked_up(tmp_path: Path) -> None:
     assert "stream b [UNBOUNDED] (ts, flow, src, dst, port, bytes, protocol)" in result.stdout
 
 
-def test_the_demo_ends_in_results_of_every_query_and_a_plot(tmp_path: Path, temporary: Path) -> None:
-    result = succeeded("demo", "--seconds", 8, "--out", tmp_path / "out")
-    plot = tmp_path / "out" / "demo.png"
-    assert result.stdout.splitlines()[-1] == f"arrivals, backlog and latency: {plot}"
-    assert plot.read_bytes().startswith(b"\x89PNG")
+def test_the_demo_states_memory_and_latency_of_three_runs_and_draws_them(
+    tmp_path: Path, temporary: Path
+) -> None:
+    result = succeeded("demo", "--seconds", 6, "--out", tmp_path / "out", "--json")
+    document = json.loads(result.stdout)
+    fifo, chosen, shedding = (document["runs"][name] for name in ("fifo", "chosen", "shedding"))
+    assert Path(document["plot"]).read_bytes().startswith(b"\x89PNG")
     assert list(temporary.glob("headgate-*")) == []
-    lines = [line.split() for line in result.stdout.splitlines()]
-    shown = {line[0]: line[1].replace(",", "") for line in lines if len(line) == 6}
-    # ticks say when results come, and not which
-    path = tmp_path / "all_at_once.sql"
-    path.write_text(demo_script("duration '8 s', speed 'max'", 8).text)
-    at_once = json.loads(succeeded("run", path, "--until-done", "--json").stdout)["queries"]
-    assert {name: int(shown[name]) for name in at_once} == {n: q["rows_out"] for n, q in at_once.items()}
-    assert all(query["rows_out"] for query in at_once.values())
-
-
-def test_the_length_of_the_demo_is_set_in_all_its_streams() -> None:
-    streams = [s for s in demo_script("duration '8 s'", 8).statements if isinstance(s, CreateStream)]
-    durations = [option.value for s in streams for option in s.options if option.key.text == "duration"]
-    assert durations == ["8 s"] * 2
+    # ticks and strategies determine when results come, not which
+    assert fifo["queries"]["fingerprints"]["rows_out"] == chosen["queries"]["fingerprints"]["rows_out"] > 0
+    assert fifo["streams"] == chosen["streams"]
+    assert fifo["streams"]["packets"]["shed"] == 0
+    seen = shedding["queries"]["fingerprints"]
+    assert seen["rows_in"] == fifo["queries"]["fingerprints"]["rows_in"]
+    assert seen["shed"] == shedding["streams"]["packets"]["shed"]

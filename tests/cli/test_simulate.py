@@ -154,7 +154,7 @@ def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("profiles", "options", "message"),
     [
-        (PROFILES, [], "q.sql says nothing about costs; measure them with: headgate profile"),
+        (PROFILES, [], "q.sql has no profile; measure one with: headgate profile"),
         (PROFILES, ["--profile", "{}/none.json"], "no such file: "),
         (PROFILES, ["--profile", "{}"], "no rate of stream flows is known; add --rate flows=1000"),
         (
@@ -168,7 +168,7 @@ def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
             "--rate flows names no stream; write --rate STREAM=",
         ),
         (PROFILES, ["--profile", "{}", "--rate", "flows=fast"], "--rate flows=fast is no rate"),
-        (PROFILES, ["--profile", "{}", "--for", "soon"], "--for: 'soon' is no time"),
+        (PROFILES, ["--profile", "{}", "--for", "soon"], "--for: 'soon' is not a time"),
         ({"operators": {}}, ["--profile", "{}"], "profiles.json has no profile of operator heavy.select_p"),
         ([], ["--profile", "{}"], "profiles.json holds no profiles"),
         ({"operators": {"x": {}}}, ["--profile", "{}"], "operators.x.seconds_per_tuple is missing"),
@@ -192,7 +192,7 @@ def test_what_is_wrong_with_measured_profiles(
 
 def test_options_of_cql_have_no_place_beside_a_workload() -> None:
     result = invoke("simulate", EXAMPLE, "--rate", "s=3")
-    assert (result.exit_code, result.stderr.split(";")[0]) == (2, "error: --rate is for files of CQL")
+    assert (result.exit_code, result.stderr.split(";")[0]) == (2, "error: --rate is for CQL files")
 
 
 @pytest.mark.parametrize(

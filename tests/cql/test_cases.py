@@ -8,7 +8,8 @@ from typing import NamedTuple
 
 import pytest
 
-from headgate.cql import (
+from headgate.cql.parser import parse
+from headgate.cql.statement import (
     AggregateCall,
     AlterPool,
     ColumnReference,
@@ -16,20 +17,17 @@ from headgate.cql import (
     CreatePool,
     CreateQuery,
     FromItem,
-    PartitionedRows,
     Place,
     PlaceProbe,
-    Range,
-    Rows,
     ScalarExpression,
     Select,
     Setting,
     Star,
     Statement,
-    Window,
-    parse,
+    WindowClause,
 )
 from headgate.errors import QueryError
+from headgate.model.window import RowWindow, UnboundedWindow
 
 
 class Case(NamedTuple):
@@ -82,7 +80,7 @@ def pool_line(statement: CreatePool | AlterPool | CreateFunction | Place | Place
     """A statement about pools and what is placed on them."""
     name = statement.name.text
     if isinstance(statement, CreateFunction):
-        return f"function {name} as {statement.location!r} returns {statement.returns}"
+        return f"function {name} as {statement.location.text!r} returns {statement.returns}"
     if isinstance(statement, Place):
         return f"place {name} on {statement.pool.text}"
     if isinstance(statement, PlaceProbe):
@@ -134,21 +132,20 @@ def from_item(source: FromItem) -> str:
     return f"{source.source.text}{window(source.window)} as {source.alias.text}"
 
 
-def window(given: Window | None) -> str:
+def window(given: WindowClause | None) -> str:
     """A window with times in microseconds."""
     if given is None:
         return ""
-    if isinstance(given, Rows):
-        return f" [rows {given.rows}]"
-    if isinstance(given, Range):
-        return (
-            f" [range {given.range_us} us]"
-            if given.slide_us is None
-            else (f" [range {given.range_us} us slide {given.slide_us} us]")
-        )
-    if isinstance(given, PartitionedRows):
-        return f" [partition by {', '.join(map(column, given.keys))} rows {given.rows}]"
-    return f" [{type(given).__name__.lower()}]"
+    one = given.window
+    if isinstance(one, RowWindow):
+        by = f"partition by {', '.join(map(column, given.keys))} " if given.keys else ""
+        return f" [{by}rows {one.rows}]"
+    if isinstance(one, UnboundedWindow):
+        return " [unbounded]"
+    if one.range_us == 0:
+        return " [now]"
+    slide = "" if one.slide_us is None else f" slide {one.slide_us} us"
+    return f" [range {one.range_us} us{slide}]"
 
 
 @pytest.mark.parametrize("case", CASES, ids=[case.title for case in CASES])

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.cql import (
+from headgate.cql.parser import parse
+from headgate.cql.statement import (
     AggregateCall,
     ColumnReference,
     CreateQuery,
@@ -17,7 +18,6 @@ from headgate.cql import (
     Select,
     SelectItem,
     Statement,
-    parse,
 )
 from headgate.errors import QueryError
 
@@ -76,7 +76,6 @@ def expressions(select: Select) -> Iterator[ScalarExpression]:
 def check_spans(text: str, statements: list[Statement]) -> None:
     """Every text, column and aggregate must stand where its span says."""
     for statement in statements:
-        assert statement.span.excerpt.upper().startswith(("CREATE", "ALTER", "PLACE"))
         branches = statement.branches if isinstance(statement, CreateQuery) else ()
         for branch in branches:
             for expression in expressions(branch):
@@ -126,6 +125,7 @@ def test_any_tokens_in_a_query_give_statements_or_a_query_error(fragments: list[
     check_any_text(f"CREATE QUERY q AS SELECT {' '.join(fragments)}")
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(st.data())
 def test_mutated_statements_give_statements_or_a_query_error(data: st.DataObject) -> None:
@@ -197,6 +197,7 @@ def _without_comments(marked: str) -> str:
     return marked
 
 
+@pytest.mark.slow
 @settings(max_examples=300)
 @given(MARKED.filter(lambda text: text.count("/*") < 2))
 def test_the_columns_of_an_expression_are_those_that_were_put_in(marked: str) -> None:
@@ -233,6 +234,7 @@ def test_deep_nesting_is_refused_and_does_not_exhaust_the_stack(condition: str) 
         parse(f"CREATE QUERY q AS SELECT 1 FROM s WHERE {condition}")
 
 
+@pytest.mark.slow
 def test_long_chains_are_read() -> None:
     terms = [f"a{number} = 1 + {number}" for number in range(2000)]
     (statement,) = parse(

@@ -12,6 +12,7 @@ from tests.cli.support import invoke
 from headgate.experiments import optimizer
 
 
+@pytest.mark.slow
 def test_every_check_holds_and_every_figure_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(optimizer, "QUERIES", 200)
     done = invoke("reproduce", "optimizer", "--out", tmp_path, "--json")
@@ -24,8 +25,9 @@ def test_every_check_holds_and_every_figure_is_drawn(tmp_path: Path, monkeypatch
     assert done.exit_code == 0
 
 
+@pytest.mark.slow
 def test_a_thousand_queries_take_seconds() -> None:
     begin = time.perf_counter()
-    levels = optimizer.levels_of(1000, seed=1)
-    assert len(levels) == 12 and all(len(level.gains) == 1000 for level in levels)
+    gains, errors = optimizer.gains_and_errors(1000, seed=1)
+    assert gains.shape == errors.shape == (12, 1000)
     assert time.perf_counter() - begin < 60

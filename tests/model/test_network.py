@@ -10,11 +10,11 @@ from headgate.model.network import Network, QueryDefinition, SinkDefinition, Str
 from headgate.model.operator import OperatorInput, Project, Select, StreamInput
 
 STREAM = StreamDefinition("s", "csv", None)
-ITEM = NamedExpression("k", Expression("`s__k`", ("s__k",)))
+ITEM = NamedExpression("k", Expression.parse("`s__k`"))
 
 
 def select(name: str, source: StreamInput | OperatorInput, text: str = "`s__k` > 1") -> Select:
-    return Select(name, source, (Expression(text, ("s__k",)),))
+    return Select(name, source, (Expression.parse(text),))
 
 
 def query(*outputs: str) -> QueryDefinition:

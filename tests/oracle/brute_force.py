@@ -35,7 +35,7 @@ class Stream:
     name: str
     declared: int
     arrivals: Sequence[Tuple]
-    slack: int = 0
+    watermark: int = 0
 
     def on_time(self) -> list[Tuple]:
         """The tuples that belong to the stream, in order of arrival."""
@@ -48,7 +48,7 @@ class Stream:
     def _judged(self) -> Iterator[tuple[Tuple, bool]]:
         highest: int | None = None
         for tuple_ in self.arrivals:
-            yield tuple_, highest is not None and tuple_.ts < highest - self.slack
+            yield tuple_, highest is not None and tuple_.ts < highest - self.watermark
             highest = tuple_.ts if highest is None else max(highest, tuple_.ts)
 
 
@@ -304,7 +304,8 @@ def _at_every_tuple(query: Aggregation) -> Iterator[tuple[Any, ...]]:
             continue
         group = _key(query, arriving)
         held = [t for t in window.held(came, arriving.ts) if _passes(query, t)]
-        yield from _result(query, arriving.ts, group, [t for t in held if _key(query, t) == group])
+        members = [t for t in held if _key(query, t) == group]
+        yield from _result(query, arriving.ts, group, members)
 
 
 def _at_boundaries(query: Aggregation, length: int, step: int) -> Iterator[tuple[Any, ...]]:

@@ -69,7 +69,7 @@ def _printable(row: Mapping[str, Any], timestamp_type: str) -> dict[str, Any]:
 
 def stream_sql(stream: Stream, folder: Path, file_format: str, timestamp_type: str, **options: object) -> str:
     """CREATE STREAM for a folder."""
-    settings = {"path": folder, "timestamp": "ts", "slack": f"{stream.slack // 1000} ms", **options}
+    settings = {"path": folder, "timestamp": "ts", "watermark": f"{stream.watermark // 1000} ms", **options}
     listed = ", ".join(f"{key} '{value}'" for key, value in settings.items())
     columns = f"ts {timestamp_type}, k INT, v INT, s STRING"
     return f"CREATE STREAM {stream.name} ({columns}) FROM {file_format} OPTIONS ({listed});"

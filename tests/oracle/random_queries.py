@@ -84,15 +84,15 @@ def _random_stream(
         tuples.append(_random_tuple(rng, ts, timestamp_type))
         gap = rng.randint(10, 30) if rng.random() < 0.03 else rng.randint(0 if ties else 1, 4)
         ts += gap * unit
-    slack = rng.choice((0, 0, 3, 6)) * unit
-    # no tuple can be overtaken by more than the slack
-    tuples.sort(key=lambda t: t.ts + rng.randint(0, slack))
+    watermark = rng.choice((0, 0, 3, 6)) * unit
+    # no tuple can be overtaken by more than the watermark
+    tuples.sort(key=lambda t: t.ts + rng.randint(0, watermark))
     for _ in range(rng.choice((0, 0, 2))):
         place = rng.randrange(len(tuples))
-        late = tuples[place].ts - slack - rng.randint(0, 20) * unit
+        late = tuples[place].ts - watermark - rng.randint(0, 20) * unit
         if ties or late not in {t.ts for t in tuples}:
             tuples.insert(rng.randint(place, len(tuples)), _random_tuple(rng, late, timestamp_type))
-    return Stream(name, declared, tuples, slack)
+    return Stream(name, declared, tuples, watermark)
 
 
 def _random_tuple(rng: Random, ts: int, timestamp_type: str) -> Tuple:

@@ -141,7 +141,7 @@ def test_at_one_instant_the_stream_declared_first_comes_first() -> None:
 
 def test_a_late_tuple_is_no_part_of_the_stream() -> None:
     tuples = [Tuple(ts * SECOND, {"ts": ts}) for ts in (5, 9, 7, 6, 10)]
-    stream = Stream("s", 0, tuples, slack=2 * SECOND)
+    stream = Stream("s", 0, tuples, watermark=2 * SECOND)
     assert [t.ts // SECOND for t in stream.late()] == [6]
     counted = Aggregation(Side(stream, "a", rows(2)), [], [Call("MIN", column("a", "ts"))])
     assert evaluate(Query("q", [counted])) == Counter(

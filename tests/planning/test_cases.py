@@ -10,11 +10,23 @@ import pytest
 from tests.planning.support import bound, catalog_of
 
 from headgate.errors import QueryError
-from headgate.planning.describe import describe
 from headgate.planning.lower import lower
-from headgate.planning.optimize import RULES, optimize
+from headgate.planning.plan_predicates import form_of
+from headgate.planning.rules import RULES
+from headgate.planning.stages import describe, optimize
+from headgate.planning.statistics import Context, PredicateStatistics, WrittenStatistics
 
 FOLDER = Path(__file__).parent / "cases"
+# selectivity and seconds per tuple of the predicates that cases order
+COSTS = {
+    "bytes > 1": (0.5, 1e-3),
+    "src LIKE '%x%'": (0.1, 9e-3),
+    "packets.info.port = 3": (0.9, 5e-5),
+    "dst = 'all'": (1.0, 1e-3),
+}
+CONTEXT = Context(
+    WrittenStatistics(predicates={form_of(text): PredicateStatistics(*cost) for text, cost in COSTS.items()})
+)
 
 
 class Case(NamedTuple):
@@ -50,7 +62,7 @@ STAGES: Mapping[str, Callable[[str], str]] = {
     "bind_errors": lambda text: "\n".join(map(str, bound(text))),
     "lower": lowered,
     **{
-        rule.__name__: lambda text, rule=rule: "\n".join(str(rule(plan)) for plan in bound(text))  # type: ignore[misc]
+        rule.__name__: lambda text, rule=rule: "\n".join(str(rule(p, CONTEXT)) for p in bound(text))  # type: ignore[misc]
         for rule in RULES
     },
 }

@@ -7,9 +7,8 @@ from tests.planning.support import bound, catalog_of
 from headgate.model.network import Network
 from headgate.model.operator import Aggregate, JoinSide, OperatorInput, RelationJoin, StreamInput, WindowJoin
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow
-from headgate.planning.describe import describe_json
 from headgate.planning.lower import lower
-from headgate.planning.optimize import optimize
+from headgate.planning.stages import describe_json, optimize
 
 
 def network_of(text: str, optimized: bool = True) -> Network:

@@ -27,7 +27,7 @@ from headgate.planning.logical import (
     StreamScan,
     WindowJoin,
 )
-from headgate.planning.optimize import optimize
+from headgate.planning.stages import optimize
 
 TABLES = """
 CREATE TABLE packets (ts TIMESTAMP, src TEXT, dst TEXT, bytes INT, info STRUCT(port INT, "end" INT));
@@ -64,9 +64,8 @@ def sql_of(plan: LogicalPlan) -> str:
 
 def node_sql(node: Node) -> str:
     if isinstance(node, (StreamScan, RelationScan)):
-        table = node.stream if isinstance(node, StreamScan) else node.relation
         columns = [f"{name} AS {node.alias}__{name}" for name in node.columns]
-        return f"SELECT {', '.join(columns) or f'1 AS only_{node.alias}'} FROM {table}"
+        return f"SELECT {', '.join(columns) or f'1 AS only_{node.alias}'} FROM {node.name}"
     if isinstance(node, Project):
         items = ", ".join(f"{item.expression} AS {item.name}" for item in node.items)
         return f"SELECT {items} FROM ({node_sql(node.input)})"
@@ -91,6 +90,7 @@ def check(database: duckdb.DuckDBPyConnection, select: str) -> None:
     assert rows(database, sql_of(optimize(plan))) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(select=plain_selects())
 def test_plans_of_plain_queries_give_the_rows_of_the_query(
@@ -99,6 +99,7 @@ def test_plans_of_plain_queries_give_the_rows_of_the_query(
     check(database, select)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(select=aggregate_selects())
 def test_plans_of_aggregates_give_the_rows_of_the_query_or_both_are_refused(

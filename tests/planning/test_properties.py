@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+import pytest
 from hypothesis import given
 from tests.planning.queries import aggregate_selects, plain_selects
 from tests.planning.support import bound_select, catalog_of
@@ -12,12 +13,11 @@ from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import Expression, column_of
 from headgate.model.network import Network
-from headgate.planning.describe import describe
 from headgate.planning.logical import Filter, LogicalPlan, Node, RelationJoin, WindowJoin, plan_columns, scans
 from headgate.planning.lower import lower
-from headgate.planning.optimize import optimize
-from headgate.planning.rules.prune_columns import prune_columns
-from headgate.planning.rules.push_down_selection import push_down_selection
+from headgate.planning.rules import prune_columns, push_down_selection
+from headgate.planning.stages import describe, optimize
+from headgate.planning.statistics import Context
 
 
 def nodes(plan: LogicalPlan) -> Iterator[Node]:
@@ -36,19 +36,20 @@ def predicates(plan: LogicalPlan) -> set[str]:
 @given(plain_selects())
 def test_pushing_loses_no_conjunct_and_adds_none(select: str) -> None:
     plan = bound_select(select)
-    assert predicates(push_down_selection(plan)) == predicates(plan)
+    assert predicates(push_down_selection(plan, Context())) == predicates(plan)
 
 
 @given(plain_selects())
 def test_pushing_leaves_nothing_above_the_joins(select: str) -> None:
-    pushed = push_down_selection(bound_select(select))
+    pushed = push_down_selection(bound_select(select), Context())
     filters = [node for node in nodes(pushed) if isinstance(node, Filter)]
     assert all(len(list(scans(node))) == 1 for node in filters)
 
 
+@pytest.mark.slow
 @given(plain_selects())
 def test_every_predicate_stands_where_its_columns_are(select: str) -> None:
-    for node in nodes(push_down_selection(bound_select(select))):
+    for node in nodes(push_down_selection(bound_select(select), Context())):
         if isinstance(node, (Filter, WindowJoin, RelationJoin)):
             for predicate in node.predicates:
                 assert plan_columns(node).issuperset(predicate.columns)
@@ -56,7 +57,7 @@ def test_every_predicate_stands_where_its_columns_are(select: str) -> None:
 
 @given(plain_selects())
 def test_pruning_keeps_what_is_read_and_nothing_else(select: str) -> None:
-    plan = prune_columns(bound_select(select))
+    plan = prune_columns(bound_select(select), Context())
     [project] = plan.branches
     read = {column for item in project.items for column in item.expression.columns}
     for node in nodes(plan):

@@ -1,4 +1,4 @@
-"""Small plans with figures, and what the simulator makes of them."""
+"""Small plans with predicted, and what the simulator makes of them."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from headgate.experiments.plan import Box, path_of
+from headgate.experiments.workloads import Box, path_of
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Input, OperatorInput, StreamInput, Synthetic
 from headgate.model.profile import Profile
-from headgate.queueing.plan import Plan
+from headgate.queueing.load_model import LoadModel
 from headgate.scheduling import strategy_named
-from headgate.simulator import Figures, OnePerOperator, Pool, Result, Scenario, simulate
+from headgate.simulator import Behaviour, OnePerOperator, Pool, Result, Scenario, simulate
 
 BOXES: dict[str, tuple[dict[str, Box], dict[str, str]]] = {
     "path": (path_of("r", (1.0, 0.5), (2.0, 0.5), (4.0, 1.0)), {"q": "r.3"}),
@@ -37,7 +37,7 @@ BOXES: dict[str, tuple[dict[str, Box], dict[str, str]]] = {
 }
 
 
-def plan_named(name: str, load: float = 0.6, **bounds: float) -> Plan:
+def plan_named(name: str, load: float = 0.6, **bounds: float) -> LoadModel:
     """A plan that keeps one processor busy for a share of the time; ``bounds`` are those of its queries."""
     boxes, outputs = BOXES[name]
 
@@ -55,24 +55,24 @@ def plan_named(name: str, load: float = 0.6, **bounds: float) -> Plan:
         ),
     )
     profiles = {operator: Profile(box.time, box.selectivity, 100.0) for operator, box in boxes.items()}
-    plan = Plan(network, profiles, {stream: 1.0 + 0.5 * number for number, stream in enumerate(streams)})
-    return slower(plan, load / plan.load)
+    plan = LoadModel(network, profiles, {stream: 1.0 + 0.5 * number for number, stream in enumerate(streams)})
+    return slower(plan, load / plan.busy_processors)
 
 
-def slower(plan: Plan, factor: float) -> Plan:
+def slower(plan: LoadModel, factor: float) -> LoadModel:
     """All operators take a factor longer."""
     profiles = {
         name: replace(profile, seconds_per_tuple=profile.seconds_per_tuple * factor)
         for name, profile in plan.profiles.items()
     }
-    return Plan(plan.network, profiles, plan.rates)
+    return LoadModel(plan.network, profiles, plan.rates)
 
 
 @dataclass(frozen=True)
 class Run:
     """A simulated run of a plan."""
 
-    plan: Plan
+    plan: LoadModel
     result: Result
 
     def latencies_s(self, query: str) -> np.ndarray:
@@ -83,7 +83,11 @@ class Run:
 
 
 def simulated_plan(
-    plan: Plan, strategy: str, processors: Pool | OnePerOperator, seconds: float = 60_000.0, seed: int = 1
+    plan: LoadModel,
+    strategy: str,
+    processors: Pool | OnePerOperator,
+    seconds: float = 60_000.0,
+    seed: int = 1,
 ) -> Run:
     """Poisson arrivals at the plan's rates."""
     generator = np.random.default_rng(seed)
@@ -91,6 +95,6 @@ def simulated_plan(
         stream: np.sort(generator.uniform(0, seconds, generator.poisson(rate * seconds)))
         for stream, rate in plan.rates.items()
     }
-    figures = {n: Figures(p.seconds_per_tuple, p.selectivity) for n, p in plan.profiles.items()}
-    scenario = Scenario(plan.network, figures, arrivals, processors=processors, fate="random", seed=seed)
+    behaviours = {n: Behaviour(p.seconds_per_tuple, p.selectivity) for n, p in plan.profiles.items()}
+    scenario = Scenario(plan.network, behaviours, arrivals, processors=processors, fate="random", seed=seed)
     return Run(plan, simulate(scenario, strategy_named(strategy)))

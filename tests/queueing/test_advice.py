@@ -1,4 +1,4 @@
-"""Advice, admission and drift: what breaks, when, and what would help."""
+"""Advice and drift: what breaks, when, and what would help."""
 
 from __future__ import annotations
 
@@ -10,24 +10,18 @@ from tests.queueing.plans import plan_named
 
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import JoinSide, OperatorInput, Project, StreamInput, WindowJoin
-from headgate.model.profile import Profile
-from headgate.model.tick import TickCosts
+from headgate.model.profile import Profile, TickCosts
 from headgate.model.window import TimeWindow
-from headgate.queueing import LatencyBound, WrongFigure, largest_rate
-from headgate.queueing.admission import admission
-from headgate.queueing.advice import advise, broken_bounds
-from headgate.queueing.drift import Drift
-from headgate.queueing.driven import tick_latencies
-from headgate.queueing.models import InTicks, LatencyModel, OnServer
-from headgate.queueing.plan import Plan
-from headgate.queueing.priorities import ByPriority
-from headgate.queueing.servers import OwnServers
-from headgate.queueing.work import mixture, work_of
+from headgate.queueing import LatencyBound, ParameterError, largest_rate
+from headgate.queueing.advice import Drift, advise, broken_bounds
+from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, OnServer, OwnServers
+from headgate.queueing.load_model import LoadModel, mixture, work_by_operator
+from headgate.queueing.recorded_arrivals import tick_latencies
 
 MODELS = [OnServer(), OnServer(3), InTicks(0.5), OwnServers()]
 
 
-def joined(latency_s: float, rate: float = 100.0) -> Plan:
+def joined(latency_s: float, rate: float = 100.0) -> LoadModel:
     sides = tuple(
         JoinSide(StreamInput(s, s, ("k",)), s, s, TimeWindow(2_000_000), (n, n)) for n, s in enumerate("rs")
     )
@@ -37,7 +31,7 @@ def joined(latency_s: float, rate: float = 100.0) -> Plan:
         (WindowJoin("j", sides, ()), Project("p", OperatorInput("j"), ())),
         (QueryDefinition("q", ("p",), SinkDefinition("none"), latency_s=latency_s),),
     )
-    return Plan(network, {"j": Profile(1e-3, 4.0), "p": Profile(1e-3, 1.0)}, {"r": rate, "s": rate})
+    return LoadModel(network, {"j": Profile(1e-3, 4.0), "p": Profile(1e-3, 1.0)}, {"r": rate, "s": rate})
 
 
 def test_a_plan_within_its_bounds_fits_and_one_beyond_does_not() -> None:
@@ -46,8 +40,8 @@ def test_a_plan_within_its_bounds_fits_and_one_beyond_does_not() -> None:
     late = advise(plan_named("path", 0.5, latency_s=2.0), OnServer())
     [broken] = late.queries["q"].broken
     assert not late.fits and broken.bound == "latency" and broken.times > 1
-    assert late.figures is not None
-    assert broken.predicted == late.figures.latency_s("q", 0.99)
+    assert late.prediction is not None
+    assert broken.predicted == late.prediction.latency_s("q", 0.99)
     assert "latency p99 would be" in str(broken) and "its bound of 2 s" in str(broken)
     large = advise(plan_named("path", 0.5, memory_bytes=100), OnServer())
     assert large.queries["q"].broken[0].bound == "memory"
@@ -69,7 +63,7 @@ def test_the_largest_factor_keeps_the_bounds_and_a_little_more_breaks_them(
 def test_remedies_make_a_query_fit(model: LatencyModel) -> None:
     plan = plan_named("path", 1.4, latency_s=18.0)
     advice = advise(plan, model)
-    assert advice.figures is None and advice.utilisation == pytest.approx(1.4)
+    assert advice.prediction is None and advice.utilisation == pytest.approx(1.4)
     assert advice.queries["q"].broken[0].bound == "capacity"
     remedies = advice.queries["q"].remedies
     assert remedies is not None and remedies.processors is not None and remedies.shed_share is not None
@@ -86,18 +80,18 @@ def test_one_query_can_shed_for_both() -> None:
     advice = advise(plan, OnServer())
     for query, own in advice.queries.items():
         assert own.remedies is not None and own.remedies.shed_share is not None
-        assert OnServer().figures(plan.shedding(query, own.remedies.shed_share + 1e-6)).utilisation < 1
+        assert OnServer().predict(plan.shedding(query, own.remedies.shed_share + 1e-6)).utilisation < 1
     # half of one query's input is gone, all of the other's is there
     shed = plan.shedding("q1", 0.5)
     assert shed.arriving["r.1"] == plan.arriving["r.1"] / 2 and shed.arriving["b.1"] == plan.arriving["b.1"]
-    work = mixture([(1.0, work_of(shed)["r.1"]), (2.0, work_of(shed)["b.1"])])
-    assert shed.load == pytest.approx(work.moments[0] * 1.5 * plan.rates["r"])
+    work = mixture([(1.0, work_by_operator(shed)["r.1"]), (2.0, work_by_operator(shed)["b.1"])])
+    assert shed.busy_processors == pytest.approx(work.moments[0] * 1.5 * plan.rates["r"])
 
 
 def test_shorter_windows_help_a_join() -> None:
     plan = joined(latency_s=0.5)
     advice = advise(plan, OnServer())
-    assert advice.figures is None
+    assert advice.prediction is None
     remedies = advice.queries["q"].remedies
     assert remedies is not None and remedies.window_factor is not None and 0 < remedies.window_factor < 1
     assert not broken_bounds(plan.with_windows("q", remedies.window_factor), OnServer())
@@ -115,7 +109,7 @@ def test_a_join_that_waits_for_a_slow_stream_is_told_apart() -> None:
 
 def test_the_largest_rate_of_one_queue_is_that_of_the_inverse_problem() -> None:
     plan = plan_named("path", 0.5, latency_s=5.0)
-    one = Plan(plan.network, {**plan.profiles, "r.1": Profile(0.5, 0.0)}, {"r": 1.0})
+    one = LoadModel(plan.network, {**plan.profiles, "r.1": Profile(0.5, 0.0)}, {"r": 1.0})
     found = advise(one, OnServer()).largest_rates()["r"]
     path_s = sum(one.seconds(name) for name in one.network.operators)
     # what is left for the wait, and the service itself
@@ -139,9 +133,9 @@ def test_ticks_driven_by_poisson_arrivals_are_those_of_the_formula() -> None:
     plan = plan_named("path", 0.6)
     model = InTicks(50.0)
     arrivals = {"r": np.sort(np.random.default_rng(1).uniform(0, 40_000, 40_000))}
-    latencies = tick_latencies(arrivals, {"r": plan.load}, 50.0)["r"]
+    latencies = tick_latencies(arrivals, {"r": plan.busy_processors}, 50.0)["r"]
     assert latencies.min() >= 50.0
-    figures = model.figures(plan)
+    figures = model.predict(plan)
     assert latencies.mean() == pytest.approx(figures.paths[0].latency.mean_s, rel=0.05)
     assert np.percentile(latencies, 99) == pytest.approx(figures.latency_s("q", 0.99), rel=0.25)
 
@@ -151,18 +145,6 @@ def test_ticks_take_what_has_come() -> None:
     found = tick_latencies({"s": np.array([0.1, 0.9, 1.5])}, {"s": 0.25}, 1.0)["s"]
     assert found == pytest.approx([2.4, 1.6, 2.25])
     assert tick_latencies({"s": np.array([2.0, 9.0])}, {"s": 0.5}, 0.0)["s"] == pytest.approx([0.5, 0.5])
-
-
-def test_a_query_is_admitted_if_all_keep_their_bounds() -> None:
-    both = plan_named("two queries of a stream", 0.5, latency_s=6.0)
-    assert admission(both, ["q2"], OnServer()).admitted
-    assert admission(both, ["q2"], OnServer()).reason == ""
-    refused = admission(both.scaled(1.9), ["q2"], OnServer())
-    assert not refused.admitted and refused.new == ("q2",)
-    assert "running query q1: latency p99 would be" in refused.reason
-    assert "query q2: latency p99 would be" in refused.reason
-    assert "it would fit with 2 processors" in refused.reason and "\n" not in refused.reason
-    assert "all fits at" in refused.reason
 
 
 def test_drift_tells_when_a_query_will_break() -> None:
@@ -204,6 +186,6 @@ def test_drift_refuses_what_it_cannot_use() -> None:
     watch = Drift(plan_named("path"), OnServer())
     watch.observe(1.0, {"r": 1.0})
     for at_s, rates in ((0.5, {"r": 1.0}), (2.0, {"r": -1.0}), (2.0, {"x": 1.0})):
-        with pytest.raises(WrongFigure):
+        with pytest.raises(ParameterError):
             watch.observe(at_s, rates)
-    watch.learn(replace(plan_named("path"), rates={"r": 5.0}))
+    watch.learn(replace(plan_named("path"), rates={"r": 5.0}), OnServer())

@@ -9,17 +9,17 @@ import pytest
 from headgate.queueing import (
     MG1,
     Exponential,
+    LastRows,
     LatencyBound,
     MemoryBound,
-    Rows,
+    ParameterError,
     WaitBound,
-    WrongFigure,
     largest_rate,
     largest_window,
     least_capacity,
     window_join,
 )
-from headgate.queueing.inverse import Bound
+from headgate.queueing.mg1 import QueueBound
 
 SERVICES = [[(1.0, 0.01)], [(0.7, 0.01), (0.3, 0.025)], Exponential(0.01)]
 BOUNDS = [LatencyBound(0.1), LatencyBound(0.05, 0.9), WaitBound(0.02, 0.95), MemoryBound(640, 64)]
@@ -27,7 +27,9 @@ BOUNDS = [LatencyBound(0.1), LatencyBound(0.05, 0.9), WaitBound(0.02, 0.95), Mem
 
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("service", SERVICES)
-def test_the_largest_rate_keeps_the_bound_and_no_larger_one_does(service: Exponential, bound: Bound) -> None:
+def test_the_largest_rate_keeps_the_bound_and_no_larger_one_does(
+    service: Exponential, bound: QueueBound
+) -> None:
     rate = largest_rate(service, bound)
     assert bound.kept_by(MG1(rate, service))
     assert not bound.kept_by(MG1(rate * (1 + 1e-6), service))
@@ -42,7 +44,7 @@ def test_the_largest_rate_of_mm1_is_that_of_its_closed_form() -> None:
 
 @pytest.mark.parametrize("bound", BOUNDS)
 @pytest.mark.parametrize("service", SERVICES)
-def test_the_least_capacity_keeps_the_bound_and_no_less_does(service: Exponential, bound: Bound) -> None:
+def test_the_least_capacity_keeps_the_bound_and_no_less_does(service: Exponential, bound: QueueBound) -> None:
     factor = least_capacity(250.0, service, bound)
     assert factor > 2.5
 
@@ -62,7 +64,7 @@ def test_the_largest_window_keeps_the_bound_and_no_longer_one_does() -> None:
     longest_s = largest_window(joined, bound)
     assert 1 < longest_s < 100
     assert bound.kept_by(joined(longest_s)) and not bound.kept_by(joined(longest_s * (1 + 1e-6)))
-    rows = largest_window(lambda n: window_join((100, 100), (Rows(int(n)), 1.0), 1e-4, 1e-5), bound)
+    rows = largest_window(lambda n: window_join((100, 100), (LastRows(int(n)), 1.0), 1e-4, 1e-5), bound)
     assert rows > 1
 
 
@@ -83,5 +85,5 @@ def test_what_cannot_be_kept_has_no_rate_and_what_always_is_has_no_limit() -> No
     ],
 )
 def test_wrong_bounds_are_refused(wrong: object) -> None:
-    with pytest.raises(WrongFigure):
+    with pytest.raises(ParameterError):
         wrong()  # type: ignore[operator]

@@ -12,10 +12,9 @@ from headgate.model.network import Network, QueryDefinition, SinkDefinition, Str
 from headgate.model.operator import StreamInput, Synthetic
 from headgate.model.profile import Profile
 from headgate.queueing import MG1
-from headgate.queueing.figures import PlanFigures
-from headgate.queueing.models import OnServer
-from headgate.queueing.plan import Plan
-from headgate.queueing.priorities import ByPriority
+from headgate.queueing.latency_models import ByPriority, OnServer
+from headgate.queueing.load_model import LoadModel
+from headgate.queueing.prediction import LoadPrediction
 
 loads = st.floats(0.01, 0.99)
 times = st.floats(1e-6, 10.0)
@@ -97,15 +96,15 @@ def test_waits_weighted_by_load_are_conserved_under_every_priority(
     profiles = {
         f"{name}.1": Profile(seconds * slower) for name, (_, seconds, _) in zip(names, classes, strict=True)
     }
-    plan = Plan(network, profiles, rates)
+    plan = LoadModel(network, profiles, rates)
     levels = {f"{name}.1": level for name, (_, _, level) in zip(names, classes, strict=True)}
-    conserved = {weighted_waits(model.figures(plan), plan) for model in (OnServer(), ByPriority(levels))}
+    conserved = {weighted_waits(model.predict(plan), plan) for model in (OnServer(), ByPriority(levels))}
     assert max(conserved) == pytest.approx(min(conserved), rel=1e-6)
 
 
-def weighted_waits(figures: PlanFigures, plan: Plan) -> float:
+def weighted_waits(figures: LoadPrediction, plan: LoadModel) -> float:
     return sum(
-        plan.loads[path.operators[0]] * (path.latency.mean_s - plan.seconds(path.operators[0]))
+        plan.busy[path.operators[0]] * (path.latency.mean_s - plan.seconds(path.operators[0]))
         for path in figures.paths
     )
 

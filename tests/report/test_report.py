@@ -9,7 +9,7 @@ import pyarrow as pa
 from rich.console import Console, RenderableType
 
 from headgate.model.event import StreamCounts
-from headgate.report.plots import plot_run
+from headgate.report.plots import plot_runs
 from headgate.report.tables import queries_table, rows_table, streams_table
 from headgate.status import Latency, QueryStatus, RunStatus, TickRecord
 
@@ -86,9 +86,9 @@ def test_values_are_shown_as_they_are() -> None:
 
 
 def test_a_plot_is_saved_as_png_in_a_folder_made_for_it(tmp_path: Path) -> None:
-    path = plot_run(a_status(), tmp_path / "new" / "run.png", "a run")
+    path = plot_runs(tmp_path / "new" / "run.png", "a run", {"fifo": a_status()}, (1.0, 2.0))
     assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_a_run_without_a_tick_can_be_plotted(tmp_path: Path) -> None:
-    assert plot_run(a_status(ticks=0), tmp_path / "run.png", "nothing").exists()
+    assert plot_runs(tmp_path / "run.png", "nothing", {"fifo": a_status(ticks=0)}).exists()

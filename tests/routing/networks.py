@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from headgate.routing.network import PlacedOperator, RoutingNetwork
-from headgate.routing.plans import AnyOrder
+from headgate.routing.routing_network import AnyOrder, PlacedOperator, RoutingNetwork
 
 
 @st.composite

@@ -16,8 +16,7 @@ from headgate.model.event import Event, TuplesArrived
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
-from headgate.runtime.drive import drive
-from headgate.runtime.engine import Engine
+from headgate.runtime.drive import Engine, drive
 from headgate.scheduling import strategy_named, strategy_names
 
 

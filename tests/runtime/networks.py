@@ -17,10 +17,10 @@ def chains(*lengths: int) -> Network:
             source = (
                 OperatorInput(f"{number}.{position - 1}") if position else StreamInput(stream, stream, ())
             )
-            operators.append(Select(f"{number}.{position}", source, (Expression("true", ()),)))
+            operators.append(Select(f"{number}.{position}", source, (Expression.parse("true"),)))
         below = OperatorInput(f"{number}.{length - 2}") if length > 1 else StreamInput(stream, stream, ())
         last = f"{number}.{length - 1}"
-        operators.append(Project(last, below, (NamedExpression("one", Expression("1", ())),)))
+        operators.append(Project(last, below, (NamedExpression("one", Expression.parse("1")),)))
         queries.append(QueryDefinition(f"q{number}", (last,), SinkDefinition("memory")))
     streams = tuple(StreamDefinition(f"s{i}", "csv", None) for i in range(len(lengths)))
     return Network(streams, (), tuple(operators), tuple(queries))

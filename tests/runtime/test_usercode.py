@@ -12,14 +12,13 @@ import pytest
 from tests.runtime.networks import chains
 from tests.runtime.test_drive import OneTick
 
-from headgate.cli.failure import described
+from headgate.cli.app import describe_failure
 from headgate.errors import UserCodeError
 from headgate.model.event import Event, TuplesArrived
 from headgate.model.view import SystemView, Turn
-from headgate.routing.router import RoutingView
+from headgate.routing.policies import RoutingView
 from headgate.runtime import usercode
-from headgate.runtime.drive import drive
-from headgate.runtime.observers import Observers, guarded
+from headgate.runtime.drive import drive, guarded, notify
 from headgate.runtime.usercode import Guarded, routed, user_code_error_in
 
 
@@ -48,7 +47,7 @@ def test_what_a_call_raises_is_one_line_with_its_place(function: Callable[[], No
     with pytest.raises(UserCodeError) as caught:
         Guarded("callback f of query q", function)()
     assert str(caught.value) == f"callback f of query q {deed} ({__file__}:{line})"
-    assert described(caught.value) == (f"error: {caught.value}", 1)
+    assert describe_failure(caught.value) == (f"error: {caught.value}", 1)
 
 
 def test_the_place_is_the_users_own_line_even_if_a_library_raises() -> None:
@@ -104,10 +103,10 @@ def test_an_observer_that_exits_is_named_and_unplugged(
     def leaves(event: Event) -> None:
         sys.exit("enough")
 
-    observers = Observers([*(guarded([leaves]) if is_guarded else [leaves]), seen.append])
+    observers = [*(guarded([leaves]) if is_guarded else [leaves]), seen.append]
     with caplog.at_level(logging.WARNING, logger="headgate"):
         for _ in range(2):
-            observers.notify(TuplesArrived(0.0, {}))
+            notify(observers, TuplesArrived(0.0, {}))
     assert len(seen) == 2
     [record] = caplog.records
     assert "leaves called sys.exit(enough)" in record.message and __file__ in record.message

@@ -19,7 +19,7 @@ from tests.scheduling.pages import (
 )
 
 from headgate.scheduling import strategy_named
-from headgate.scheduling.chart import ProgressChart
+from headgate.scheduling.chain_envelope import ProgressChart
 
 EPSILON = 1e-6
 two = {"min_size": 1, "max_size": 2}
@@ -40,6 +40,7 @@ def test_chain_holds_no_more_than_any_schedule_on_envelope_charts(
     assert all(chain <= best + EPSILON for chain, best in zip(memory, least, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(any_paths(), **two), st.data())
 def test_chain_exceeds_the_envelope_bound_by_the_gaps_of_its_segments_at_most(
@@ -95,6 +96,7 @@ def test_a_knapsack_hides_in_the_offline_problem() -> None:
     assert all(chain >= best - EPSILON for chain, best in zip(memory, least, strict=True))
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(shrinking_paths(), st.data())
 def test_chain_flush_is_chain_for_large_bounds_and_fifo_for_small_ones(
@@ -120,6 +122,7 @@ def test_exact_chain_flush_keeps_every_bound_that_fifo_keeps(
     assert max(flushed.latencies([path])) <= bound
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(shrinking_paths().filter(lambda path: len(chart(path).segments) <= 2), st.integers(0, 6), st.data())
 def test_with_two_segments_chain_flush_is_within_a_unit_of_all_that_keep_the_bound(

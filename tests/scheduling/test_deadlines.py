@@ -12,9 +12,7 @@ from headgate.model.operator import OperatorInput, StreamInput, Synthetic
 from headgate.model.profile import Profile
 from headgate.model.view import QueueView, SystemView
 from headgate.scheduling import strategy_named
-from headgate.scheduling.chain_flush import ChainFlush
-from headgate.scheduling.chain_flush_exact import Unfinished, endangered
-from headgate.scheduling.deadlines import due_by_operator
+from headgate.scheduling.deadlines import ChainFlush, due_by_operator, endangered
 
 
 def shared() -> Network:
@@ -99,5 +97,5 @@ def test_a_bound_can_be_changed_while_it_runs() -> None:
 @pytest.mark.parametrize(("bound", "first"), [(20.0, None), (4.0, 1.0), (2.0, 0.0)])
 def test_the_exact_rule_adds_up_the_work_of_those_before(bound: float, first: float | None) -> None:
     """Three tuples of two seconds each, at times 0, 1 and 2; it is time 1.5 but for the last."""
-    tuples = [Unfinished(at, at + bound - 1.5, 2.0) for at in (0.0, 1.0)]
+    tuples = [(at, at + bound - 1.5, 2.0) for at in (0.0, 1.0)]
     assert endangered(tuples) == first

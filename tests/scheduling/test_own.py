@@ -43,13 +43,13 @@ def test_the_documented_example_is_a_strategy_of_at_most_twenty_lines(tmp_path: 
         (
             "class A:\n    def prepare(self, n, p): ...",
             "A",
-            "is no strategy: it needs a method choose(self, view)",
+            "is not a strategy: it needs a method choose(self, view)",
         ),
         ("class A:\n    def choose(self, v): ...", "A", "it needs a method prepare(self, network, profiles)"),
         (
             "class A:\n def __init__(self, x): ...\n def choose(self, v): ...\n def prepare(self, n, p): ...",
             "A",
-            "cannot be made without arguments: TypeError",
+            "cannot be created without arguments: TypeError",
         ),
         ("class A(:", "A", "own.py:1: SyntaxError"),
         ("x = 1\ny = z", "A", "own.py:2: NameError: name 'z' is not defined"),

@@ -12,7 +12,7 @@ from tests.scheduling.pages import Page, Path, arrivals, convex_paths, run_pages
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.scheduling import strategy_named
-from headgate.scheduling.units import Unit, UnitStrategy
+from headgate.scheduling.strategy import Unit, UnitStrategy
 
 
 class PathOrder(UnitStrategy):
@@ -46,6 +46,7 @@ def test_path_capacity_is_not_the_best_path_order_when_a_long_tuple_is_nearly_do
     assert (capacity, other) == (16, 14)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(st.integers(1, 4), min_size=2, max_size=3), st.data())
 def test_path_capacity_has_the_least_memory_of_all_path_orders_if_paths_release_evenly(
@@ -72,6 +73,7 @@ def test_path_capacity_is_not_the_best_path_order_where_a_slow_path_releases_ear
     assert memory(PathOrder((1, 0)))[1] == pytest.approx(1.1)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.lists(convex_paths(), min_size=1, max_size=2), st.data())
 def test_segment_never_beats_chain_on_envelope_charts(paths: list[Path], data: st.DataObject) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headgate.experiments.plan import Box, scenario
+from headgate.experiments.workloads import Box, scenario
 from headgate.scheduling import strategy_named
 from headgate.simulator import Result, Scenario, simulate
 
@@ -14,8 +14,6 @@ BUSY = scenario(
     {"r": np.arange(0.0, 400.0), "s": np.array([0.0, 1.0, 2.0])},
     {"quick": Box("r", 1.0, 0.1), "slow": Box("s", 3.0, 0.9)},
     {"q": "quick", "p": "slow"},
-    load=409 / 399,
-    fate="page",
 )
 
 

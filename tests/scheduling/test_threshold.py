@@ -9,7 +9,7 @@ from tests.runtime.networks import chains
 
 from headgate.model.profile import Profile
 from headgate.model.view import QueueView, SystemView
-from headgate.scheduling.threshold import Threshold, thresholds
+from headgate.scheduling.capacity import Threshold, thresholds
 
 NETWORK = chains(2)
 PROFILES = {"0.0": Profile(1.0, 0.1), "0.1": Profile(20.0, 1.0)}

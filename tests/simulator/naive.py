@@ -85,7 +85,7 @@ class Naive:
             for side, source in enumerate(operator.inputs):
                 found = source.stream if isinstance(source, StreamInput) else source.operator
                 if found == name and isinstance(source, StreamInput) == is_stream:
-                    left = exact(self.scenario.figures[reader].seconds) * amount
+                    left = exact(self.scenario.behaviours[reader].seconds) * amount
                     self.things.append(Thing(reader, side, stamp, amount, width, left))  # type: ignore[arg-type]
 
     def arrive(self, stamp: tuple[Fraction, int, int]) -> None:
@@ -93,13 +93,13 @@ class Naive:
 
     def complete(self, thing: Thing) -> None:
         self.things.remove(thing)
-        figures = self.scenario.figures[thing.operator]
-        amount = thing.amount * exact(figures.selectivity)
+        behaviour = self.scenario.behaviours[thing.operator]
+        amount = thing.amount * exact(behaviour.selectivity)
         for query in self.scenario.network.queries.values():
             if thing.operator in query.outputs:
                 self.outputs.append((self.now, amount, self.now - thing.stamp[0]))
         if amount > 0:
-            width = thing.width * exact(figures.size_ratio)
+            width = thing.width * exact(behaviour.size_ratio)
             self.put(thing.operator, False, thing.stamp, amount, width)
 
     def below(self, name: str, side: int) -> set[str]:

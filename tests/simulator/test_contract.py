@@ -8,9 +8,9 @@ import pytest
 from tests.runtime.engine_contract import EngineContract
 from tests.simulator.networks import scenario
 
-from headgate.runtime.engine import Engine
-from headgate.simulator import Figures, OnePerOperator, Pool, Scenario
-from headgate.simulator.engine import VirtualEngine
+from headgate.runtime.drive import Engine
+from headgate.simulator import Behaviour, OnePerOperator, Pool, Scenario
+from headgate.simulator.virtual_engine import VirtualEngine
 
 
 def plan(**settings: object) -> Scenario:
@@ -18,10 +18,10 @@ def plan(**settings: object) -> Scenario:
     return scenario(
         {"s": [0, 0.5, 1, 1.5, 2], "t": [0.25, 1.75]},
         {
-            "a": ("s", Figures(0.4, 0.5)),
-            "b": ("t", Figures(0.3, 0.8)),
-            "j": ("a b", Figures(0.7, 1.6)),
-            "c": ("a", Figures(0.2)),
+            "a": ("s", Behaviour(0.4, 0.5)),
+            "b": ("t", Behaviour(0.3, 0.8)),
+            "j": ("a b", Behaviour(0.7, 1.6)),
+            "c": ("a", Behaviour(0.2)),
         },
         {"q": "j", "r": "c"},
         ordered=["j"],

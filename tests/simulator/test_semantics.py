@@ -9,7 +9,7 @@ import pytest
 from tests.simulator.networks import scenario, two_operators
 
 from headgate.scheduling import strategy_named
-from headgate.simulator import Figures, OnePerOperator, Pool, Scenario, simulate
+from headgate.simulator import Behaviour, OnePerOperator, Pool, Scenario, simulate
 
 
 def backlog(found: Scenario, strategy: str = "fifo") -> list[tuple[float, float]]:
@@ -27,7 +27,7 @@ def cheap_behind_dear(**settings: Any) -> Scenario:
     """A slow operator on one stream, a quick and selective one on another."""
     return scenario(
         {"s": [0], "t": [0.5]},
-        {"slow": ("s", Figures(3)), "quick": ("t", Figures(1))},
+        {"slow": ("s", Behaviour(3)), "quick": ("t", Behaviour(1))},
         {"q": "slow", "r": "quick"},
         **settings,
     )
@@ -43,24 +43,24 @@ def test_a_time_unit_interrupts_and_what_was_done_is_kept() -> None:
 
 
 def test_an_arrival_within_a_time_unit_waits_for_its_end_but_not_when_nobody_works() -> None:
-    found = scenario({"s": [0.25, 0.5]}, {"a": ("s", Figures(0.5))}, {"q": "a"}, time_unit_s=1.0)
+    found = scenario({"s": [0.25, 0.5]}, {"a": ("s", Behaviour(0.5))}, {"q": "a"}, time_unit_s=1.0)
     assert outputs(found) == [(0.75, 1, 0.5), (1.25, 1, 0.75)]
 
 
 def test_backlog_is_told_at_every_change_and_at_every_time_unit() -> None:
-    found = scenario({"s": [0.5]}, {"a": ("s", Figures(2.25))}, {"q": "a"}, time_unit_s=1.0)
+    found = scenario({"s": [0.5]}, {"a": ("s", Behaviour(2.25))}, {"q": "a"}, time_unit_s=1.0)
     assert backlog(found) == [(0.5, 1), (1, 1), (2, 1), (2.75, 0)]
 
 
 def test_two_processors_serve_one_operator_together() -> None:
-    found = scenario({"s": [0, 0, 0]}, {"a": ("s", Figures(1))}, {"q": "a"}, processors=Pool(2))
+    found = scenario({"s": [0, 0, 0]}, {"a": ("s", Behaviour(1))}, {"q": "a"}, processors=Pool(2))
     assert backlog(found) == [(0, 3), (1, 1), (2, 0)]
 
 
 def test_a_processor_for_every_operator_makes_a_pipeline() -> None:
     found = scenario(
         {"s": [0, 0]},
-        {"a": ("s", Figures(1)), "b": ("a", Figures(2))},
+        {"a": ("s", Behaviour(1)), "b": ("a", Behaviour(2))},
         {"q": "b"},
         processors=OnePerOperator(),
     )
@@ -70,7 +70,7 @@ def test_a_processor_for_every_operator_makes_a_pipeline() -> None:
 def test_a_shared_operator_hands_its_tuple_to_all_readers() -> None:
     found = scenario(
         {"s": [0]},
-        {"a": ("s", Figures(1, 0.5)), "b": ("a", Figures(2)), "c": ("a", Figures(4, 0.1))},
+        {"a": ("s", Behaviour(1, 0.5)), "b": ("a", Behaviour(2)), "c": ("a", Behaviour(4, 0.1))},
         {"q": "b", "r": "c", "both": "a"},
     )
     assert outputs(found) == [(1, 0.5, 1), (2, 0.5, 2), (4, 0.05, 4)]
@@ -78,7 +78,7 @@ def test_a_shared_operator_hands_its_tuple_to_all_readers() -> None:
 
 
 def test_pages_may_grow() -> None:
-    found = scenario({"s": [0]}, {"a": ("s", Figures(1, 3)), "b": ("a", Figures(1, 0.5))}, {"q": "b"})
+    found = scenario({"s": [0]}, {"a": ("s", Behaviour(1, 3)), "b": ("a", Behaviour(1, 0.5))}, {"q": "b"})
     assert backlog(found) == [(0, 1), (1, 3), (4, 0)]
     assert outputs(found) == [(4, 1.5, 4)]
 
@@ -86,7 +86,7 @@ def test_pages_may_grow() -> None:
 def test_sizes_follow_widths_and_bytes_follow_the_stream() -> None:
     found = scenario(
         {"s": [0], "t": [0]},
-        {"a": ("s", Figures(1, 0.5, size_ratio=4)), "b": ("a t", Figures(2))},
+        {"a": ("s", Behaviour(1, 0.5, size_ratio=4)), "b": ("a t", Behaviour(2))},
         {"q": "b"},
         bytes_per_tuple={"s": 10, "t": 100},
     )
@@ -98,7 +98,7 @@ def test_sizes_follow_widths_and_bytes_follow_the_stream() -> None:
 
 
 def test_what_is_filtered_out_entirely_goes_no_further() -> None:
-    found = scenario({"s": [0]}, {"a": ("s", Figures(1, 0)), "b": ("a", Figures(1))}, {"q": "b"})
+    found = scenario({"s": [0]}, {"a": ("s", Behaviour(1, 0)), "b": ("a", Behaviour(1))}, {"q": "b"})
     assert backlog(found) == [(0, 1), (1, 0)]
     assert outputs(found) == []
 
@@ -111,7 +111,7 @@ def join(**settings: Any) -> Scenario:
     """A slow selection before one side of a join, none before the other."""
     return scenario(
         {"s": [1, 4], "t": [2, 3]},
-        {"a": ("s", Figures(5)), "j": ("a t", Figures(1))},
+        {"a": ("s", Behaviour(5)), "j": ("a t", Behaviour(1))},
         {"q": "j"},
         processors=OnePerOperator(),
         **settings,
@@ -128,7 +128,7 @@ def test_a_join_in_timestamp_order_waits_for_what_is_older() -> None:
 
 
 def test_a_join_in_timestamp_order_waits_for_a_silent_stream_unless_it_has_ended() -> None:
-    found = scenario({"s": [0, 1], "t": [0.5, 7]}, {"j": ("s t", Figures(0.25))}, {"q": "j"}, ordered=["j"])
+    found = scenario({"s": [0, 1], "t": [0.5, 7]}, {"j": ("s t", Behaviour(0.25))}, {"q": "j"}, ordered=["j"])
     # that of 1 may be joined once t has sent something later; that of 0.5 as soon as s has
     assert outputs(found) == [(0.75, 1, 0.75), (1.25, 1, 0.75), (7.25, 1, 6.25), (7.5, 1, 0.5)]
 
@@ -136,25 +136,25 @@ def test_a_join_in_timestamp_order_waits_for_a_silent_stream_unless_it_has_ended
 def test_equal_sums_of_times_are_one_instant() -> None:
     found = scenario(
         {"s": [0], "t": [0.3]},
-        {"a": ("s", Figures(0.1)), "b": ("a", Figures(0.2)), "c": ("b t", Figures(1))},
+        {"a": ("s", Behaviour(0.1)), "b": ("a", Behaviour(0.2)), "c": ("b t", Behaviour(1))},
         {"q": "c"},
     )
     assert [time for time, _ in backlog(found)] == [0, 0.1, 0.3, 1.3, 2.3]
 
 
 def test_no_arrivals_are_no_backlog() -> None:
-    result = simulate(scenario({"s": []}, {"a": ("s", Figures(1))}, {"q": "a"}), strategy_named("chain"))
+    result = simulate(scenario({"s": []}, {"a": ("s", Behaviour(1))}, {"q": "a"}), strategy_named("chain"))
     assert (result.backlog.peak, result.backlog.mean, result.latency_mean_s) == (0, 0, None)
 
 
 @pytest.mark.parametrize("times", [[1e6 + 0.1, 1e6 + 0.2], [1e-6, 2e-6]])
 def test_times_stay_as_they_are_written(times: list[float]) -> None:
-    found = scenario({"s": times}, {"a": ("s", Figures(1e-6))}, {"q": "a"})
+    found = scenario({"s": times}, {"a": ("s", Behaviour(1e-6))}, {"q": "a"})
     assert [time for time, size in backlog(found) if size > 0] == times
 
 
 def test_a_seed_changes_fates_and_nothing_else() -> None:
-    found = scenario({"s": list(range(50))}, {"a": ("s", Figures(0.1, 0.5))}, {"q": "a"}, fate="random")
+    found = scenario({"s": list(range(50))}, {"a": ("s", Behaviour(0.1, 0.5))}, {"q": "a"}, fate="random")
     assert outputs(found) != outputs(replace(found, seed=1))
     assert outputs(found) == outputs(replace(found, seed=0))
 
@@ -163,7 +163,7 @@ def test_a_seed_changes_fates_and_nothing_else() -> None:
 def test_pages_of_next_to_nothing_are_not_forgotten(processors: Pool) -> None:
     found = scenario(
         {"s": [0, 1], "t": [0, 1]},
-        {"a": ("s", Figures(0.5, 1e-20)), "b": ("a t", Figures(2))},
+        {"a": ("s", Behaviour(0.5, 1e-20)), "b": ("a t", Behaviour(2))},
         {"q": "b"},
         processors=processors,
     )

@@ -8,8 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.runtime.networks import chains
 
-from headgate.model.profile import Profile
-from headgate.model.tick import TickCosts
+from headgate.model.profile import Profile, TickCosts
 from headgate.scheduling import strategy_named
 from headgate.simulator.ticks import TickSimulation
 

@@ -52,8 +52,8 @@ def test_everything_is_read(tmp_path: Path) -> None:
     scenario = workload.scenario
     assert (scenario.time_unit_s, scenario.processors, scenario.fate) == (0.5, Pool(2), "random")
     assert scenario.arrivals_s["s"].tolist() == [0, 1.5, 1.5]
-    assert scenario.figures["a"].selectivity == 0.2
-    assert scenario.figures["j"].service == "exponential"
+    assert scenario.behaviours["a"].selectivity == 0.2
+    assert scenario.behaviours["j"].service == "exponential"
     assert is_ordered(scenario.network.operators["j"])
     assert scenario.network.queries["q"].latency_s == 20
     assert scenario.network.queries["r"].outputs == ("a", "j")
@@ -108,20 +108,24 @@ def test_traces_are_looked_for_beside_the_file(tmp_path: Path) -> None:
             "seconds = -1",
             "operators.a.seconds = -1 is out of range; write a number of 0 or more",
         ),
-        ("seconds = 1", "seconds = nan", "operators.a.seconds = nan is no number"),
-        ("seconds = 1", 'seconds = "1"', 'operators.a.seconds = "1" is no number'),
-        ("seconds = 1", "seconds = true", "operators.a.seconds = true is no number"),
+        ("seconds = 1", "seconds = nan", "operators.a.seconds = nan is not a number"),
+        ("seconds = 1", 'seconds = "1"', 'operators.a.seconds = "1" is not a number'),
+        ("seconds = 1", "seconds = true", "operators.a.seconds = true is not a number"),
         ("seconds = 1", "", "operators.a.seconds is missing; write a number of 0 or more"),
         ("selectivity = 0.2", "selectivity = -0.2", "operators.a.selectivity = -0.2 is out of range"),
         (
             "selectivity = 0.2",
             "selectivty = 0.2",
-            "operators.a.selectivty is no known key; known here: input",
+            "operators.a.selectivty is not a known key; known here: input",
         ),
         ("size_ratio = 2", "size_ratio = 0", "operators.a.size_ratio = 0 is out of range"),
         ("size_ratio = 2", "output_size_ratio = 0", "operators.a.output_size_ratio = 0 is out of range"),
         ("size_ratio = 2", "size_ratio = 2\noutput_size_ratio = 2", "operators.a.output_size_ratio and"),
-        ('input = "s"', 'input = "x"', 'operators.a.input = "x" is no stream or operator; known: a, j, s, t'),
+        (
+            'input = "s"',
+            'input = "x"',
+            'operators.a.input = "x" is not a stream or operator; known: a, j, s, t',
+        ),
         ('input = "s"', "", "operators.a.input is missing; write the name of a stream or an operator"),
         ('input = "s"', "input = 3", "operators.a.input = 3 is wrong"),
         ('input = "s"', 'input = "s"\ninputs = ["s"]', "operators.a.input and inputs exclude each other"),
@@ -131,14 +135,18 @@ def test_traces_are_looked_for_beside_the_file(tmp_path: Path) -> None:
         ('input = "s"', 'input = "s"\nordered = true', "operators.a.ordered needs several inputs"),
         ("ordered = true", "ordered = 1", "operators.j.ordered = 1 is wrong; write true or false"),
         ('"exponential"', '"normal"', 'operators.j.service = "normal" is unknown; write "constant" or'),
-        ('output = "j"', 'output = "s"', 'queries.q.output = "s" is no operator; known: a, j'),
+        ('output = "j"', 'output = "s"', 'queries.q.output = "s" is not an operator; known: a, j'),
         ('output = "j"', "", "queries.q.output is missing"),
         ("latency = 20", "latency = 0", "queries.q.latency = 0 is out of range; write a number above 0"),
-        ("latency = 20", "latencies = 0", "queries.q.latencies is no known key"),
+        ("latency = 20", "latencies = 0", "queries.q.latencies is not a known key"),
         ("[0, 1.5, 1.5]", "[0, 2, 1.5]", "streams.s.arrivals: the times are not sorted: 1.5 comes after 2"),
         ("[0, 1.5, 1.5]", "[-1, 2]", "streams.s.arrivals: the times begin at -1"),
-        ("[0, 1.5, 1.5]", "[0, inf]", "streams.s.arrivals: the times hold a value that is no finite number"),
-        ("[0, 1.5, 1.5]", '[0, "x"]', 'streams.s.arrivals[1] = "x" is no number'),
+        (
+            "[0, 1.5, 1.5]",
+            "[0, inf]",
+            "streams.s.arrivals: the times contain a value that is not",
+        ),
+        ("[0, 1.5, 1.5]", '[0, "x"]', 'streams.s.arrivals[1] = "x" is not a number'),
         ("[0, 1.5, 1.5]", "3", "streams.s.arrivals = 3 is wrong; write a list of times"),
         ("arrivals = [0, 1.5, 1.5]", "", "streams.s.arrivals is missing; write a list of times"),
         ("rate = 10", "rate = 0", "streams.t.arrivals: process poisson: rate = 0 is out of range"),
@@ -147,10 +155,10 @@ def test_traces_are_looked_for_beside_the_file(tmp_path: Path) -> None:
         ('"poisson"', '"posson"', "streams.t.arrivals: unknown process posson; known: list"),
         ('process = "poisson", ', "", "streams.t.arrivals name no process; known: list"),
         ("bytes = 100", "bytes = 0", "streams.s.bytes = 0 is out of range"),
-        ("bytes = 100", "width = 100", "streams.s.width is no known key; known here: arrivals, bytes"),
+        ("bytes = 100", "width = 100", "streams.s.width is not a known key; known here: arrivals, bytes"),
         ("[operators.a]", "[operators.s]", "operators.s has the name of a stream; choose another"),
         ("time_unit = 0.5", "time_unit = 0", "time_unit = 0 is out of range; write a number above 0"),
-        ("time_unit = 0.5", "timeunit = 0.5", "timeunit is no known key; known here: fate, operators"),
+        ("time_unit = 0.5", "timeunit = 0.5", "timeunit is not a known key; known here: fate, operators"),
         ("processors = 2", "processors = 0", "processors = 0 is wrong; write a whole number of 1 or more"),
         ("processors = 2", "processors = 1.5", "processors = 1.5 is wrong"),
         ("processors = 2", 'processors = 2\nservers = "each"', "processors has no meaning with servers"),
@@ -161,8 +169,8 @@ def test_traces_are_looked_for_beside_the_file(tmp_path: Path) -> None:
             "slope",
             "strategies.mixed: strategy mixed has no setting 'slope'; it has least_slope",
         ),
-        ("least_slope = 0.25", 'least_slope = "x"', 'strategies.mixed.least_slope = "x" is no number'),
-        ("[streams.s]", "[streams.s", "is no valid TOML: "),
+        ("least_slope = 0.25", 'least_slope = "x"', 'strategies.mixed.least_slope = "x" is not a number'),
+        ("[streams.s]", "[streams.s", "is not valid TOML: "),
         ("time_unit = 0.5", "time_unit = 1e-9", "a time unit of 1e-09 s cuts the run "),
         ("selectivity = 0.2", "selectivity = 1e9", "about 3e+09 entries to serve are too many"),
         ("seconds = 1", "seconds = 1e308", "seconds and selectivities multiply to more than can be counted"),
@@ -172,7 +180,7 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, old: str, new: str
     assert old in GOOD
     with pytest.raises(SetupError) as raised:
         read(tmp_path, GOOD.replace(old, new, 1))
-    separator = " " if message.startswith("is no valid") else ": "
+    separator = " " if message.startswith("is not valid") else ": "
     assert str(raised.value).startswith(f"{tmp_path / 'w.toml'}{separator}{message}")
     assert "\n" not in str(raised.value)
 
@@ -181,8 +189,8 @@ def test_what_is_wrong_is_said_with_its_place(tmp_path: Path, old: str, new: str
     ("text", "message"),
     [
         ("", "streams is missing; write [streams.NAME] with arrivals"),
-        ("streams = 3", "streams is no table"),
-        ("streams.s = 3", "streams.s is no table"),
+        ("streams = 3", "streams is not a table"),
+        ("streams.s = 3", "streams.s is not a table"),
         ("[streams]", "streams is empty"),
         ("[streams.s]\narrivals = []", "operators is missing; write [operators.NAME] with input"),
     ],
@@ -196,10 +204,10 @@ def test_a_file_without_streams_or_operators_is_no_workload(tmp_path: Path, text
 def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="no such file: "):
         read_workload(tmp_path / "w.toml")
-    with pytest.raises(SetupError, match="is a folder; name a workload file"):
+    with pytest.raises(SetupError, match="is a folder; pass a workload file"):
         read_workload(tmp_path)
     (tmp_path / "w.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(SetupError, match="no text in UTF-8"):
+    with pytest.raises(SetupError, match="is not valid UTF-8"):
         read_workload(tmp_path / "w.toml")
 
 

@@ -38,7 +38,7 @@ from tests.oracle.random_queries import KEYS, WORDS, column, compare, constant
 from tests.oracle.runs import PATIENT, difference, query_sql
 
 from headgate import Session
-from headgate.spark.cluster import own_session
+from headgate.spark.application.cluster import own_session
 from headgate.spark.manifest import Manifest, OperatorState
 
 ROOT = Path(__file__).parents[2]
@@ -70,7 +70,9 @@ PLACE is_odd ON one; PLACE grade ON two; PLACE PROBE OF west ON windows; PLACE P
 def streams() -> list[Stream]:
     """Two streams that are the same in every process."""
     rng = Random(7)
-    return [Stream(name, place, _tuples(rng), slack=2 * SECOND) for place, name in enumerate(("near", "far"))]
+    return [
+        Stream(name, place, _tuples(rng), watermark=2 * SECOND) for place, name in enumerate(("near", "far"))
+    ]
 
 
 def probed_streams() -> list[Stream]:
@@ -85,7 +87,7 @@ def _tuples(rng: Random) -> list[Tuple]:
         ts += rng.randint(1, 3)
         row = {"ts": ts, "k": rng.choice(KEYS), "v": rng.randint(0, 9), "s": rng.choice(WORDS)}
         tuples.append(Tuple(ts * SECOND, row))
-    # out of order, but by no more than the slack
+    # out of order, but by no more than the watermark
     return sorted(tuples, key=lambda t: t.ts + rng.randint(0, 2) * SECOND)
 
 

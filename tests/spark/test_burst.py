@@ -16,7 +16,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 
 from headgate.errors import SetupError
 from headgate.spark import burst
-from headgate.workload.settings import BurstSettings
+from headgate.workload.packets import BurstSettings
 
 DURATION_SECONDS = 5
 OPTIONS = {"rate": "2000", "duration": f"{DURATION_SECONDS} s", "start": "2024-01-01T00:00:00Z", "seed": "3"}

@@ -18,23 +18,21 @@ from tests.spark.ticks import OWNER, State
 from headgate import Session
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.event import Event, TickCommitted
-from headgate.model.shedding import Course
+from headgate.model.shedding import TickSettings
 from headgate.spark import held_rows
-from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.files import Files
-from headgate.spark.fingerprint import compare, take_fingerprint
-from headgate.spark.history import KEPT_MANIFESTS, verify_blocks
-from headgate.spark.localfiles import FileStatus, LocalFiles
+from headgate.spark.checkpoint import Checkpoint, roll_back
+from headgate.spark.file_system import Files, FileStatus
+from headgate.spark.history import KEPT_MANIFESTS, compare, take_fingerprint, verify_blocks
 from headgate.spark.lock import RunLock
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, Owner
-from headgate.spark.rollback import roll_back
 from headgate.spark.sinks import FileSink
 
 
-class Remote(LocalFiles):
+class Remote(Files):
     """A file system whose listings are requests, which are counted."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.listings = 0
 
     def is_local(self, path: str) -> bool:
@@ -57,7 +55,7 @@ def state(tmp_path: Path) -> State:
 def refusal(state: State) -> str:
     """What a restart says."""
     with pytest.raises(DamagedStateError) as refused:
-        state.reopened().last_manifest(Course())
+        state.reopened().last_manifest(TickSettings())
     assert "\n" not in str(refused.value)
     return str(refused.value)
 
@@ -67,7 +65,7 @@ def rollback_hint(state: State, tick: int) -> str:
 
 
 def test_a_restart_goes_on_from_the_last_manifest_if_all_is_there(state: State) -> None:
-    found = state.reopened().last_manifest(Course())
+    found = state.reopened().last_manifest(TickSettings())
     assert replace(found, files={}, owner=None, written_s=0.0) == state.manifest
     assert found.owner == OWNER
     assert found.files.keys() == state.manifest.block_paths()
@@ -144,7 +142,7 @@ def test_a_manifest_of_a_later_version_is_refused_and_not_called_damaged(state: 
     path = state.manifest_file(7)
     path.write_text(json.dumps({**json.loads(path.read_text()), "version": 99}))
     with pytest.raises(SetupError, match=f"{path}: it has format 99, of a later version of Headgate"):
-        state.reopened().last_manifest(Course())
+        state.reopened().last_manifest(TickSettings())
 
 
 def test_unknown_fields_of_nested_values_speak_of_the_version(state: State) -> None:
@@ -163,7 +161,7 @@ def test_a_manifest_of_the_first_format_is_read(state: State) -> None:
         del raw[name]
     state.manifest_file(7).write_text(json.dumps(raw))
     opened = state.reopened()
-    assert opened.last_manifest(Course()) == state.manifest
+    assert opened.last_manifest(TickSettings()) == state.manifest
     state.part(7).unlink()
     with pytest.raises(DamagedStateError, match="is missing"):
         opened.check_block(state.manifest.operators["q"].blocks[0][-1])
@@ -171,7 +169,7 @@ def test_a_manifest_of_the_first_format_is_read(state: State) -> None:
 
 def test_a_manifest_survives_the_way_to_json_and_back(state: State) -> None:
     full = replace(
-        state.manifest, course=Course({"s": 0.5}, 7, {"q": ("a", "b")}), owner=OWNER, written_s=1.5
+        state.manifest, settings=TickSettings({"s": 0.5}, 7, {"q": ("a", "b")}), owner=OWNER, written_s=1.5
     )
     assert Manifest.from_json(full.to_json()) == full
 
@@ -184,7 +182,7 @@ def test_spark_must_not_be_further_than_the_last_manifest(state: State) -> None:
     )
     state.checkpoint.history.remove(6)
     roll_back(state.files, str(state.root))
-    assert state.reopened().last_manifest(Course()).batch_id == 5
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 5
 
 
 def test_a_manifest_without_offsets_of_its_tick_is_refused(state: State) -> None:
@@ -209,7 +207,7 @@ def test_a_read_in_a_tick_notices_a_file_that_is_gone(state: State) -> None:
 
 def test_content_is_compared_once_a_run(state: State) -> None:
     opened = state.reopened()
-    opened.last_manifest(Course())
+    opened.last_manifest(TickSettings())
     part = state.part(7)
     part.write_text("x" * len(part.read_text()))
     opened.check_block(last_block(state))
@@ -245,7 +243,7 @@ def test_a_file_in_place_is_known_by_length_time_and_footer_and_never_removed(tm
     state.note_spark("offsets", 0)
     ref = BlockRef(str(source), 3, 30, 0, 1)
     state.checkpoint.commit(Manifest(0, operators={"q": OperatorState(blocks=((ref,),))}))
-    found = state.reopened().last_manifest(Course())
+    found = state.reopened().last_manifest(TickSettings())
     [part] = found.files[str(source)]
     assert (part.name, part.size_bytes) == ("", 17)
     assert part.modified_ms == source.stat().st_mtime_ns // 1_000_000
@@ -260,7 +258,7 @@ def test_a_file_in_place_is_known_by_length_time_and_footer_and_never_removed(tm
 
 
 def test_of_large_files_length_and_end_are_compared(tmp_path: Path) -> None:
-    block, files = tmp_path / "block", LocalFiles()
+    block, files = tmp_path / "block", Files()
     block.mkdir()
     part = block / "part-0.parquet"
     part.write_bytes(b"a" * (3 << 20))
@@ -329,12 +327,12 @@ def test_rollback_steps_to_the_last_good_tick_and_spark_follows(state: State) ->
     assert (state.root / "spark/sources/s/9.compact").exists()
     assert not (state.root / "blocks/000000006").exists()
     assert not (state.root / "headgate.lock").exists()
-    assert state.reopened().last_manifest(Course()).batch_id == 5
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 5
 
 
 def test_rollback_to_a_named_tick(state: State) -> None:
     assert roll_back(state.files, str(state.root), 4).to_tick == 4
-    assert state.reopened().last_manifest(Course()).batch_id == 4
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 4
 
 
 def test_rollback_refuses_ticks_that_are_damaged_or_not_kept(state: State) -> None:
@@ -366,7 +364,7 @@ def test_an_interrupted_rollback_is_noticed_and_mended_by_another_one(state: Sta
         state.checkpoint.history.remove(tick)
     assert "has an entry 7, but the last manifest is of tick 5; tick 5 is good" in refusal(state)
     assert roll_back(state.files, str(state.root)).to_tick == 5
-    assert state.reopened().last_manifest(Course()).batch_id == 5
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 5
 
 
 def test_results_of_ticks_that_come_again_are_removed(tmp_path: Path) -> None:
@@ -374,7 +372,7 @@ def test_results_of_ticks_that_come_again_are_removed(tmp_path: Path) -> None:
     others = ["part-other-000000003-000.parquet", "notes.txt"]
     for name in names + others:
         (tmp_path / name).write_text(name)
-    FileSink(LocalFiles(), "parquet", str(tmp_path), {}, "abcd").discard_after(1)
+    FileSink(Files(), "parquet", str(tmp_path), {}, "abcd").discard_after(1)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(names[:2] + others)
 
 
@@ -437,7 +435,7 @@ def test_a_run_after_a_rollback_gives_the_results_of_a_clean_one(
     assert all(clean.values())
     assert invoke("checkpoint", "verify", root).exit_code == 0
     assert (root / "spark/sources/s/9.compact").exists()
-    last = Checkpoint(LocalFiles(), str(root)).history.ticks()[-1]
+    last = Checkpoint(Files(), str(root)).history.ticks()[-1]
     # the newest state is lost, and another tick is given up
     newest = root / f"manifests/{last:09d}.json"
     newest.write_text(newest.read_text()[:100])
@@ -491,7 +489,7 @@ def test_a_part_file_lost_between_two_ticks_ends_the_run(
         run.wait()
     assert str(failed.value).startswith(str(lost[0].parent))
     assert "is missing" in str(failed.value)
-    assert Checkpoint(LocalFiles(), str(root)).history.ticks()[-1] == 1
+    assert Checkpoint(Files(), str(root)).history.ticks()[-1] == 1
     assert not (root / "headgate.lock").exists()
 
 

@@ -11,10 +11,12 @@ from pyspark.sql import SparkSession
 from tests.runtime.engine_contract import EngineContract
 
 from headgate import Session
-from headgate.runtime.engine import Engine
+from headgate.control.overrides import FixedController
+from headgate.runtime.drive import Engine
 from headgate.scheduling import strategy_named
 from headgate.spark.engine import TickLimits
 from headgate.spark.run import SparkRun
+from headgate.statistics.store import StatisticsStore
 
 pytestmark = pytest.mark.spark
 
@@ -52,10 +54,11 @@ class TestOnSpark(EngineContract):
             strategy=strategy_named("fifo"),
             checkpoint_folder=str(self._folder / f"checkpoint-{self._runs}"),
             limits=TickLimits(),
-            known={},
+            statistics=StatisticsStore(session.network()),
             until_done=True,
             callbacks={},
             observers=[],
+            controller=FixedController(),
         )
         run.open()
         try:

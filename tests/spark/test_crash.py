@@ -23,7 +23,7 @@ from tests.spark.child import (
     write_input,
 )
 
-from headgate.model.shedding import DropBox
+from headgate.model.shedding import BITS, DropBox
 
 pytestmark = pytest.mark.spark
 
@@ -85,4 +85,6 @@ def kept_tuples(spark: SparkSession) -> Results:
     frame = spark.createDataFrame(tuples, "ts BIGINT, k INT, v INT, s STRING")
     hashes = [h for (h,) in frame.selectExpr(f"xxhash64({SEED}L, ts, k, v, s)").collect()]
     box = DropBox("some", KEEP, SEED)
-    return Counter((t[0] * SECOND, *t[1:]) for t, h in zip(tuples, hashes, strict=True) if box.passes(h))
+    return Counter(
+        (t[0] * SECOND, *t[1:]) for t, h in zip(tuples, hashes, strict=True) if h % 2**BITS < box.threshold
+    )

@@ -65,7 +65,7 @@ def good_rows(run: Any, query: str, *columns: str) -> Counter[tuple[Any, ...]]:
 def test_extreme_timestamps_are_bad_or_processed_and_make_no_row_late(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, held_bytes: int
 ) -> None:
-    monkeypatch.setattr("headgate.spark.appending.SMALL_FILES_BYTES", held_bytes)
+    monkeypatch.setattr("headgate.spark.arrival.log_appender.SMALL_FILES_BYTES", held_bytes)
     session = Session(spark)
     for kind in EXTREMES:
         write_all(tmp_path / kind, kind)

@@ -13,13 +13,13 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headgate.model.window import RowWindow
 from headgate.spark import sql
-from headgate.spark.cluster import in_session, private_session
-from headgate.spark.columns import SEQ, TS
-from headgate.spark.file_scans import FileScans
-from headgate.spark.files import Files
+from headgate.spark.application.cluster import in_session, private_session
+from headgate.spark.file_system import Files
 from headgate.spark.operators.row_window import with_expiry_in_order
-from headgate.spark.sinks import FileSink
-from headgate.spark.views import Views
+from headgate.spark.physical_plans import Measured, PhysicalPlans
+from headgate.spark.sinks import FileSink, parquet_encodings
+from headgate.spark.source_files import FileScans
+from headgate.spark.sql import SEQ, TS
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +40,7 @@ def tasks_of(frame: DataFrame) -> int:
 
 
 def test_a_view_gets_other_rows_and_other_columns(private: SparkSession) -> None:
-    views = Views(private)
+    views = PhysicalPlans(private).views
     for rows in (3, 5):
         quoted = views.define("some rows", private.range(rows).selectExpr("id AS a"))
         assert private.sql(f"SELECT count(a) FROM {quoted}").first() == (rows,)
@@ -107,9 +107,10 @@ def test_results_have_dictionaries_where_values_repeat(private: SparkSession, tm
     )
     for options, wanted in (({}, {"k"}), ({"parquet.enable.dictionary#v": "true"}, {"k", "v"})):
         folder = tmp_path / str(len(options))
+        options = {**parquet_encodings(rows.schema), **options}
         sink = FileSink(Files(private), "parquet", str(folder), options, "u")
-        sink.write(rows, 0, True)
-        sink.publish(0, 100, True, 1.0)
+        sink.write(Measured(PhysicalPlans(private), rows, ()), 0, 0)
+        sink.publish(0, 100, [0], 1.0)
         [path] = folder.glob("*.parquet")
         group = pq.ParquetFile(path).metadata.row_group(0)
         columns = [group.column(place) for place in range(group.num_columns)]

@@ -13,7 +13,8 @@ from headgate.spark import sql
 
 SOURCES = """
 CREATE STREAM a (ts TIMESTAMP, k INT, v DOUBLE, s STRING) FROM csv OPTIONS (path '{a}', timestamp 'ts');
-CREATE STREAM b (ts TIMESTAMP, k INT, w DOUBLE) FROM csv OPTIONS (path '{b}', timestamp 'ts', slack '2 s');
+CREATE STREAM b (ts TIMESTAMP, k INT, w DOUBLE)
+  FROM csv OPTIONS (path '{b}', timestamp 'ts', watermark '2 s');
 CREATE STREAM c (ts TIMESTAMP, k INT, w DOUBLE) FROM csv OPTIONS (path '{b}', timestamp 'ts');
 CREATE RELATION r (k INT, name STRING) FROM csv OPTIONS (path '{r}');
 CREATE POOL calls SLOTS 2; CREATE POOL probes SLOTS 1; PLACE PROBE OF c ON probes;
@@ -93,7 +94,7 @@ def test_texts_are_lines_of_printable_characters(shown: Shown, name: str) -> Non
             "panes",
             ["FROM `panes of panes.aggregate near`", "`$level`", "WHERE `$ts` >= :old AND `$ts` < :new"],
         ),
-        ("running", ["LEFT JOIN `groups of running.aggregate` AS o"]),
+        ("running", ["LEFT JOIN (", "FROM `groups of running.aggregate`"]),
         ("queue", ["FROM `queue queue.aggregate.0`", "FROM `new a`"]),
         ("sharing", ["WITH `output of shared.select_a` AS (", "FROM `output of shared.select_a`"]),
         ("eddy", ["-- WHERE (`a__v` > 8)", "FROM `through eddy.select_a_eddy`"]),

@@ -19,13 +19,16 @@ from headgate import Session
 from headgate.errors import SetupError
 from headgate.handle import Run
 from headgate.model.event import Event, TickCommitted
-from headgate.model.shedding import DropBox
+from headgate.model.shedding import BITS, DropBox
 
 pytestmark = pytest.mark.spark
 
 TIMEOUT_S = 180
 KEEP, SEED = 0.6, 3
-KEPT = b"headgate.kept"
+
+
+def _keep_ratio(table: pa.Table) -> float:
+    return float(table.schema.metadata[b"headgate.keep_ratio"])
 
 
 def stream() -> Stream:
@@ -36,7 +39,7 @@ def stream() -> Stream:
         Tuple(ts * SECOND, {"ts": ts, "k": rng.choice(KEYS), "v": rng.randint(0, 99), "s": rng.choice(WORDS)})
         for ts in times
     ]
-    return Stream("a", 0, tuples, slack=2 * SECOND)
+    return Stream("a", 0, tuples, watermark=2 * SECOND)
 
 
 def kept_of(spark: SparkSession, whole: Stream) -> Stream:
@@ -46,8 +49,8 @@ def kept_of(spark: SparkSession, whole: Stream) -> Stream:
     frame = spark.createDataFrame(columns, "ts BIGINT, k INT, v INT, s STRING")
     hashes = [h for (h,) in frame.selectExpr(f"xxhash64({SEED}L, ts, k, v, s)").collect()]
     box = DropBox("a", KEEP, SEED)
-    kept = [t for t, hashed in zip(on_time, hashes, strict=True) if box.passes(hashed)]
-    return Stream("a", 0, kept, whole.slack)
+    kept = [t for t, hashed in zip(on_time, hashes, strict=True) if hashed % 2**BITS < box.threshold]
+    return Stream("a", 0, kept, whole.watermark)
 
 
 def queries(a: Stream) -> list[Query]:
@@ -72,7 +75,7 @@ def finished(
 ) -> Run:
     session = Session(spark)
     # every batch says what it is based on
-    session.callback("tell", lambda table, batch: told.update({batch: float(table.schema.metadata[KEPT])}))
+    session.callback("tell", lambda table, batch: told.update({batch: _keep_ratio(table)}))
     tell = "INTO callback OPTIONS (function 'tell')"
     options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
     session.execute(stream_sql(whole, folder / "a", "csv", "BIGINT", **options))
@@ -100,13 +103,13 @@ def test_a_box_keeps_the_same_tuples_wherever_ticks_begin(interpreted: SparkSess
         assert counts.rows_in == len(kept.arrivals) + counts.shed + counts.late + counts.bad
         good = counts.rows_in - counts.late - counts.bad
         pairs = run.status().queries["pairs"]
-        assert pairs.kept == pytest.approx(len(kept.arrivals) / good)
+        assert pairs.keep_ratio == pytest.approx(len(kept.arrivals) / good)
         assert (pairs.rows_in, pairs.rows_in - pairs.shed) == (good, len(kept.arrivals))
         ticks = [event for event in events if isinstance(event, TickCommitted)]
-        batches = [q.kept for tick in ticks for q in tick.queries.values()]
+        batches = [q.keep_ratio for tick in ticks for q in tick.queries.values()]
         assert batches and all(0.3 < share < 0.9 for share in batches)
         by_tick = {tick.batch_id: tick.queries["told"] for tick in ticks if "told" in tick.queries}
-        assert told == {batch: query.kept for batch, query in by_tick.items() if query.rows_out}
+        assert told == {batch: query.keep_ratio for batch, query in by_tick.items() if query.rows_out}
         wrong = [text for q in queries(kept) if (text := difference(q, found_rows(run.results(q.name))))]
         assert not wrong, "\n".join(wrong)
 
@@ -135,9 +138,9 @@ def test_intervals_of_shed_aggregates_cover_the_truth(spark: SparkSession, tmp_p
     # other shares within one window
     run.shed({"s": 0.25})
     assert run.wait(TIMEOUT_S)
-    assert {c.after.share("s") for c in run.status().changes} == {0.25}
+    assert {c.after.keep_ratio("s") for c in run.status().changes} == {0.25}
     table = run.arrow("q").to_pydict()
-    assert len(table["g"]) == GROUPS and max(table["kept"]) < 1
+    assert len(table["g"]) == GROUPS and max(table["keep_ratio"]) < 1
     order = np.argsort(table["g"])
     sums = np.bincount(group, weights=value)
     truth = {"n": np.full(GROUPS, OF_A_GROUP), "total": sums, "mean": sums / OF_A_GROUP}

@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.spark.cluster import private_session
-from headgate.spark.files import Files
-from headgate.spark.sinks import FILE_SINKS, KEPT, CallbackSink, ConsoleSink, FileSink, NoopSink
+from headgate.spark.application.cluster import private_session
+from headgate.spark.file_system import Files
+from headgate.spark.physical_plans import Measured, PhysicalPlans
+from headgate.spark.sinks import FILE_SINKS, KEEP_RATIO, CallbackSink, ConsoleSink, FileSink, NoopSink
 
 pytestmark = pytest.mark.spark
 
@@ -41,9 +42,13 @@ class _CountedFiles(Files):
         return super().names(path)
 
 
+def unmeasured(rows: DataFrame) -> Measured:
+    return Measured(PhysicalPlans(rows.sparkSession), rows, ())
+
+
 def tick(sink: FileSink, batch_id: int, results: DataFrame, rows: int, keep_empty: bool = False) -> None:
-    sink.write(results, batch_id, keep_empty)
-    sink.publish(batch_id, rows, keep_empty, 1.0)
+    sink.write(unmeasured(results), batch_id, 0)
+    sink.publish(batch_id, rows, [0] if rows or keep_empty else [], 1.0)
 
 
 def visible(folder: Path) -> list[str]:
@@ -59,9 +64,9 @@ def test_rows_of_a_batch_show_when_it_is_published_and_not_before(
     format: str, private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
     sink, out = FileSink(Files(private), format, f"{tmp_path}/out/", {}, "abc"), tmp_path / "out"
-    sink.write(rows_of(1, 2), 7, keep_empty=False)
+    sink.write(unmeasured(rows_of(1, 2)), 7, 0)
     assert visible(out) == []
-    sink.publish(7, 2, keep_empty=False, kept=1.0)
+    sink.publish(7, 2, [0], keep_ratio=1.0)
     [name] = visible(out)
     assert name.startswith("part-abc-000000007-000.")
     assert values(private, format, out) == [1, 2]
@@ -110,7 +115,7 @@ def test_what_was_written_and_never_published_is_replaced(
     private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
     folder = f"{tmp_path}/out"
-    FileSink(Files(private), "json", folder, {}, "abc").write(rows_of(1, 2).repartition(2), 1, False)
+    FileSink(Files(private), "json", folder, {}, "abc").write(unmeasured(rows_of(1, 2).repartition(2)), 1, 0)
     tick(FileSink(Files(private), "json", folder, {}, "abc"), 1, rows_of(3), 1)
     assert values(private, "json", tmp_path / "out") == [3]
 
@@ -137,6 +142,19 @@ def test_a_first_batch_without_rows_leaves_the_schema_and_later_ones_nothing(
     assert visible(out) == before
 
 
+def test_only_the_slices_that_are_named_show_whatever_an_earlier_attempt_left(
+    private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    sink, out = FileSink(Files(private), "parquet", f"{tmp_path}/out", {}, "abc"), tmp_path / "out"
+    for number, value in enumerate((9, 9, 9)):
+        sink.write(unmeasured(rows_of(value)), 0, number)
+    for number, value in enumerate((1, 2)):
+        sink.write(unmeasured(rows_of(value)), 0, number)
+    sink.publish(0, 2, [0, 1], 1.0)
+    assert values(private, "parquet", out) == [1, 2]
+    assert len(visible(out)) == 2
+
+
 def test_the_growing_folder_is_listed_once(
     private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
@@ -152,7 +170,7 @@ def test_a_sink_that_is_closed_leaves_nothing_hidden(
 ) -> None:
     sink = FileSink(Files(private), "csv", f"{tmp_path}/out", {"header": "true"}, "abc")
     tick(sink, 0, rows_of(1), 1)
-    sink.write(rows_of(2), 1, False)
+    sink.write(unmeasured(rows_of(2)), 1, 0)
     sink.close()
     # nothing but the results of tick 0, and the checksum that Hadoop keeps beside every file
     only = tmp_path / "out/part-abc-000000000-000.csv"
@@ -164,9 +182,9 @@ def test_the_console_shows_the_first_rows_how_many_more_there_are_and_of_which_s
     rows_of: Callable[..., DataFrame], capsys: pytest.CaptureFixture[str]
 ) -> None:
     sink = ConsoleSink("q", rows=2)
-    sink.write(rows_of(1, 2, 3), 4, False)
+    sink.write(unmeasured(rows_of(1, 2, 3)), 4, 0)
     assert capsys.readouterr().out == ""
-    sink.publish(4, 3, False, 0.5)
+    sink.publish(4, 3, [0], 0.5)
     shown = capsys.readouterr().out
     assert shown.splitlines() == [
         "-- q, batch 4: 3 rows of 0.5 of the tuples",
@@ -181,8 +199,8 @@ def test_the_console_is_silent_about_a_batch_without_rows(
     rows_of: Callable[..., DataFrame], capsys: pytest.CaptureFixture[str]
 ) -> None:
     sink = ConsoleSink("q", rows=2)
-    sink.write(rows_of(), 0, True)
-    sink.publish(0, 0, True, 1.0)
+    sink.write(unmeasured(rows_of()), 0, 0)
+    sink.publish(0, 0, [0], 1.0)
     assert capsys.readouterr().out == ""
 
 
@@ -191,14 +209,14 @@ def test_a_callback_gets_each_batch_that_has_rows_with_its_number_and_share(
 ) -> None:
     seen: list[tuple[pa.Table, int]] = []
     sink = CallbackSink("q", "f", lambda table, batch_id: seen.append((table, batch_id)))
-    sink.write(rows_of(1, 2), 0, False)
+    sink.write(unmeasured(rows_of(1, 2)), 0, 0)
     assert seen == []
-    sink.publish(0, 2, False, 0.25)
-    sink.write(rows_of(), 1, False)
-    sink.publish(1, 0, False, 1.0)
+    sink.publish(0, 2, [0], 0.25)
+    sink.write(unmeasured(rows_of()), 1, 0)
+    sink.publish(1, 0, [], 1.0)
     [(table, batch_id)] = seen
     assert (table.to_pydict(), batch_id) == ({"v": [1, 2]}, 0)
-    assert table.schema.metadata == {KEPT.encode(): b"0.25"}
+    assert table.schema.metadata == {KEEP_RATIO.encode(): b"0.25"}
 
 
 def test_noop_runs_the_plan_and_shows_nothing(private: SparkSession) -> None:
@@ -210,6 +228,6 @@ def test_noop_runs_the_plan_and_shows_nothing(private: SparkSession) -> None:
             yield batch
 
     sink = NoopSink()
-    sink.write(private.range(5).mapInArrow(count, "id BIGINT"), 0, False)
-    sink.publish(0, 5, False, 1.0)
+    sink.write(unmeasured(private.range(5).mapInArrow(count, "id BIGINT")), 0, 0)
+    sink.publish(0, 5, [0], 1.0)
     assert ran.value == 5

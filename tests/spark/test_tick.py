@@ -9,26 +9,28 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate import Session
+from headgate.control.overrides import FixedController
 from headgate.model.event import Event, TickCommitted
-from headgate.model.shedding import Course
-from headgate.runtime.drive import drive
-from headgate.runtime.helm import Decided, Helm, Steady
-from headgate.scheduling.fifo import Fifo
+from headgate.model.shedding import TickSettings
+from headgate.runtime.drive import SettingsDecision, drive
+from headgate.scheduling.baselines import Fifo
 from headgate.spark.engine import TickLimits
 from headgate.spark.run import SparkRun
+from headgate.statistics.store import StatisticsStore
 
 pytestmark = pytest.mark.spark
 
 
-class Noting(Steady):
+class Noting(FixedController):
     """Notes the ticks that it decides by."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.ticks: list[TickCommitted] = []
 
-    def decide(self, tick: TickCommitted, course: Course) -> Decided:
+    def decide(self, tick: TickCommitted, settings: TickSettings) -> SettingsDecision:
         self.ticks.append(tick)
-        return super().decide(tick, course)
+        return super().decide(tick, settings)
 
 
 def test_controller_and_observers_see_the_same_tick(spark: SparkSession, tmp_path: Path) -> None:
@@ -53,11 +55,11 @@ def test_controller_and_observers_see_the_same_tick(spark: SparkSession, tmp_pat
         strategy=Fifo(),
         checkpoint_folder=str(tmp_path / "checkpoint"),
         limits=TickLimits(),
-        known={},
+        statistics=StatisticsStore(session.network()),
         until_done=True,
         callbacks={},
         observers=[],
-        helm=Helm(controller),
+        controller=controller,
         rest_s=rest_s,
     )
     run.open()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.localfiles import LocalFiles
+from headgate.spark.file_system import Files
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, Owner
 
 OWNER = Owner("abcd1234", "f" * 8, ("q",))
@@ -14,9 +14,9 @@ OWNER = Owner("abcd1234", "f" * 8, ("q",))
 class State:
     """A checkpoint folder as ticks leave it; every tick writes one block, and needs the last two."""
 
-    def __init__(self, root: Path, files: LocalFiles | None = None) -> None:
+    def __init__(self, root: Path, files: Files | None = None) -> None:
         self.root = root
-        self.files = files or LocalFiles()
+        self.files = files or Files()
         self.checkpoint = self.reopened()
         self.files.write_text(f"{root}/headgate.json", OWNER.to_json())
         self.checkpoint._owner = OWNER

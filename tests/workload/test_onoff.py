@@ -11,16 +11,15 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError
-from headgate.workload.arrivals import Arrivals
-from headgate.workload.onoff import EPOCH_US, OnOff, Poisson, _epoch
-from headgate.workload.rates import RatePhases
+from headgate.workload.onoff import EPOCH_US, AlwaysOn, OnOff, _epoch
+from headgate.workload.traffic import Arrivals, RatePhases
 
 SECOND_US = 1_000_000
 PROCESSES = (
     OnOff(7, RatePhases.constant(1000)),
     OnOff(8, RatePhases.constant(37), flows=3),
     OnOff(9, RatePhases.parse("200, 60000 from 2.000001 s, 900 from 3.7 s"), flows=128),
-    Poisson(10, RatePhases.constant(2000), flows=4),
+    AlwaysOn(10, RatePhases.constant(2000), flows=4),
 )
 
 
@@ -33,6 +32,7 @@ def dispersion(times_us: NDArray[np.int64], scale_us: int, end_us: int) -> float
     return float(counts.var() / counts.mean())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("process", PROCESSES)
 @pytest.mark.parametrize("origin_us", [0, EPOCH_US - 3 * SECOND_US, 40 * EPOCH_US])
 @settings(max_examples=25, deadline=None)
@@ -43,7 +43,7 @@ def test_any_cut_of_the_timeline_gives_the_same_tuples(
     edges = [origin_us + cut for cut in [0, *sorted(cuts), 6 * SECOND_US]]
     parts = [process.arrivals(start, end) for start, end in pairwise(edges)]
     whole = process.arrivals(edges[0], edges[-1])
-    assert rows(Arrivals.joined(parts)) == rows(whole)
+    assert rows(Arrivals.concatenate(parts)) == rows(whole)
 
 
 def test_a_cold_start_far_away_gives_the_same_tuples() -> None:
@@ -75,6 +75,7 @@ def test_mean_rate_comes_out_over_an_hour() -> None:
     assert count == pytest.approx(200 * 3600, rel=0.03)
 
 
+@pytest.mark.slow
 def test_short_runs_have_the_mean_rate_on_average_over_seeds() -> None:
     counts = [len(OnOff(seed, RatePhases.constant(500)).arrivals(0, 4 * SECOND_US)) for seed in range(150)]
     standard_error = np.std(counts) / len(counts) ** 0.5
@@ -94,7 +95,7 @@ def test_dispersion_of_counts_grows_with_the_time_scale() -> None:
     times = OnOff(7, RatePhases.constant(1000)).arrivals(0, end_us).time_us
     scales_us = [10_000, 100_000, SECOND_US, 10 * SECOND_US, 60 * SECOND_US]
     indices = [dispersion(times, scale, end_us) for scale in scales_us]
-    # a Poisson process has 1 at every scale
+    # a AlwaysOn process has 1 at every scale
     assert indices == sorted(indices)
     assert indices[2] > 4 and indices[3] > 15 and indices[4] > 40
 
@@ -172,7 +173,7 @@ def test_time_before_the_beginning_is_refused() -> None:
 
 
 def test_flows_that_are_always_on_give_counts_of_a_poisson_process() -> None:
-    process, end_us = Poisson(3, RatePhases.constant(1000), flows=5), 200 * SECOND_US
+    process, end_us = AlwaysOn(3, RatePhases.constant(1000), flows=5), 200 * SECOND_US
     times_us = process.arrivals(0, end_us).time_us
     for scale_us in (10_000, 100_000, SECOND_US):
         windows = end_us // scale_us

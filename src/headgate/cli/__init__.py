@@ -1,1 +1,1 @@
-"""The command line: one file a command, ``app`` brings them together."""
+"""The command line: ``commands`` has the options of every command, ``app`` registers them."""

@@ -1,63 +1,106 @@
-"""The command ``headgate``: all its subcommands, and what becomes of their errors."""
+"""The command ``headgate``: its subcommands, and their errors as one line and an exit code.
+
+Exit code 2: the request is wrong or cannot be met. Exit code 1: it failed while it ran, or has a defect.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
-from collections.abc import Sequence
+import traceback
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import advise, bench, checkpoint, demo, explain, profile, reproduce, route, run, simulate
-from headgate.cli.failure import report_failure
-from headgate.cli.version import version
+from headgate.cli import checkpoint, commands, demo
+from headgate.errors import HeadgateError, InternalError, QueryError, UserCodeError
 
-# as shells tell of a process that wrote to nobody
+# as shells report a process whose reader has gone
 _PIPE_CLOSED = 141
+_JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )(?:[\w$]+\.)+([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
 
 class Commands(TyperGroup):
     """Subcommands whose errors are one line on standard error."""
 
     def invoke(self, ctx: Any) -> Any:
-        """Run a subcommand; end with an exit code, never with a stack trace nobody asked for."""
         try:
             found = super().invoke(ctx)
-            # a reader that has gone is noticed here, not when the interpreter ends
+            # a closed pipe is noticed here, not when the interpreter exits
             sys.stdout.flush()
             return found
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
         except BrokenPipeError as error:
-            # whoever reads, like head, has enough; what is left must not fail once more at the very end
+            # the reader, such as head, has gone; the rest must not fail again when the interpreter exits
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(_PIPE_CLOSED) from error
         except Exception as error:
-            raise typer.Exit(report_failure(error, debug=bool(ctx.meta.get("debug")))) from error
+            if ctx.meta.get("debug"):
+                traceback.print_exception(error, file=sys.stderr)
+            text, code = describe_failure(error)
+            print(text, file=sys.stderr)
+            raise typer.Exit(code) from error
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> Any:
-        """Read the arguments and run; wrong ones are one line as well."""
+        """Parse the arguments and run; usage errors are one line as well."""
         try:
             code = super().main(args, *more, **{**settings, "standalone_mode": False})
         except typer.Abort:
             code = 130
         except typer.TyperException as error:
-            print(f"error: {_one_line(error)}", file=sys.stderr)
+            print(f"error: {_usage(error)}", file=sys.stderr)
             code = 2
         sys.exit(code if isinstance(code, int) else 0)
 
 
-def _one_line(error: typer.TyperException) -> str:
-    message = " ".join(error.format_message().split()).removesuffix(".")
+def _usage(error: typer.TyperException) -> str:
+    message = _one_line(error.format_message()).removesuffix(".")
     context = getattr(error, "ctx", None)
     return f"{message}; see {context.command_path} --help" if context else message
 
 
+def describe_failure(error: BaseException) -> tuple[str, int]:
+    """The text of an error and its exit code."""
+    if isinstance(error, QueryError):
+        return f"error: {error.detailed()}", 2
+    if isinstance(error, UserCodeError):
+        return f"error: {_one_line(str(error))}", 1
+    if isinstance(error, HeadgateError) and not isinstance(error, InternalError):
+        return f"error: {_one_line(str(error))}", 2
+    # Spark, or the JVM below it, has raised this
+    if type(error).__module__.split(".")[0] in ("pyspark", "py4j"):
+        return f"error: Spark: {_spark_reason(error)}", 1
+    kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
+    reason = _one_line(str(error)) or "no message"
+    return f"internal error: {kind}{reason} (run with --debug for the stack trace)", 1
+
+
+def _spark_reason(error: BaseException) -> str:
+    """The innermost cause in one line, without Java's stack."""
+    try:
+        text = str(error).strip()
+    except OSError:
+        # py4j fetches the text of a Java error on demand, and the JVM may have ended
+        return f"{type(error).__name__}, and its JVM has ended"
+    causes = _JAVA_CAUSE.findall(text)
+    if causes:
+        name, reason = causes[-1]
+        return _one_line(f"{name}: {reason}" if reason else name)
+    return _one_line(text.splitlines()[0] if text else type(error).__name__)
+
+
+def _one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
 def _show_version(wanted: bool) -> None:
     if wanted:
-        print(f"headgate {version()}")
+        # the version that the package itself states, installed or not
+        print(f"headgate {sys.modules['headgate'].__version__}")
         raise typer.Exit
 
 
@@ -77,22 +120,21 @@ def headgate(
         print(ctx.get_help())
 
 
-app.command("run", epilog=run.EXAMPLE)(run.run)
-app.command("explain", epilog=explain.EXAMPLE)(explain.explain)
-app.command("advise", epilog=advise.EXAMPLE)(advise.advise)
+def _register(command: Callable[..., None], arguments: str) -> None:
+    app.command(command.__name__, epilog=f"Example: headgate {command.__name__} {arguments}")(command)
+
+
+_register(commands.run, "examples/network.sql --for 30s --tick-budget 0.5s --checkpoint state/")
+_register(commands.explain, "examples/network.sql --after lower")
+_register(commands.advise, "examples/network.sql --rate packets=8000 --processors 2")
 app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
-app.command("profile", epilog=profile.EXAMPLE)(profile.profile)
-app.command("simulate", epilog=simulate.EXAMPLE)(simulate.simulate)
-app.command("route", epilog=route.EXAMPLE)(route.route)
-app.command("reproduce", epilog=reproduce.EXAMPLE)(reproduce.reproduce)
-app.command("bench", epilog=bench.EXAMPLE)(bench.bench)
+_register(commands.profile, "examples/sensors.sql --for 20s")
+_register(commands.simulate, "examples/two_operators.toml --strategy all --plot backlog.png")
+_register(commands.route, "examples/three_selections.toml --optimize art --rate 220")
+_register(commands.reproduce, "chain --out figures --trace arrivals.parquet")
+_register(commands.bench, "burst --out bench-out")
 app.add_typer(checkpoint.commands, name="checkpoint", epilog=checkpoint.EXAMPLE)
 
 
 def main() -> None:
-    """What the installed script calls."""
     app(prog_name="headgate")
-
-
-if __name__ == "__main__":
-    main()

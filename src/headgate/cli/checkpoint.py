@@ -1,4 +1,4 @@
-"""``headgate checkpoint``: whether the state of a run is whole, and a way back if it is not."""
+"""``headgate checkpoint``: verify the state of a run, and roll it back if it is damaged."""
 
 from __future__ import annotations
 
@@ -8,21 +8,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.options import DEBUG, JSON
+from headgate.cli.options import DEBUG, JSON, argument, value
 from headgate.errors import DamagedStateError, SetupError
 
 if TYPE_CHECKING:
-    from headgate.spark.checkpoint import Checkpoint
+    from headgate.spark.checkpoint import Rollback
+    from headgate.spark.file_system import Files
     from headgate.spark.history import TickState
-    from headgate.spark.localfiles import FileSystem
-    from headgate.spark.rollback import Rollback
 
 EXAMPLE = "Example: headgate checkpoint verify state/"
 _ROLLBACK_EXAMPLE = "Example: headgate checkpoint rollback state/ --to 41"
 
-_DAMAGED = 1
-
-DIR: Any = typer.Argument(..., metavar="DIR", help="The folder of --checkpoint.", show_default=False)
+DIR: Any = argument("DIR", "The folder of --checkpoint.")
 
 commands = typer.Typer(help="Verify the state that a run has left, or step back to an earlier tick of it.")
 
@@ -41,7 +38,7 @@ def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None
     Lists the ticks that a run can step back to, newest first. The exit code is 0 if a run can go on from the
     newest one, 1 if it is damaged.
     """
-    del debug
+    from headgate.report.tables import screen, states_table
     from headgate.spark.checkpoint import Checkpoint
 
     root, files = _opened(folder)
@@ -49,22 +46,26 @@ def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None
     states = list(kept.history.states())
     if not states:
         raise SetupError(f"{root} has no manifests: it is not a checkpoint, or its first tick never ended")
-    owner_damage = _owner_damage(kept)
+    owner_damage = None
+    try:
+        kept.check_owner()
+    except DamagedStateError as error:
+        owner_damage = str(error)
     if as_json:
         document = {"ticks": [_state_json(state) for state in states], "damage": owner_damage}
         print(json.dumps(document, indent=2))
     else:
-        _print_states(states, owner_damage)
+        screen().print(states_table(states))
+        if owner_damage:
+            print(owner_damage)
     if owner_damage or not states[0].is_good:
-        raise typer.Exit(_DAMAGED)
+        raise typer.Exit(1)
 
 
 @commands.command("rollback", epilog=_ROLLBACK_EXAMPLE)
 def rollback(
     folder: str = DIR,
-    to: int | None = typer.Option(
-        None, metavar="TICK", help="The tick to step back to; the last good one if not given."
-    ),
+    to: int | None = value("TICK", "The tick to step back to; the last good one if not given."),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -73,47 +74,34 @@ def rollback(
     Results in files stay exactly-once: the next run first removes those of the ticks that it repeats.
     Callbacks see the rows of these ticks a second time.
     """
-    del debug
-    from headgate.spark.rollback import roll_back
+    from headgate.spark.checkpoint import roll_back
 
     root, files = _opened(folder)
     done = roll_back(files, root, to)
     if as_json:
-        print(json.dumps(_rollback_json(done), indent=2))
+        document = {
+            "from_tick": done.from_tick,
+            "to_tick": done.to_tick,
+            "batches_again": list(done.batches_again),
+            "restored_headgate_json": done.restored_owner,
+        }
+        print(json.dumps(document, indent=2))
     else:
         print(_rollback_text(done))
 
 
-def _opened(folder: str) -> tuple[str, FileSystem]:
-    """A local folder needs no Spark."""
+def _opened(folder: str) -> tuple[str, Files]:
+    """Path and file system of a checkpoint; a local folder needs no Spark."""
+    from headgate.spark.file_system import Files, local_path
+
     if "://" in folder and not folder.startswith("file:"):
-        from headgate.spark.cluster import own_session
-        from headgate.spark.files import Files
+        from headgate.spark.application.cluster import own_session
 
         return folder.rstrip("/"), Files(own_session("local[1]"))
-    from headgate.spark.localfiles import LocalFiles, local_path
-
     path = local_path(folder)
     if not path.is_dir():
         raise SetupError(f"{folder} is not a folder; pass the one given to --checkpoint")
-    return str(Path(path).absolute()), LocalFiles()
-
-
-def _owner_damage(kept: Checkpoint) -> str | None:
-    try:
-        kept.check_owner()
-    except DamagedStateError as error:
-        return str(error)
-    return None
-
-
-def _print_states(states: list[TickState], owner_damage: str | None) -> None:
-    from headgate.cli.summary import screen
-    from headgate.report.checkpoints import states_table
-
-    screen().print(states_table(states))
-    if owner_damage:
-        print(owner_damage)
+    return str(Path(path).absolute()), Files()
 
 
 def _state_json(state: TickState) -> dict[str, object]:
@@ -125,15 +113,6 @@ def _state_json(state: TickState) -> dict[str, object]:
         "rows": sum(ref.rows for ref in manifest.block_refs()) if manifest else None,
         "good": state.is_good,
         "damages": [str(damage) for damage in state.damages],
-    }
-
-
-def _rollback_json(done: Rollback) -> dict[str, object]:
-    return {
-        "from_tick": done.from_tick,
-        "to_tick": done.to_tick,
-        "batches_again": list(done.batches_again),
-        "restored_headgate_json": done.restored_owner,
     }
 
 

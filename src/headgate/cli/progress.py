@@ -1,4 +1,4 @@
-"""Progress on standard error: a live line on a terminal, now and then a plain one elsewhere."""
+"""Progress on standard error: a live line on a terminal, a plain line every few seconds elsewhere."""
 
 from __future__ import annotations
 
@@ -6,13 +6,12 @@ import sys
 import time
 from collections import deque
 from collections.abc import Callable
-from types import TracebackType
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headgate.model.event import CourseChanged, Event, TickCommitted
+from headgate.model.event import Event, SettingsChanged, TickCommitted
 
 # rates are averages over this time, so that they can be read
 _RATE_OVER_S = 5.0
@@ -20,13 +19,10 @@ _PLAIN_EVERY_S = 5.0
 
 
 class Progress:
-    """An observer of a run that shows how it goes; ``stage`` is what is done until the first tick."""
+    """An observer that shows the progress of a run; ``stage`` is shown until the first tick."""
 
     def __init__(
-        self,
-        stage: str,
-        console: Console | None = None,
-        clock_s: Callable[[], float] = time.time,
+        self, stage: str, console: Console | None = None, clock_s: Callable[[], float] = time.time
     ) -> None:
         self.stage = stage
         self._console = console or Console(stderr=True, highlight=False)
@@ -48,14 +44,19 @@ class Progress:
         )
 
     def __call__(self, event: Event) -> None:
-        """Take in an event; called by the loop that drives the run."""
+        """Handle an event; called by the loop that drives the run."""
         if isinstance(event, TickCommitted):
             self._count += 1
             self._ticks.append(event)
             while self._ticks[0].now_s < event.now_s - _RATE_OVER_S:
                 self._ticks.popleft()
-            self._latency_s = _mean_latency(event) or self._latency_s
-        elif isinstance(event, CourseChanged):
+            pairs = [pair for counts in event.queries.values() for pair in counts.latencies]
+            results = sum(count for _, count in pairs)
+            if results:
+                self._latency_s = (
+                    sum(latency_s * count for latency_s, count in pairs) / results or self._latency_s
+                )
+        elif isinstance(event, SettingsChanged):
             self.say(f"change: {event}")
 
     def __enter__(self) -> Progress:
@@ -65,17 +66,11 @@ class Progress:
             self._console.print(self.stage)
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *failure: object) -> None:
         if self._console.is_terminal:
             self._live.stop()
 
     def show(self) -> None:
-        """Bring what is shown up to date."""
         if self._console.is_terminal:
             self._live.update(Text(self.line(), no_wrap=True, overflow="ellipsis"), refresh=True)
         elif self._clock_s() >= self._plain_at_s + _PLAIN_EVERY_S:
@@ -83,11 +78,11 @@ class Progress:
             self._console.print(self.line(), soft_wrap=True)
 
     def say(self, text: str) -> None:
-        """A line that stays, above what is live."""
+        """Print a permanent line above the live one."""
         self._console.print(text, soft_wrap=True)
 
     def line(self) -> str:
-        """How it goes, in one line."""
+        """Rates, backlog and latency in one line."""
         now_s = self._clock_s()
         minutes, seconds = divmod(int(now_s - self._started_s), 60)
         ticks = list(self._ticks)
@@ -102,9 +97,3 @@ class Progress:
             f"{minutes:02d}:{seconds:02d}  in {rows_in / span_s:,.0f}/s  out {rows_out / span_s:,.0f}/s  "
             f"{backlog}  latency {latency}  tick {self._count}"
         )
-
-
-def _mean_latency(tick: TickCommitted) -> float | None:
-    pairs = [pair for counts in tick.queries.values() for pair in counts.latencies]
-    results = sum(count for _, count in pairs)
-    return sum(latency_s * count for latency_s, count in pairs) / results if results else None

@@ -1,16 +1,28 @@
-"""A CQL file: read, parsed, and planned without Spark where that is possible."""
+"""A CQL file: read, parsed, and planned without Spark where that is possible.
+
+Functions import the planner when they are called: for commands that need Spark, its JVM starts first.
+"""
 
 from __future__ import annotations
 
+import atexit
+import json
+import logging
+import os
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headgate import cql
-from headgate.cql.statement import CreatePool, CreateQuery, Source, Statement
 from headgate.errors import SetupError
-from headgate.planning.catalog import Catalog
-from headgate.planning.stages import Stages
-from headgate.session import Session
+from headgate.spark.application import archive, jvm
+from headgate.spark.application.java import find_java
+
+if TYPE_CHECKING:
+    from headgate.cql.statement import Statement
+    from headgate.planning.catalog import Catalog
+
+STAGES = ("bind", "optimize", "lower")
 
 
 @dataclass(frozen=True)
@@ -24,6 +36,9 @@ class Script:
     @staticmethod
     def parse(text: str, origin: str) -> Script:
         """A script from text; it must have a query."""
+        from headgate import cql
+        from headgate.cql.statement import CreateQuery
+
         statements = tuple(cql.parse(text, origin))
         if not any(isinstance(statement, CreateQuery) for statement in statements):
             raise SetupError(f"{origin}: nothing to run; add a CREATE QUERY")
@@ -31,21 +46,22 @@ class Script:
 
     @staticmethod
     def read(path: Path) -> Script:
-        """A script from a file."""
         if path.is_dir():
-            raise SetupError(f"{path} is a folder; name a file of CQL")
+            raise SetupError(f"{path} is a folder; pass a CQL file")
         try:
             return Script.parse(path.read_text(encoding="utf-8"), str(path))
         except FileNotFoundError:
             raise SetupError(f"no such file: {path}") from None
         except UnicodeDecodeError:
-            raise SetupError(f"{path} is no text in UTF-8; name a file of CQL") from None
+            raise SetupError(f"{path} is not valid UTF-8; pass a CQL file") from None
         except OSError as error:
             raise SetupError(f"{path} cannot be read: {error.strerror}") from None
 
     @property
     def needs_lookup(self) -> bool:
         """Whether a query reads a source whose columns only Spark can find out."""
+        from headgate.cql.statement import CreateQuery, Source
+
         queries = [s for s in self.statements if isinstance(s, CreateQuery)]
         sources = [s for s in self.statements if isinstance(s, Source)]
         unknown = {s.name.text.lower() for s in sources if not s.columns}
@@ -54,13 +70,19 @@ class Script:
 
     @property
     def has_pools(self) -> bool:
-        """Whether tuples visit pools, whose jobs want tasks beside those of ticks."""
+        """Whether tuples visit pools, whose jobs need tasks beside those of ticks."""
+        from headgate.cql.statement import CreatePool
+
         return any(isinstance(statement, CreatePool) for statement in self.statements)
 
     def catalog(self) -> Catalog:
         """Everything declared; starts Spark only if columns have to be looked up."""
         if self.needs_lookup:
+            from headgate.session import Session
+
             return Session().execute(self.text, self.origin).catalog
+        from headgate.planning.catalog import Catalog
+
         # knowing the formats costs an import of pyspark, but no JVM
         from headgate.spark.sinks import SINK_FORMATS
         from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
@@ -73,6 +95,62 @@ class Script:
         return catalog
 
     def check(self) -> None:
-        """Find what is wrong with the queries before the seconds that Spark takes to start."""
+        """Report errors in queries before the seconds that Spark takes to start."""
         if not self.needs_lookup:
+            from headgate.planning.stages import Stages
+
             Stages.of(self.catalog())
+
+
+def read_while_spark_starts(file: Path, master: str) -> Script:
+    """Read and check a script while Spark starts; if the script is wrong, Spark is stopped again."""
+    jvm.start_early(master if file.is_file() else "")
+    try:
+        script = Script.read(file)
+        _start_session(script, master)
+        script.check()
+    except BaseException:
+        # a session half started loses its JVM now; what py4j logs about that is noise
+        logging.disable(logging.CRITICAL)
+        jvm.discard_early()
+        raise
+    if jvm.starts_directly(master, os.environ):
+        atexit.register(_share_classes)
+    return script
+
+
+def _start_session(script: Script, master: str) -> None:
+    # imported here: PySpark
+    from headgate.session import POOL_TASKS
+    from headgate.spark.application.cluster import start_in_background
+
+    start_in_background(master, POOL_TASKS if script.has_pools else 0)
+
+
+def _share_classes() -> None:
+    """Let Spark start faster the next time."""
+    spark_home = jvm.pyspark_folder()
+    with suppress(Exception):
+        assert spark_home is not None
+        archive.make_in_background(find_java(os.environ), jvm.class_path(spark_home))
+
+
+def show_stages(file: Path, after: str | None, as_json: bool) -> None:
+    """Print the plans after a stage, or after each."""
+    from headgate.planning.stages import Stages, describe, describe_json
+
+    stages = Stages.of(Script.read(file).catalog())
+
+    def shown(stage: str) -> object:
+        if stage == "lower":
+            return describe_json(stages.lowered) if as_json else describe(stages.lowered)
+        plans = stages.bound if stage == "bind" else stages.optimized
+        return [plan.to_json() for plan in plans] if as_json else "\n\n".join(map(str, plans))
+
+    found = {stage: shown(stage) for stage in (STAGES if after is None else (after,))}
+    if as_json:
+        print(json.dumps(found, indent=2))
+    elif after is not None:
+        print(found[after])
+    else:
+        print("\n\n".join(f"-- after {stage}\n{text}" for stage, text in found.items()))

@@ -1,54 +1,59 @@
-"""Scalar expressions and the aggregate calls inside of them."""
+"""Scalar expressions in CQL: parsed by sqlglot, with their columns, aggregates and conjuncts."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 from sqlglot import exp
+from sqlglot.errors import ParseError
 from sqlglot.tokens import TokenType
 
-from headgate.cql.brackets import outside_brackets, partners
-from headgate.cql.spark_sql import column_references, parse_tree
-from headgate.cql.statement import AggregateCall, ScalarExpression
-from headgate.cql.tokens import Token, span_of
-from headgate.errors import QueryError
+from headgate.cql.statement import AggregateCall, ColumnReference, ScalarExpression
+from headgate.cql.tokens import Token, outside_brackets, partners, span_of
+from headgate.errors import QueryError, Span
+from headgate.model.sql_tree import read_tree
 
 SUPPORTED_AGGREGATES = "COUNT, SUM, AVG, MIN, MAX"
 
 _FUNCTIONS = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "MEAN": "AVG", "MIN": "MIN", "MAX": "MAX"}
 
-# what Spark has and sqlglot does not call an aggregate
+# aggregates of Spark that sqlglot does not know as such
 _MORE_AGGREGATES = (
     "ANY APPROX_PERCENTILE BIT_AND BIT_OR BIT_XOR COLLECT_LIST COLLECT_SET COUNT_MIN_SKETCH EVERY "
     "HISTOGRAM_NUMERIC HLL_SKETCH_AGG HLL_UNION_AGG LISTAGG PERCENTILE PERCENTILE_APPROX SOME STD STRING_AGG "
     "TRY_AVG TRY_SUM"
 )
 
-_SQLGLOT_AGGREGATES = [cls for cls in exp.ALL_FUNCTIONS if issubclass(cls, exp.AggFunc)]
-_UNSUPPORTED_AGGREGATES = (
-    frozenset(_MORE_AGGREGATES.split()).union(*(cls.sql_names() for cls in _SQLGLOT_AGGREGATES))
-    - _FUNCTIONS.keys()
-)
+_KNOWN_AGGREGATES = {
+    name for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.AggFunc) for name in kind.sql_names()
+}
+_UNSUPPORTED_AGGREGATES = _KNOWN_AGGREGATES.union(_MORE_AGGREGATES.split()) - _FUNCTIONS.keys()
 
 _PARAMETERS = frozenset({TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.L_BRACE})
 
-# after these a star is no multiplication
+# after these, a star is not a multiplication
 _BEFORE_OPERANDS = frozenset(["(", "[", ",", ".", "DISTINCT"])
+
+_UNSUPPORTED_AFTER_CALL = {
+    "OVER": "OVER (...) is not supported; "
+    "give the stream a window in FROM, as in s [ROWS 100], and aggregate",
+    "FILTER": "FILTER (WHERE ...) is not supported; aggregate CASE WHEN condition THEN value END",
+    "WITHIN": f"WITHIN GROUP is not supported; aggregates are {SUPPORTED_AGGREGATES}",
+}
 
 
 def scalar(tokens: Sequence[Token]) -> ScalarExpression:
-    """Understand the tokens, of which there is at least one, as one expression."""
     _refuse_unsupported(tokens)
     span = span_of(tokens)
-    columns = column_references(parse_tree(tokens), span)
-    return ScalarExpression(span.excerpt, span, columns, tuple(_aggregates(tokens)))
+    tree = parse_tree(tokens)
+    return ScalarExpression(span.excerpt, span, tree, _columns(tree, span), tuple(_aggregates(tokens)))
 
 
 def scalar_without_aggregates(tokens: Sequence[Token], clause: str) -> ScalarExpression:
-    """An expression of a clause that comes before aggregation."""
+    """Parse an expression of a clause that is evaluated before aggregation."""
     expression = scalar(tokens)
-    if expression.aggregates:
-        call = expression.aggregates[0]
+    for call in expression.aggregates:
         hint = "group by columns" if clause == "GROUP BY" else "write the condition in HAVING"
         message = f"{call.function} is an aggregate, which {clause} cannot use; {hint}"
         raise QueryError(message, call.span)
@@ -60,95 +65,151 @@ def _refuse_unsupported(tokens: Sequence[Token]) -> None:
         before = tokens[index - 1].word if index else "("
         after = tokens[index + 1].word if index + 1 < len(tokens) else ""
         if token.kind in _PARAMETERS:
-            raise QueryError(f"{token.shown} does not fit here; write values, not parameters", token.span)
-        if token.word == "*" and before in _BEFORE_OPERANDS and not _counts_rows(tokens, index):
-            raise QueryError("'*' goes into SELECT * and COUNT(*) only; name the columns", token.span)
+            raise QueryError(f"{token.shown} is not supported here; write values, not parameters", token.span)
+        around = [_name(token) for token in tokens[max(0, index - 2) : index + 2]]
+        if token.word == "*" and before in _BEFORE_OPERANDS and around != ["COUNT", "(", "*", ")"]:
+            raise QueryError("'*' is allowed only in SELECT * and COUNT(*); name the columns", token.span)
         if token.word == "SELECT" and before != ".":
             raise QueryError("a subquery is not supported; join its stream in FROM", token.span)
         if before == "." and index > 1:
             _refuse_after_dot(tokens[index - 2], token)
-        if before == ")":
-            _refuse_after_call(token, after)
+        is_called = token.word != "FILTER" or after == "("
+        if before == ")" and token.word in _UNSUPPORTED_AFTER_CALL and is_called:
+            raise QueryError(_UNSUPPORTED_AFTER_CALL[token.word], token.span)
 
 
-def _counts_rows(tokens: Sequence[Token], star: int) -> bool:
-    around = [token.word or token.value.upper() for token in tokens[max(0, star - 2) : star + 2]]
-    return around == ["COUNT", "(", "*", ")"]
+def _name(token: Token) -> str:
+    return token.word or token.value.upper()
 
 
 def _refuse_after_dot(owner: Token, token: Token) -> None:
     named = token.kind is TokenType.IDENTIFIER or token.word[:1].isalpha() or token.word[:1] in ("_", "*")
-    # .5 is a number, but not behind what a dot can follow
+    # .5 is a number, but not after something that a dot can follow
     if not named and (owner.is_name or owner.word in (")", "]") or token.kind is not TokenType.NUMBER):
         raise QueryError(f"expected a name after the dot, found {token.shown}", token.span)
 
 
-def _refuse_after_call(token: Token, after: str) -> None:
-    if token.word == "OVER":
-        message = (
-            "OVER (...) is not supported; give the stream a window in FROM, as in s [ROWS 100], and aggregate"
-        )
-        raise QueryError(message, token.span)
-    if token.word == "FILTER" and after == "(":
-        message = "FILTER (WHERE ...) is not supported; aggregate CASE WHEN condition THEN value END"
-        raise QueryError(message, token.span)
-    if token.word == "WITHIN":
-        raise QueryError(f"WITHIN GROUP is not supported; aggregates are {SUPPORTED_AGGREGATES}", token.span)
-
-
 def _aggregates(tokens: Sequence[Token]) -> Iterator[AggregateCall]:
-    pairs = partners(tokens)
-    index = 0
-    while index < len(tokens):
-        if not _is_aggregate(tokens, index):
-            index += 1
+    end = 0
+    for opener, close in sorted(partners(tokens).items()):
+        before = tokens[opener - 2].word if opener > 1 else ""
+        # a LIKE ANY (b, c) is a comparison, and s.count(...) is not a function of Spark
+        if opener <= end or tokens[opener].word != "(" or before in (".", "LIKE", "ILIKE"):
             continue
-        close = pairs[index + 1]
-        yield _aggregate(tokens[index], tokens[index + 2 : close], tokens[close])
-        index = close + 1
-
-
-def _is_aggregate(tokens: Sequence[Token], index: int) -> bool:
-    before = tokens[index - 1].word if index else ""
-    called = index + 1 < len(tokens) and tokens[index + 1].word == "("
-    # a LIKE ANY (b, c) is a comparison, s.count(...) no function of Spark
-    if not called or before in (".", "LIKE", "ILIKE"):
-        return False
-    name = _function_name(tokens[index])
-    if name in _UNSUPPORTED_AGGREGATES:
-        message = f"{name} is not supported; the aggregates are {SUPPORTED_AGGREGATES}"
-        raise QueryError(message, tokens[index].span)
-    return name in _FUNCTIONS
-
-
-def _function_name(token: Token) -> str:
-    return token.value.upper() if token.kind is TokenType.IDENTIFIER else token.word
+        called = tokens[opener - 1]
+        if _name(called) in _UNSUPPORTED_AGGREGATES:
+            message = f"{_name(called)} is not supported; the aggregates are {SUPPORTED_AGGREGATES}"
+            raise QueryError(message, called.span)
+        if _name(called) in _FUNCTIONS:
+            yield _aggregate(called, tokens[opener + 1 : close], tokens[close])
+            end = close
 
 
 def _aggregate(name: Token, inside: Sequence[Token], close: Token) -> AggregateCall:
-    function = _FUNCTIONS[_function_name(name)]
-    span = span_of([name, close])
-    distinct = bool(inside) and inside[0].word == "DISTINCT"
-    if distinct and function != "COUNT":
+    function, span = _FUNCTIONS[_name(name)], span_of([name, close])
+    first = inside[0].word if inside else ""
+    if first == "*" and len(inside) == 1:
+        return AggregateCall(function, None, False, span)
+    if first == "DISTINCT" and function != "COUNT":
         message = f"{function}(DISTINCT ...) is not supported, only COUNT takes it; write {function}(x)"
         raise QueryError(message, inside[0].span)
-    if len(inside) == 1 and inside[0].word == "*":
-        return AggregateCall(function, None, False, span)
-    argument = inside[1:] if inside and inside[0].word in ("DISTINCT", "ALL") else inside
-    return AggregateCall(function, _argument(function, argument, close), distinct, span)
-
-
-def _argument(function: str, tokens: Sequence[Token], close: Token) -> ScalarExpression:
+    tokens = inside[1:] if first in ("DISTINCT", "ALL") else inside
     if not tokens:
         hint = "COUNT(*)" if function == "COUNT" else f"{function}(x)"
         raise QueryError(f"{function} needs an argument; write {hint}", close.span)
-    comma = next((tokens[index] for index in outside_brackets(tokens) if tokens[index].word == ","), None)
-    if comma:
+    for comma in (tokens[index] for index in outside_brackets(tokens) if tokens[index].word == ","):
         hint = ", or struct(x, y) for its argument" if function == "COUNT" else ""
         raise QueryError(f"{function} takes one argument; write {function}(x){hint}", comma.span)
     argument = scalar(tokens)
-    if argument.aggregates:
-        inner = argument.aggregates[0]
-        message = f"{inner.function} inside of {function}: aggregates do not nest; aggregate in two queries"
+    for inner in argument.aggregates:
+        message = f"{inner.function} inside {function}: aggregates cannot be nested; use two queries"
         raise QueryError(message, inner.span)
-    return argument
+    return AggregateCall(function, argument, first == "DISTINCT", span)
+
+
+def conjuncts(tokens: Sequence[Token], clause: str) -> list[ScalarExpression]:
+    return [scalar_without_aggregates(term, clause) for term in _terms(tokens)]
+
+
+def _terms(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    terms: list[Sequence[Token]] = []
+    pending = [tokens]
+    while pending:
+        term = pending.pop()
+        # without the parentheses around it
+        pairs, first, last = partners(term), 0, len(term) - 1
+        while last - first > 1 and pairs.get(first) == last:
+            first, last = first + 1, last - 1
+        parts = _cut_at_and(term[first : last + 1])
+        if len(parts) == 1:
+            terms.append(term)
+        else:
+            pending.extend(reversed(parts))
+    return terms
+
+
+def _cut_at_and(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    ands, betweens = [-1], 0
+    for index in outside_brackets(tokens):
+        word = tokens[index].word
+        # OR binds less tightly than AND; a comma or an arrow makes it a list or a lambda
+        if word in ("OR", ",", "->"):
+            return [tokens]
+        if word == "AND" and not betweens:
+            ands.append(index)
+        betweens += (word == "BETWEEN") - (word == "AND" and betweens > 0)
+    parts = [tokens[before + 1 : after] for before, after in pairwise([*ands, len(tokens)])]
+    for part, conjunction in zip(parts, [*ands[1:], ands[-1]], strict=True):
+        if not part:
+            raise QueryError("AND needs a condition on both sides; add it", tokens[conjunction].span)
+    return parts
+
+
+def parse_tree(tokens: Sequence[Token], allow_alias: bool = False) -> exp.Expr:
+    """Parse an expression; a trailing alias gives an ``exp.Alias``, where it is allowed."""
+    kind = exp.Expr if allow_alias else exp.Condition
+    try:
+        tree = read_tree(kind, (part for token in tokens for part in token.parts), tokens[0].span.text)
+    except ParseError as error:
+        raise _unreadable(tokens, error) from None
+    except RecursionError:
+        raise QueryError("the expression is nested too deeply; split it", span_of(tokens)) from None
+    except Exception:
+        # sqlglot fails on some malformed texts; for the user that is one more malformed text
+        tree = None
+    if tree is None:
+        raise _unreadable(tokens)
+    if tree.find(exp.Placeholder, exp.Parameter):
+        marks = [token for token in tokens if token.word == ":"] or tokens
+        raise QueryError("parameters are not supported; write the value", marks[0].span)
+    return tree
+
+
+def _columns(tree: exp.Expr, whole: Span) -> tuple[ColumnReference, ...]:
+    """The columns of the tree in text order, every occurrence once."""
+    found: dict[int, ColumnReference] = {}
+    for column in tree.find_all(exp.Column):
+        parts = column.parts
+        if isinstance(parts[-1], exp.Star):
+            continue
+        if not all(isinstance(part, exp.Identifier) and "start" in part.meta for part in parts):
+            raise QueryError("this names no column; check the dots", whole)
+        # in a.b.c, a and b name the column; c is a field, which Spark resolves
+        first, last = parts[0], parts[min(1, len(parts) - 1)]
+        span = Span(whole.text, first.meta["start"], last.meta["end"] + 1, whole.origin)
+        qualifier = first.name if len(parts) > 1 else None
+        found[span.start] = ColumnReference(qualifier, last.name, span)
+    return tuple(found[start] for start in sorted(found))
+
+
+def _unreadable(tokens: Sequence[Token], error: ParseError | None = None) -> QueryError:
+    details = error.errors[0] if error and error.errors else {}
+    position = (details.get("line"), details.get("col"))
+    token = next((t for t in tokens if (t.parts[-1].line, t.parts[-1].col) == position), None)
+    if token is None:
+        message = "this is not a Spark SQL expression; check its operators and brackets"
+        return QueryError(message, span_of(tokens))
+    if str(details.get("description")).startswith("Required keyword"):
+        return QueryError(f"an operand is missing next to {token.shown}; add it", token.span)
+    message = f"{token.shown} is unexpected here; check the operators and commas before it"
+    return QueryError(message, token.span)

@@ -1,4 +1,4 @@
-"""A number and a unit, such as ``1.5 HOURS`` or ``64 MB``: what durations and sizes have in common."""
+"""Numbers with a unit: durations (``1.5 HOURS``) and sizes (``64 MB``)."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from headgate.cql.wording import one_line
+from headgate.cql.tokens import one_line
 
 # the largest signed 64-bit number: what Spark, numpy and Java hold
 LARGEST = 2**63 - 1
 
-# longer numbers are beyond LARGEST or below all precision, and slow to convert
+# longer numbers exceed LARGEST or any precision, and are slow to convert
 _LONGEST_NUMBER = 30
 
 _MEASURE = re.compile(
@@ -22,7 +22,7 @@ _MEASURE = re.compile(
 
 
 class MeasureError(ValueError):
-    """A text that is no measure; ``start`` and ``end`` say which characters of it are wrong."""
+    """A text that is not a measure; ``start`` and ``end`` delimit the wrong characters."""
 
     def __init__(self, message: str, start: int, end: int) -> None:
         super().__init__(message)
@@ -32,57 +32,98 @@ class MeasureError(ValueError):
 
 @dataclass(frozen=True)
 class MeasureKind:
-    """What is measured: its name in messages, an example, and the factor of every unit (lower case)."""
+    """A kind of measure: its name in messages, an example, and the factor of every unit (lower case)."""
 
     noun: str
     base_unit: str
     example_unit: str
     factors: Mapping[str, int]
     known_units: str
-    default_factor: int | None = None
 
     def read(self, text: str, write: str = "") -> int:
         """The signed value in base units; ``write`` goes before the example of an error message."""
         match = _MEASURE.fullmatch(text)
         if match is None:
-            raise self._no_measure(text, write)
-        number, rest = match["number"], match["rest"]
+            shown = one_line(text)
+            problem = f"'{shown}' is not a {self.noun}" if shown else f"the {self.noun} is missing"
+            message = f"{problem}; write a number and a unit, such as {write}10 {self.example_unit}"
+            start = len(text) - len(text.lstrip())
+            raise MeasureError(message, start, max(start, len(text.rstrip())))
+        number, unit, rest = match["number"], match["unit"], match["rest"].rstrip()
+        right = f"{write}{number} {self.example_unit}"
         if len(number) > _LONGEST_NUMBER:
-            raise MeasureError(
-                f"a number of {len(number)} digits is too long for a {self.noun}", *match.span("number")
-            )
-        if rest:
-            right = f"{write}{number} {self.example_unit}"
-            message = f"unexpected '{one_line(rest)}' after the {self.noun}; write {right}"
-            raise MeasureError(message, match.start("rest"), match.start("rest") + len(rest.rstrip()))
-        value = self._rounded(match, self._factor(match, write))
-        return -value if match["sign"] == "-" else value
-
-    def _factor(self, match: re.Match[str], write: str) -> int:
-        unit = match["unit"].lower()
-        if not unit:
-            if self.default_factor is not None:
-                return self.default_factor
-            message = f"{match['number']} has no unit; write {write}{match['number']} {self.example_unit}"
+            message = f"a number of {len(number)} digits is too long for a {self.noun}"
             raise MeasureError(message, *match.span("number"))
-        if unit not in self.factors:
-            message = (
-                f"unknown unit '{one_line(match['unit'])}' of a {self.noun}; known units: {self.known_units}"
-            )
-            raise MeasureError(message, *match.span("unit"))
-        return self.factors[unit]
-
-    def _rounded(self, match: re.Match[str], factor: int) -> int:
-        exact = Fraction(match["number"]) * factor
+        if rest:
+            message = f"unexpected '{one_line(rest)}' after the {self.noun}; write {right}"
+            raise MeasureError(message, match.start("rest"), match.start("rest") + len(rest))
+        factor = self.factors.get(unit.lower())
+        if factor is None and not unit:
+            raise MeasureError(f"{number} has no unit; write {right}", *match.span("number"))
+        if factor is None:
+            problem = f"unknown unit '{one_line(unit)}' of a {self.noun}"
+            raise MeasureError(f"{problem}; known units: {self.known_units}", *match.span("unit"))
+        exact = Fraction(number) * factor
         value = round(exact)
         if value > LARGEST or (exact and not value):
             limits = f"1 {self.base_unit} to {LARGEST} {self.base_unit}"
             message = f"this {self.noun} is out of bounds; write one from {limits}"
             raise MeasureError(message, *match.span("number"))
-        return value
+        return -value if match["sign"] == "-" else value
 
-    def _no_measure(self, text: str, write: str) -> MeasureError:
-        problem = f"'{one_line(text)}' is no {self.noun}" if text.strip() else f"the {self.noun} is missing"
-        message = f"{problem}; write a number and a unit, such as {write}10 {self.example_unit}"
-        start = len(text) - len(text.lstrip())
-        return MeasureError(message, start, max(start, len(text.rstrip())))
+
+_SPELLINGS = {
+    1: "us µs μs microsecond microseconds",
+    1_000: "ms millisecond milliseconds",
+    1_000_000: "s sec secs second seconds",
+    60_000_000: "m min mins minute minutes",
+    3_600_000_000: "h hour hours",
+    86_400_000_000: "d day days",
+}
+
+_DURATION = MeasureKind(
+    noun="time",
+    base_unit="us",
+    example_unit="SECONDS",
+    factors={unit: factor for factor, units in _SPELLINGS.items() for unit in units.split()},
+    known_units="microseconds (us), milliseconds (ms), seconds (s), minutes (m), hours (h), days (d)",
+)
+
+# quotes and the word INTERVAL add nothing to number and unit
+_DECORATION = re.compile(r"^\s*interval\b|['\"]", re.IGNORECASE)
+
+
+def parse_duration_us(text: str) -> int:
+    """Read a duration of zero or more; a ValueError states what would be right."""
+    return _not_negative(signed_duration_us(text), _DURATION, text)
+
+
+def signed_duration_us(text: str, write: str = "") -> int:
+    return _DURATION.read(_DECORATION.sub(lambda match: " " * len(match[0]), text), write)
+
+
+_FACTORS = {"": 1, "b": 1, "byte": 1, "bytes": 1} | {
+    spelling: 1024**power
+    for power, letter in enumerate("kmgtp", start=1)
+    for spelling in (letter, f"{letter}b", f"{letter}ib")
+}
+
+_SIZE = MeasureKind(
+    noun="size",
+    base_unit="B",
+    example_unit="MB",
+    factors=_FACTORS,
+    known_units="B, KB, MB, GB, TB, PB",
+)
+
+
+def parse_bytes(text: str) -> int:
+    """Read a size in bytes; a ValueError states what would be right."""
+    return _not_negative(_SIZE.read(text), _SIZE, text)
+
+
+def _not_negative(value: int, kind: MeasureKind, text: str) -> int:
+    if value < 0:
+        message = f"a {kind.noun} cannot be negative; write a positive number and a unit"
+        raise MeasureError(message, 0, len(text))
+    return value

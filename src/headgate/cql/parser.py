@@ -2,111 +2,221 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from difflib import get_close_matches
 
-from headgate.cql.columns import parse_columns
-from headgate.cql.pools import alter_pool, create_function, create_pool, place
-from headgate.cql.select import parse_select
-from headgate.cql.settings import parse_settings
-from headgate.cql.statement import (
-    CreateQuery,
-    CreateRelation,
-    CreateStream,
-    Name,
-    Select,
-    SinkClause,
-    Statement,
+from sqlglot.tokens import TokenType
+
+from headgate.cql import statement as cql
+from headgate.cql.select import SelectReader
+from headgate.cql.statement import Name, Select, Setting, Statement
+from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
+from headgate.errors import QueryError, known_names
+
+_CREATED = ("STREAM", "RELATION", "QUERY", "FUNCTION", "POOL")
+
+# the first words of type names; Spark checks the inside of nested types
+_TYPE_WORDS = (
+    "ARRAY BIGINT BINARY BOOLEAN BYTE CHAR CHARACTER DATE DEC DECIMAL DOUBLE FLOAT GEOGRAPHY GEOMETRY INT "
+    "INTEGER INTERVAL LONG MAP NUMERIC REAL SHORT SMALLINT STRING STRUCT TIME TIMESTAMP TIMESTAMP_LTZ "
+    "TIMESTAMP_NTZ TINYINT VARCHAR VARIANT VOID"
 )
-from headgate.cql.tokens import Cursor, new_name, tokenise
-from headgate.errors import QueryError, Span
+_TYPES = tuple(_TYPE_WORDS.split())
 
 
 def parse(text: str, origin: str = "<cql>") -> list[Statement]:
-    """Read all statements of a text; ``origin`` (a file name, say) goes into error messages."""
-    cursor = tokenise(text, origin)
+    """Parse all statements of a text; error messages name ``origin``, such as a file."""
+    reader = StatementReader(text, origin)
     statements: list[Statement] = []
-    while cursor.current is not None:
-        if cursor.accept(";"):
+    while reader.current is not None:
+        if reader.accept(";"):
             continue
-        statements.append(_statement(cursor))
-        if not cursor.at_end:
-            raise cursor.expected("';' at the end of the statement")
+        statements.append(reader.read_statement())
+        if not reader.at_end:
+            raise reader.expected("';' at the end of the statement")
     if not statements:
-        raise cursor.fail("there is no statement here; write CREATE STREAM, CREATE RELATION or CREATE QUERY")
+        raise reader.fail("no statement found; write CREATE STREAM, CREATE RELATION or CREATE QUERY")
     return statements
 
 
-def _statement(cursor: Cursor) -> Statement:
-    if cursor.at("PLACE"):
-        return place(cursor, cursor.take().span)
-    read = _STATEMENTS.get((cursor.word(0), cursor.word(1)))
-    if read is None:
-        raise _unknown_statement(cursor)
-    first = cursor.take().span
-    cursor.take()
-    return read(cursor, first)
+class StatementReader(SelectReader):
+    """Reads statements."""
 
+    def read_statement(self) -> Statement:
+        kind = self.word(1)
+        if self.accept("PLACE"):
+            return self._place()
+        if self.accept("ALTER", "POOL"):
+            return cql.AlterPool(self.name("the name of a pool"), self._slots())
+        if kind not in _CREATED or not self.accept("CREATE", kind):
+            raise self._unknown_statement()
+        name = self.name(f"a name for the {kind.lower()}")
+        if self.at("."):
+            raise self.fail(f"the name of a {kind.lower()} has no dots; write one name")
+        if kind == "POOL":
+            return cql.CreatePool(name, self._slots())
+        if kind == "FUNCTION":
+            return self._function(name)
+        if kind == "QUERY":
+            settings = self._settings("WITH")
+            self.expect("AS", " and a SELECT")
+            branches, first, sink = self._branches(), self.span, None
+            if self.at("INTO"):
+                sink = cql.SinkClause(self._format("INTO"), self._settings("OPTIONS"), self.since(first))
+            return cql.CreateQuery(name, settings, branches, sink)
+        create = cql.CreateStream if kind == "STREAM" else cql.CreateRelation
+        columns, source_format = self._columns(), self._format("FROM")
+        return create(name, columns, source_format, self._settings("OPTIONS"))
 
-def _unknown_statement(cursor: Cursor) -> QueryError:
-    wanted = "CREATE STREAM, CREATE RELATION or CREATE QUERY"
-    if cursor.at("CREATE"):
-        cursor.take()
-        if cursor.at_end:
-            return cursor.expected(wanted)
-        found = cursor.current.shown if cursor.current else ""
-        return cursor.fail(f"expected {wanted}, found CREATE {found}")
-    if cursor.at("ALTER"):
-        return cursor.fail("only pools can be altered; write ALTER POOL name SLOTS n")
-    if cursor.at("SELECT"):
-        return cursor.fail(f"expected {wanted}, found 'SELECT'; write CREATE QUERY name AS SELECT ...")
-    return cursor.expected(wanted)
+    def _unknown_statement(self) -> QueryError:
+        wanted = "CREATE STREAM, CREATE RELATION or CREATE QUERY"
+        if self.accept("CREATE") and (token := self.current) and not self.at_end:
+            return self.fail(f"expected {wanted}, found CREATE {token.shown}")
+        if self.at("ALTER"):
+            return self.fail("only pools can be altered; write ALTER POOL name SLOTS n")
+        if self.at("SELECT"):
+            return self.fail(f"expected {wanted}, found 'SELECT'; write CREATE QUERY name AS SELECT ...")
+        return self.expected(wanted)
 
+    def _place(self) -> cql.Place | cql.PlaceProbe:
+        is_probe = self.accept("PROBE", "OF")
+        of_function = "the name of a function or PROBE OF and that of a stream"
+        name = self.name("the name of a stream" if is_probe else of_function)
+        self.expect("ON", " and the name of a pool")
+        pool = self.name("the name of a pool")
+        return (cql.PlaceProbe if is_probe else cql.Place)(name, pool)
 
-def _create_stream(cursor: Cursor, first: Span) -> CreateStream:
-    name = new_name(cursor, "stream")
-    columns = parse_columns(cursor)
-    source_format = _format(cursor, "FROM")
-    options = parse_settings(cursor, "OPTIONS")
-    return CreateStream(name, columns, source_format, options, cursor.since(first))
+    def _slots(self) -> int:
+        self.expect("SLOTS", " and how many, as in SLOTS 4")
+        token = self.current
+        if token is None or token.kind is not TokenType.NUMBER or not token.value.isdigit():
+            raise self.expected("a whole number of slots, as in SLOTS 4")
+        if int(token.value) == 0:
+            raise self.fail("a pool needs at least one slot; write SLOTS 1 or more")
+        return int(self.take().value)
 
+    def _function(self, name: Name) -> cql.CreateFunction:
+        where = "where the function is, such as 'scores.py:score'"
+        returns = "the type of its results, such as BOOLEAN"
+        self.expect("AS", f" and {where}")
+        token = self.current
+        if token is None or not token.is_string:
+            raise self.expected(where)
+        path, _, attribute = token.value.rpartition(":")
+        if not path or not attribute.isidentifier():
+            hint = "write 'file.py:function' or 'package.module:function'"
+            raise self.fail(f"{token.shown} does not name a function; {hint}")
+        location = self.take().as_name
+        self.expect("RETURNS", f" and {returns}")
+        words = self.stretch()
+        if not words:
+            raise self.expected(returns)
+        return cql.CreateFunction(name, location, span_of(words).excerpt)
 
-def _create_relation(cursor: Cursor, first: Span) -> CreateRelation:
-    name = new_name(cursor, "relation")
-    columns = parse_columns(cursor)
-    source_format = _format(cursor, "FROM")
-    options = parse_settings(cursor, "OPTIONS")
-    return CreateRelation(name, columns, source_format, options, cursor.since(first))
+    def _format(self, clause: str) -> Name:
+        self.expect(clause, " and a format, such as kafka or parquet")
+        first = self.name(f"a format after {clause}, such as kafka or parquet")
+        # a format can be the class name of a data source
+        return self.dotted(first, lambda: self.name("the rest of the format"))
 
+    def _branches(self) -> tuple[Select, ...]:
+        branches = [self.read_select()]
+        while self.at("UNION"):
+            if not self.accept("UNION", "ALL"):
+                raise self.fail("UNION would have to remember all rows to drop duplicates; write UNION ALL")
+            branches.append(self.read_select())
+        if not self.at_end and not self.at("INTO"):
+            raise self.expected(f"{_possible_clauses(branches[-1])}, UNION ALL, INTO or ';'")
+        return tuple(branches)
 
-def _create_query(cursor: Cursor, first: Span) -> CreateQuery:
-    name = new_name(cursor, "query")
-    settings = parse_settings(cursor, "WITH")
-    cursor.expect("AS", " and a SELECT")
-    branches = _branches(cursor)
-    sink = _sink(cursor)
-    return CreateQuery(name, settings, branches, sink, cursor.since(first))
+    def _settings(self, clause: str) -> tuple[Setting, ...]:
+        if not self.accept(clause):
+            return ()
+        opener = self.expect("(", f" after {clause}")
+        settings = self.several(lambda: self._setting(clause))
+        # Spark ignores the case of option keys, so two spellings of one key would be one option
+        if twice := repeated([setting.key for setting in settings]):
+            raise QueryError(f"{clause} has {one_line(twice.text)} twice; keep one of them", twice.span)
+        if self.at_end:
+            raise never_closed(opener)
+        several_words = self.previous.kind is TokenType.NUMBER and _is_word(self.word())
+        hint = " (a value of several words goes into quotes)" if several_words else ""
+        self.expect(")", f" or ',' in {clause}{hint}")
+        return settings
 
+    def _setting(self, clause: str) -> Setting:
+        key = self.dotted(self._key_part(clause), lambda: self._key_part(clause))
+        if not self.accept("="):
+            self.accept("==")
+        return Setting(key, self._value(key.text), self.since(key.span))
 
-def _format(cursor: Cursor, clause: str) -> Name:
-    cursor.expect(clause, " and a format, such as kafka or parquet")
-    first = cursor.name(f"a format after {clause}, such as kafka or parquet")
-    text = first.text
-    # a format can be the class name of a data source
-    while cursor.accept("."):
-        text += f".{cursor.name('the rest of the format').text}"
-    return Name(text, cursor.since(first.span))
+    def _key_part(self, clause: str) -> Name:
+        token = self.current
+        if token is None or not (
+            token.is_string or token.kind is TokenType.IDENTIFIER or _is_word(token.word)
+        ):
+            raise self.expected(f"a key in {clause}, such as path 'data/'")
+        return self.take().as_name
 
+    def _value(self, key: str) -> str:
+        token = self.current
+        if token and token.is_string:
+            text = self.take().value
+            # sqlglot splits 'it''s' into two adjacent strings
+            while (more := self.current) and more.is_string and more.span.start == self.previous.span.end:
+                text += more.span.excerpt[0] + self.take().value
+            return text
+        if token and token.word in ("TRUE", "FALSE"):
+            return self.take().value.lower()
+        sign = "-" if self.accept("-") else ""
+        number = self.current
+        if number is None or number.kind is not TokenType.NUMBER:
+            raise self.expected(f"a value for {one_line(key)}: a quoted text, a number, true or false")
+        return f"{sign}{self.take().span.excerpt}"
 
-def _branches(cursor: Cursor) -> tuple[Select, ...]:
-    branches = [parse_select(cursor)]
-    while cursor.at("UNION"):
-        if cursor.word(1) != "ALL":
-            raise cursor.fail("UNION would have to drop duplicates for ever; write UNION ALL")
-        cursor.accept("UNION", "ALL")
-        branches.append(parse_select(cursor))
-    if not cursor.at_end and not cursor.at("INTO"):
-        raise cursor.expected(f"{_possible_clauses(branches[-1])}, UNION ALL, INTO or ';'")
-    return tuple(branches)
+    def _columns(self) -> tuple[cql.ColumnDefinition, ...]:
+        if not self.at("("):
+            return ()
+        opener = self.take()
+        columns = self.several(lambda: self._column(opener))
+        self.expect(")", " or ',' after the column")
+        if twice := repeated([column.name for column in columns]):
+            raise QueryError(
+                f"column {one_line(twice.text)} is declared twice; rename one of them", twice.span
+            )
+        return columns
+
+    def _column(self, opener: Token) -> cql.ColumnDefinition:
+        name = self.name("a column name")
+        tokens = self._type(opener)
+        if not tokens:
+            raise self.expected(f"a type for column {one_line(name.text)}, such as STRING")
+        if tokens[0].word not in _TYPES:
+            close = get_close_matches(tokens[0].word, _TYPES, n=1)
+            hint = f"did you mean {close[0]}?" if close else f"known types: {known_names(_TYPES)}"
+            raise QueryError(f"unknown type {tokens[0].shown}; {hint}", tokens[0].span)
+        if [token.word for token in tokens[-2:]] == ["NOT", "NULL"]:
+            # as in Spark, streams may carry nulls whatever the schema says
+            tokens = tokens[:-2]
+        return cql.ColumnDefinition(name, span_of(tokens).excerpt)
+
+    def _type(self, opener: Token) -> list[Token]:
+        """All tokens up to the comma or parenthesis after the type; ``<`` and ``>`` are brackets here."""
+        tokens: list[Token] = []
+        open_angles: list[Token] = []
+        while True:
+            tokens += self.stretch(lambda: self.word() in ("<", ">"))
+            if self.at("<"):
+                open_angles.append(self.take())
+            elif open_angles and self.accept(">"):
+                open_angles.pop()
+            elif not (open_angles and self.accept(",")):
+                break
+            tokens.append(self.previous)
+        if open_angles:
+            raise QueryError("'<' is never closed; add '>'", open_angles[-1].span)
+        if self.at_end:
+            raise never_closed(opener)
+        return tokens
 
 
 def _possible_clauses(select: Select) -> str:
@@ -118,20 +228,6 @@ def _possible_clauses(select: Select) -> str:
     return "AND, GROUP BY" if select.conjuncts else "',', JOIN, WHERE, GROUP BY"
 
 
-def _sink(cursor: Cursor) -> SinkClause | None:
-    if not cursor.at("INTO"):
-        return None
-    token = cursor.current
-    sink_format = _format(cursor, "INTO")
-    options = parse_settings(cursor, "OPTIONS")
-    return SinkClause(sink_format, options, cursor.since(token.span if token else sink_format.span))
-
-
-_STATEMENTS: dict[tuple[str, str], Callable[[Cursor, Span], Statement]] = {
-    ("CREATE", "STREAM"): _create_stream,
-    ("CREATE", "RELATION"): _create_relation,
-    ("CREATE", "QUERY"): _create_query,
-    ("CREATE", "FUNCTION"): create_function,
-    ("CREATE", "POOL"): create_pool,
-    ("ALTER", "POOL"): alter_pool,
-}
+def _is_word(word: str) -> bool:
+    # any word may be a key, even one that begins a clause elsewhere
+    return word.replace(" ", "_").isidentifier()

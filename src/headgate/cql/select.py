@@ -1,179 +1,259 @@
-"""SELECT: items, sources with windows, conditions, grouping."""
+"""SELECT: items, sources with windows, conditions, grouping.
+
+Windows are ``[ROWS n]``, ``[RANGE t SLIDE s]``, ``[PARTITION BY k ROWS n]``, ``[NOW]``, ``[UNBOUNDED]``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from difflib import get_close_matches
 
-from headgate.cql.clauses import at_clause, refuse_clause
-from headgate.cql.conditions import conjuncts
-from headgate.cql.expressions import scalar, scalar_without_aggregates
-from headgate.cql.spark_sql import alias_offset, parse_tree
-from headgate.cql.statement import FromItem, Name, ScalarExpression, Select, SelectItem, Star
-from headgate.cql.tokens import Cursor, Token, span_of
-from headgate.cql.windows import parse_window
-from headgate.cql.wording import one_line
+from sqlglot import exp
+
+from headgate.cql import statement as cql
+from headgate.cql.expressions import conjuncts, parse_tree, scalar, scalar_without_aggregates
+from headgate.cql.measure import LARGEST, MeasureError, signed_duration_us
+from headgate.cql.statement import FromItem, Name, ScalarExpression, Select, SelectItem
+from headgate.cql.tokens import Cursor, Token, never_closed, one_line, repeated, span_of
 from headgate.errors import QueryError, Span
+from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+
+_WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED")
+
+_JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
+_NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
+_NO_SET = "is not supported; write conditions in WHERE, or UNION ALL"
+_NO_OUTER = "JOIN is not supported: a row could find its match later; write JOIN ... ON"
+# words that begin a clause, and why it is not supported; some are names or functions too, such as LEFT(s, 2),
+# unless followed by one of these
+_CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
+    **dict.fromkeys(("WHERE", "GROUP BY", "HAVING", "UNION", "INTO", "JOIN", "ON"), ((), "")),
+    **dict.fromkeys(("ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), ((), _NO_ORDER)),
+    **dict.fromkeys(("LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "NATURAL"), (_JOIN_WORDS, _NO_OUTER)),
+    **dict.fromkeys(("EXCEPT", "INTERSECT", "MINUS"), (("SELECT", "ALL", "DISTINCT"), _NO_SET)),
+    "INNER": (("JOIN",), ""),
+    "CROSS": (("JOIN",), "JOIN is not supported; write a comma between the streams"),
+    "LATERAL": (("VIEW",), "VIEW is not supported; select from streams and relations only"),
+    "QUALIFY": ((), "is not supported; give the stream a window in FROM and filter in HAVING"),
+    "LIMIT": ((), "is not supported: results never end; bound the window instead, as in [ROWS 100]"),
+    "OFFSET": ((), "is not supported: results never end; leave it out"),
+}
 
 
-def parse_select(cursor: Cursor) -> Select:
-    """Read one SELECT, up to what follows its last clause."""
-    _refuse_other_queries(cursor)
-    first = cursor.expect("SELECT").span
-    items = _items(cursor)
-    cursor.expect("FROM", " and the streams to select from")
-    sources, conditions = _from(cursor)
-    if cursor.accept("WHERE"):
-        conditions += conjuncts(_expression(cursor, "a condition after WHERE"), "WHERE")
-    group_by = _group_by(cursor)
-    having = _having(cursor, group_by, items)
-    refuse_clause(cursor)
-    return Select(items, sources, tuple(conditions), group_by, having, cursor.since(first))
+class SelectReader(Cursor):
+    """Reads SELECT."""
 
+    def read_select(self) -> Select:
+        if self.at("WITH"):
+            raise self.fail("WITH before SELECT is not supported; name the streams in FROM")
+        if self.at("(", "SELECT"):
+            raise self.fail("a SELECT in parentheses is not supported; leave the parentheses out")
+        first = self.expect("SELECT").span
+        self.accept("ALL")
+        items = self.several(self._item)
+        self.expect("FROM", " and the streams to select from")
+        sources, conditions = self._from()
+        if self.accept("WHERE"):
+            conditions += conjuncts(self._expression("a condition after WHERE"), "WHERE")
+        group_by = self.several(self._group) if self.accept("GROUP BY") else ()
+        word, having = self.span, None
+        if self.accept("HAVING"):
+            having = scalar(self._expression("a condition after HAVING"))
+        select = Select(items, sources, tuple(conditions), group_by, having, self.since(first))
+        if having and not select.is_aggregate:
+            raise QueryError("HAVING without GROUP BY or an aggregate; write the condition in WHERE", word)
+        self._refuse_clause()
+        return select
 
-def _refuse_other_queries(cursor: Cursor) -> None:
-    if cursor.at("WITH"):
-        raise cursor.fail("WITH before SELECT is not supported; name the streams in FROM")
-    if cursor.at("(") and cursor.word(1) == "SELECT":
-        raise cursor.fail("a SELECT in parentheses is not supported; leave the parentheses out")
+    def _at_clause(self) -> bool:
+        word = self.word()
+        if self.word(-1) == ".":
+            return False
+        if word == "FROM":
+            return not (self.word(-1) == "DISTINCT" and self.word(-2) in ("IS", "NOT"))
+        if word in ("LIMIT", "OFFSET"):
+            follower = self.ahead(1)
+            return follower is not None and (follower.word == "ALL" or follower.value.isdigit())
+        if word not in _CLAUSES:
+            return False
+        followers, _ = _CLAUSES[word]
+        return not followers or self.word(1) in followers
 
+    def _refuse_clause(self) -> None:
+        _, reason = _CLAUSES.get(self.word(), ((), ""))
+        if reason and self._at_clause():
+            raise self.fail(f"{self.word()} {reason}")
 
-def _expression(cursor: Cursor, what: str) -> list[Token]:
-    tokens = cursor.stretch(at_clause)
-    if not tokens:
-        raise cursor.expected(what)
-    return tokens
+    def _expression(self, what: str) -> list[Token]:
+        tokens = self.stretch(self._at_clause)
+        if not tokens:
+            raise self.expected(what)
+        return tokens
 
+    def _item(self) -> SelectItem | cql.Star:
+        tokens = self._expression("an expression in SELECT")
+        if len(tokens) == 1 and tokens[0].word == "*":
+            return cql.Star(None, tokens[0].span)
+        if len(tokens) == 3 and tokens[0].is_name and [token.word for token in tokens[1:]] == [".", "*"]:
+            return cql.Star(tokens[0].as_name, span_of(tokens))
+        expression, alias = _split_alias(tokens)
+        return SelectItem(scalar(expression), alias)
 
-def _items(cursor: Cursor) -> tuple[SelectItem | Star, ...]:
-    if cursor.at("DISTINCT"):
-        raise cursor.fail("SELECT DISTINCT is not supported; GROUP BY the columns instead")
-    cursor.accept("ALL")
-    items = [_item(cursor)]
-    while cursor.accept(","):
-        items.append(_item(cursor))
-    return tuple(items)
+    def _group(self) -> ScalarExpression:
+        if self.word() in ("ROLLUP", "CUBE", "GROUPING SETS") and self.word(1) == "(":
+            raise self.fail(f"{self.word()} is not supported; write one query for each grouping")
+        tokens = self._expression("an expression after GROUP BY")
+        if len(tokens) == 1 and tokens[0].word == "ALL":
+            raise QueryError("GROUP BY ALL is not supported; name the columns to group by", tokens[0].span)
+        return scalar_without_aggregates(tokens, "GROUP BY")
 
+    def _from(self) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
+        sources = [self._from_item()]
+        conditions: list[ScalarExpression] = []
+        while True:
+            if self.accept(","):
+                sources.append(self._from_item())
+            elif self.accept("JOIN") or self.accept("INNER", "JOIN"):
+                sources.append(self._from_item())
+                if self.at("USING"):
+                    raise self.fail("USING is not supported; write ON a.key = b.key")
+                self._refuse_clause()
+                self.expect("ON", " and a condition after JOIN")
+                conditions += conjuncts(self._expression("a condition after ON"), "ON")
+            else:
+                break
+        self._refuse_clause()
+        if twice := repeated([source.alias for source in sources]):
+            message = f"{one_line(twice.text)} is in FROM twice; give each an alias of its own with AS"
+            raise QueryError(message, twice.span)
+        return tuple(sources), conditions
 
-def _item(cursor: Cursor) -> SelectItem | Star:
-    tokens = _expression(cursor, "an expression in SELECT")
-    if len(tokens) == 1 and tokens[0].word == "*":
-        return Star(None, tokens[0].span)
-    if len(tokens) == 3 and tokens[0].is_name and [token.word for token in tokens[1:]] == [".", "*"]:
-        return Star(_name(tokens[0]), span_of(tokens))
-    expression, alias = _split_alias(tokens)
-    return SelectItem(scalar(expression), alias)
+    def _from_item(self) -> FromItem:
+        if self.at("("):
+            raise self.fail("a subquery in FROM is not supported; name its streams in FROM")
+        source = self.name("a stream or relation in FROM")
+        if self.at("."):
+            raise self.fail("names of streams have no dots; write one name, or put it into backquotes")
+        if self.at("("):
+            raise self.fail("a function in FROM is not supported; name a stream or relation")
+        window = self._window() if self.at("[") else None
+        alias = self._alias() or source
+        if window is None and self.at("["):
+            window = self._window()
+        if self.at("["):
+            raise self.fail("a stream has one window; leave the second out")
+        return FromItem(source, window, alias)
 
+    def _alias(self) -> Name | None:
+        if self.accept("AS"):
+            return self.name("an alias after AS")
+        token = self.current
+        if token is None or not token.is_name or self._at_clause():
+            return None
+        return self.take().as_name
 
-def _name(token: Token) -> Name:
-    return Name(token.value, token.span)
+    def _window(self) -> cql.WindowClause:
+        opener, distance = self.take(), 0
+        while (token := self.ahead(distance)) and token.word not in (";", "[", "]"):
+            distance += 1
+        if token is None or token.word != "]":
+            raise never_closed(opener)
+        word, first = self.word(), self.current
+        if word not in _WINDOWS:
+            problem = f"{first.shown} is not a window" if first and word != "]" else "the window is empty"
+            close = get_close_matches(word, _WINDOWS, n=1)
+            hint = (
+                f"did you mean {close[0]}?" if close else "write ROWS, RANGE, PARTITION BY, NOW or UNBOUNDED"
+            )
+            raise self.fail(f"{problem}; {hint}")
+        self.take()
+        window: Window
+        keys: tuple[cql.ColumnReference, ...] = ()
+        if word == "NOW":
+            window = TimeWindow(0)
+        elif word == "PARTITION BY":
+            keys = self.several(self._partition_key)
+            if self.at("RANGE"):
+                raise self.fail("PARTITION BY requires ROWS; write [PARTITION BY key ROWS 10]")
+            self.expect("ROWS", " after the keys of PARTITION BY")
+            window = RowWindow(self._row_count())
+        elif word == "UNBOUNDED" or self.accept("UNBOUNDED"):
+            window = UnboundedWindow()
+        elif word == "ROWS":
+            window = RowWindow(self._row_count())
+        else:
+            range_us = self._time_us("RANGE", "write [NOW] for the current instant")
+            slides = self.accept("SLIDE")
+            slide_us = self._time_us("SLIDE", "leave SLIDE out to see every change") if slides else None
+            window = TimeWindow(range_us, slide_us)
+        if self.at("SLIDE"):
+            raise self.fail("SLIDE requires RANGE; write [RANGE 10 SECONDS SLIDE 1 SECOND]")
+        self.expect("]", " at the end of the window")
+        return cql.WindowClause(window, self.since(opener.span), keys)
+
+    def _row_count(self) -> int:
+        tokens = self.stretch(lambda: self.at("SLIDE"))[:2]
+        if not tokens:
+            raise self.expected("a number of rows, such as ROWS 100")
+        # "- 5" is two tokens; underline both
+        span = span_of(tokens) if tokens[0].word == "-" else tokens[0].span
+        written = span.excerpt
+        if not (written.isascii() and written.isdigit()):
+            message = f"ROWS takes a whole number of 1 or more, not {one_line(written)}; write ROWS 100"
+            raise QueryError(message, span)
+        if len(tokens) > 1:
+            raise QueryError(f"expected ']' after ROWS {written}, found {tokens[1].shown}", tokens[1].span)
+        if len(written) > len(str(LARGEST)) or int(written) > LARGEST:
+            raise QueryError(f"the window is too large; write at most ROWS {LARGEST}, or UNBOUNDED", span)
+        if int(written) == 0:
+            raise QueryError("ROWS 0 keeps no tuple; write ROWS 1 or more", span)
+        return int(written)
+
+    def _time_us(self, word: str, instead: str) -> int:
+        tokens = self.stretch(lambda: self.at("SLIDE"))
+        if not tokens:
+            raise self.expected(f"a time, such as {word} 10 SECONDS")
+        span, text = span_of(tokens), ""
+        for token in tokens:
+            # comments are blanked out, and every character stays at its offset
+            text = text.ljust(token.span.start - span.start) + token.span.excerpt
+        try:
+            duration_us = signed_duration_us(text, write=f"{word} ")
+        except MeasureError as error:
+            wrong = Span(span.text, span.start + error.start, span.start + error.end, span.origin)
+            raise QueryError(str(error), wrong if wrong.excerpt else span) from None
+        if duration_us <= 0:
+            raise QueryError(f"a {word} must be longer than 0; {instead}", span)
+        return duration_us
+
+    def _partition_key(self) -> cql.ColumnReference:
+        if self.at("ROWS"):
+            raise self.expected("a column after PARTITION BY")
+        first = self.name("a column after PARTITION BY")
+        if not self.accept("."):
+            return cql.ColumnReference(None, first.text, first.span)
+        column = self.name("a column after the dot")
+        return cql.ColumnReference(first.text, column.text, self.since(first.span))
 
 
 def _split_alias(tokens: Sequence[Token]) -> tuple[Sequence[Token], Name | None]:
-    if tokens[-1].word == "AS":
-        raise QueryError("expected a name after AS; write AS name", tokens[-1].span)
+    last = tokens[-1]
+    if last.word == "AS":
+        raise QueryError("expected a name after AS; write AS name", last.span)
     if len(tokens) > 2 and tokens[-2].word == "AS":
-        if not tokens[-1].is_name:
-            raise QueryError(f"{tokens[-1].shown} is no name; write AS name or AS `name`", tokens[-1].span)
-        return tokens[:-2], _name(tokens[-1])
-    if len(tokens) > 1 and tokens[-1].is_name and _is_implicit_alias(tokens):
-        return tokens[:-1], _name(tokens[-1])
+        if not last.is_name:
+            raise QueryError(f"{last.shown} is not a name; write AS name or AS `name`", last.span)
+        return tokens[:-2], last.as_name
+    if len(tokens) > 1 and last.is_name and _is_implicit_alias(tokens):
+        return tokens[:-1], last.as_name
     return tokens, None
 
 
 def _is_implicit_alias(tokens: Sequence[Token]) -> bool:
-    # only a parser can tell "a b" from "INTERVAL 5 DAYS"
+    # only the parser can tell "a b" from "INTERVAL 5 DAYS"
     try:
-        return alias_offset(parse_tree(tokens, allow_alias=True)) == tokens[-1].span.start
+        tree = parse_tree(tokens, allow_alias=True)
     except QueryError:
-        # the expression without alias shall report this, after the checks with better messages
+        # parsing the expression without alias reports this, after checks with better messages
         return False
-
-
-def _from(cursor: Cursor) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
-    sources = [_from_item(cursor)]
-    conditions: list[ScalarExpression] = []
-    while True:
-        if cursor.accept(","):
-            sources.append(_from_item(cursor))
-        elif cursor.accept("JOIN") or cursor.accept("INNER", "JOIN"):
-            sources.append(_from_item(cursor))
-            conditions += _on(cursor)
-        else:
-            refuse_clause(cursor)
-            _refuse_duplicates(sources)
-            return tuple(sources), conditions
-
-
-def _on(cursor: Cursor) -> list[ScalarExpression]:
-    if cursor.at("USING"):
-        raise cursor.fail("USING is not supported; write ON a.key = b.key")
-    refuse_clause(cursor)
-    cursor.expect("ON", " and a condition after JOIN")
-    return conjuncts(_expression(cursor, "a condition after ON"), "ON")
-
-
-def _refuse_duplicates(sources: Sequence[FromItem]) -> None:
-    aliases: set[str] = set()
-    for source in sources:
-        alias = source.alias.text.lower()
-        if alias in aliases:
-            message = f"{one_line(source.alias.text)} is in FROM twice; give each an alias of its own with AS"
-            raise QueryError(message, source.alias.span)
-        aliases.add(alias)
-
-
-def _from_item(cursor: Cursor) -> FromItem:
-    if cursor.at("("):
-        raise cursor.fail("a subquery in FROM is not supported; name its streams in FROM")
-    source = cursor.name("a stream or relation in FROM")
-    if cursor.at("."):
-        raise cursor.fail("names of streams have no dots; write one name, or put it into backquotes")
-    if cursor.at("("):
-        raise cursor.fail("a function in FROM is not supported; name a stream or relation")
-    window = parse_window(cursor) if cursor.at("[") else None
-    alias = _alias(cursor) or source
-    if window is None and cursor.at("["):
-        window = parse_window(cursor)
-    if cursor.at("["):
-        raise cursor.fail("a stream has one window; leave the second out")
-    return FromItem(source, window, alias)
-
-
-def _alias(cursor: Cursor) -> Name | None:
-    if cursor.accept("AS"):
-        return cursor.name("an alias after AS")
-    token = cursor.current
-    if token is None or not token.is_name or at_clause(cursor):
-        return None
-    return cursor.name("an alias")
-
-
-def _group_by(cursor: Cursor) -> tuple[ScalarExpression, ...]:
-    if not cursor.accept("GROUP BY"):
-        return ()
-    expressions = [_group(cursor)]
-    while cursor.accept(","):
-        expressions.append(_group(cursor))
-    return tuple(expressions)
-
-
-def _group(cursor: Cursor) -> ScalarExpression:
-    if cursor.word() in ("ROLLUP", "CUBE", "GROUPING SETS") and cursor.word(1) == "(":
-        raise cursor.fail(f"{cursor.word()} is not supported; write one query for each grouping")
-    tokens = _expression(cursor, "an expression after GROUP BY")
-    if len(tokens) == 1 and tokens[0].word == "ALL":
-        raise QueryError("GROUP BY ALL is not supported; name the columns to group by", tokens[0].span)
-    return scalar_without_aggregates(tokens, "GROUP BY")
-
-
-def _having(
-    cursor: Cursor, group_by: tuple[ScalarExpression, ...], items: tuple[SelectItem | Star, ...]
-) -> ScalarExpression | None:
-    if not cursor.at("HAVING"):
-        return None
-    word: Span = cursor.take().span
-    having = scalar(_expression(cursor, "a condition after HAVING"))
-    selected = [item.expression for item in items if isinstance(item, SelectItem)]
-    if not group_by and not any(expression.aggregates for expression in [having, *selected]):
-        raise QueryError("HAVING without GROUP BY or an aggregate; write the condition in WHERE", word)
-    return having
+    return isinstance(tree, exp.Alias) and tree.args["alias"].meta.get("start") == tokens[-1].span.start

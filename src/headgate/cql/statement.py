@@ -1,10 +1,13 @@
-"""What a CQL text says: statements as typed, immutable values with their places in the text."""
+"""Statements of CQL as typed, immutable values with their positions in the text."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+from sqlglot import exp
 
 from headgate.errors import Span
+from headgate.model.window import Window
 
 
 @dataclass(frozen=True)
@@ -53,59 +56,27 @@ class AggregateCall:
 
 @dataclass(frozen=True)
 class ScalarExpression:
-    """A Spark SQL expression: its text as written, and what Headgate has to know about it.
+    """A Spark SQL expression: its text as written, and what Headgate needs to know about it.
 
-    ``columns`` are all column references, those inside of aggregate calls included;
-    ``aggregates`` the outermost aggregate calls. Both are in text order.
+    ``columns`` are all column references, including those inside aggregate calls;
+    ``aggregates`` the outermost aggregate calls. Both are in text order. Names and calls in ``tree`` have
+    their offsets in the text.
     """
 
     text: str
     span: Span
+    tree: exp.Expr = field(compare=False, repr=False)
     columns: tuple[ColumnReference, ...]
     aggregates: tuple[AggregateCall, ...] = ()
 
 
 @dataclass(frozen=True)
-class Rows:
-    """``[ROWS n]``: the latest n tuples."""
+class WindowClause:
+    """``[...]`` after a stream; the ``keys`` of PARTITION BY are not resolved yet."""
 
-    rows: int
+    window: Window
     span: Span
-
-
-@dataclass(frozen=True)
-class Range:
-    """``[RANGE t]`` or ``[RANGE t SLIDE s]``: the tuples of the last t, seen at multiples of s."""
-
-    range_us: int
-    slide_us: int | None
-    span: Span
-
-
-@dataclass(frozen=True)
-class PartitionedRows:
-    """``[PARTITION BY k ROWS n]``: the latest n tuples of every key."""
-
-    keys: tuple[ColumnReference, ...]
-    rows: int
-    span: Span
-
-
-@dataclass(frozen=True)
-class Now:
-    """``[NOW]``: the tuples of this very instant."""
-
-    span: Span
-
-
-@dataclass(frozen=True)
-class Unbounded:
-    """``[UNBOUNDED]``: all tuples so far."""
-
-    span: Span
-
-
-Window = Rows | Range | PartitionedRows | Now | Unbounded
+    keys: tuple[ColumnReference, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -113,7 +84,7 @@ class FromItem:
     """A stream (with its window) or a stored relation in FROM."""
 
     source: Name
-    window: Window | None
+    window: WindowClause | None
     alias: Name
 
 
@@ -144,6 +115,21 @@ class Select:
     having: ScalarExpression | None
     span: Span
 
+    @property
+    def aggregates(self) -> tuple[AggregateCall, ...]:
+        expressions = [item.expression for item in self.items if isinstance(item, SelectItem)]
+        having = [] if self.having is None else [self.having]
+        return tuple(call for expression in (*expressions, *having) for call in expression.aggregates)
+
+    @property
+    def is_aggregate(self) -> bool:
+        return bool(self.group_by or self.aggregates)
+
+    @property
+    def summarizes_windows(self) -> bool:
+        """Whether results are those of a window, at each of its steps, rather than of a tuple."""
+        return self.is_aggregate
+
 
 @dataclass(frozen=True)
 class SinkClause:
@@ -155,25 +141,21 @@ class SinkClause:
 
 
 @dataclass(frozen=True)
-class CreateStream:
-    """``CREATE STREAM name (columns) FROM format OPTIONS (...)``; columns may be left out."""
+class _SourceStatement:
+    """``CREATE ... name (columns) FROM format OPTIONS (...)``; columns may be left out."""
 
     name: Name
     columns: tuple[ColumnDefinition, ...]
     format: Name
     options: tuple[Setting, ...]
-    span: Span
 
 
-@dataclass(frozen=True)
-class CreateRelation:
-    """``CREATE RELATION name (columns) FROM format OPTIONS (...)``; columns may be left out."""
+class CreateStream(_SourceStatement):
+    """``CREATE STREAM``."""
 
-    name: Name
-    columns: tuple[ColumnDefinition, ...]
-    format: Name
-    options: tuple[Setting, ...]
-    span: Span
+
+class CreateRelation(_SourceStatement):
+    """``CREATE RELATION``."""
 
 
 @dataclass(frozen=True)
@@ -184,7 +166,6 @@ class CreateQuery:
     settings: tuple[Setting, ...]
     branches: tuple[Select, ...]
     sink: SinkClause | None
-    span: Span
 
 
 @dataclass(frozen=True)
@@ -192,46 +173,36 @@ class CreateFunction:
     """``CREATE FUNCTION name AS 'file.py:callable' RETURNS type``; the type is Spark's own DDL text."""
 
     name: Name
-    location: str
-    location_span: Span
+    location: Name
     returns: str
-    span: Span
 
 
 @dataclass(frozen=True)
-class CreatePool:
-    """``CREATE POOL name SLOTS n``: a capacity of its own, for so many calls at a time."""
-
+class _PoolStatement:
     name: Name
     slots: int
-    span: Span
 
 
-@dataclass(frozen=True)
-class AlterPool:
+class CreatePool(_PoolStatement):
+    """``CREATE POOL name SLOTS n``: a pool that serves n calls at a time."""
+
+
+class AlterPool(_PoolStatement):
     """``ALTER POOL name SLOTS n``."""
 
-    name: Name
-    slots: int
-    span: Span
-
 
 @dataclass(frozen=True)
-class Place:
+class _PlaceStatement:
+    name: Name
+    pool: Name
+
+
+class Place(_PlaceStatement):
     """``PLACE function ON pool``: calls of the function in WHERE take slots of the pool."""
 
-    name: Name
-    pool: Name
-    span: Span
 
-
-@dataclass(frozen=True)
-class PlaceProbe:
-    """``PLACE PROBE OF stream ON pool``: looking into its windows takes slots of the pool."""
-
-    name: Name
-    pool: Name
-    span: Span
+class PlaceProbe(_PlaceStatement):
+    """``PLACE PROBE OF stream ON pool``: probing its windows takes slots of the pool."""
 
 
 Source = CreateStream | CreateRelation

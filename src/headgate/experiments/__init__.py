@@ -1,1 +1,1 @@
-"""What the papers show, computed: one file a paper, its examples, tables and figures compared with ours."""
+"""Studies: the examples, tables and figures of the papers computed anew, and measurements on Spark."""

@@ -7,109 +7,197 @@ from pathlib import Path
 
 import numpy as np
 
-from headgate.experiments import chain_plans as plans
-from headgate.experiments.bursts import recorded, synthetic
-from headgate.experiments.chain_latency import flush_at_thresholds, mixed_at_slopes
-from headgate.experiments.check import Progress, Study
-from headgate.experiments.plan import Box, Streams, scenario
-from headgate.report.lines import drawing
-from headgate.report.simulated import plot_backlogs
+from headgate.experiments.study import Progress, Study, rounded
+from headgate.experiments.workloads import (
+    Box,
+    Streams,
+    path_of,
+    results_of,
+    scenario,
+    synthetic_arrivals,
+    with_latency,
+    with_recorded,
+)
+from headgate.report.plots import Line
 from headgate.scheduling import strategy_named
-from headgate.scheduling.chart import ProgressChart
+from headgate.scheduling.chain_envelope import ProgressChart
 from headgate.simulator import Result, Scenario, simulate
 
-_STREAMS = ("r", "s", "t", "u", "v")
-_COMPARED = ("fifo", "greedy", "round-robin", "chain")
+_LOAD = 0.95
+STREAMS = ("r", "s", "t", "u", "v")
+
+# a selective operator behind a weak one, and a slow last one
+_HIDDEN = ((1.0, 0.9), (2.0, 0.95), (0.5, 0.1), (20.0, 1.0))
+# the same, the second a join with a stored relation that doubles the tuples
+_RELATION = ((1.0, 0.9), (1.0, 2.0), (0.5, 0.04), (30.0, 1.0))
+# a convex chart: every operator releases less per second than the one before
+_FALLING = ((1.0, 0.5), (2.0, 0.4), (6.0, 0.5), (20.0, 1.0))
+# two streams, a selection on each, a window join, two selections above it
+_JOIN = {
+    "left": Box("r", 0.5, 0.8),
+    "right": Box("s", 0.5, 0.8),
+    "join": Box("left right", 1.0, 1.5, ordered=True),
+    "above": Box("join", 0.3, 0.1),
+    "top": Box("above", 10.0, 1.0),
+}
+_FOUR_QUERIES = _JOIN | path_of("t", *_HIDDEN) | path_of("u", *_RELATION) | path_of("v", *_HIDDEN)
+# title, operators and outputs of each experiment; the sixth is over the plans of 2 and 5
+_EXPERIMENTS: dict[int, tuple[str, dict[str, Box], dict[str, str]]] = {
+    1: ("a selective operator, then a slow one", path_of("r", (1.0, 0.1), (40.0, 1.0)), {"q": "r.2"}),
+    2: ("a selective operator behind a weak one", path_of("r", *_HIDDEN), {"q": "r.4"}),
+    3: ("join with a stored relation", path_of("r", *_RELATION), {"q": "r.4"}),
+    4: ("window join of two streams", _JOIN, {"q": "top"}),
+    5: ("several queries at once", _FOUR_QUERIES, {"q": "top", "t": "t.4", "u": "u.4", "v": "v.4"}),
+    7: ("mixed", path_of("r", *_FALLING), {"q": "r.4"}),
+}
 # with a quantum of some of the quickest turns, round robin is neither fifo nor does it drain each queue
 _QUANTUM_TURNS = 10
+_OTHERS = ("greedy", "fifo", "round-robin")
+
+
+def plan_of(experiment: int, streams: Streams) -> Scenario:
+    _, boxes, outputs = _EXPERIMENTS[experiment]
+    return scenario(streams, boxes, outputs, _LOAD)
 
 
 def reproduce(trace: Path | None, out: Path, progress: Progress) -> Study:
-    """All of it, over the recorded trace as well if there is one."""
+    """Run all experiments on synthetic arrivals, and on the recorded trace if given."""
     study = Study("chain", out, progress)
     _worked_example(study)
-    sources = {"synthetic": synthetic(_STREAMS)}
-    if trace is not None:
-        sources["recorded"] = recorded(trace, _STREAMS)
-    for kind, streams in sources.items():
+    for kind, streams in with_recorded("synthetic", synthetic_arrivals(STREAMS), trace).items():
         _memory(study, kind, streams)
-        _latency(study, kind, streams)
+        for number in (2, 5):
+            study.progress(f"experiment 6 ({kind}): latency of the plan of {number}")
+            _flush_at_thresholds(study, f"6 {kind}, plan of {number}", plan_of(number, streams))
+        study.progress(f"experiment 7 ({kind}): mixed")
+        _mixed_at_slopes(study, f"7 {kind}", plan_of(7, streams))
     return study
 
 
 def _worked_example(study: Study) -> None:
     study.progress("worked example")
     boxes = {"a": Box("s", 1.0, 0.2), "b": Box("a", 5.0, 0.0)}
-    # seven pages that take two time units each, of which arrivals last six
-    plan = scenario({"s": np.arange(7.0)}, boxes, {"q": "b"}, load=14 / 6, fate="page", time_unit_s=1.0)
+    plan = scenario({"s": np.arange(7.0)}, boxes, {"q": "b"}, time_unit_s=1.0)
     expected = {
         "fifo": [1.0, 1.2, 2.0, 2.2, 3.0, 3.2, 4.0],
         "greedy": [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2],
         "chain": [1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2],
     }
-    results = []
+    results = results_of(plan, expected)
     for name, sizes in expected.items():
-        results.append(simulate(plan, strategy_named(name)))
-        backlog = results[-1].backlog
-        got = [float(f"{backlog.at(t):.12g}") for t in range(7)]
+        got = [rounded(results[name].backlog.at(t), 12) for t in range(7)]
         study.equal(f"worked example: queue size under {name} at t = 0..6", sizes, got)
-        study.equal(f"worked example: {name} is empty from t = 14 on, not before", 14.0, results[-1].end_s)
-    study.figure(plot_backlogs(results, study.out / "worked-example.png", "Worked example"))
-    _draw_chart(study, "worked-example", plan, ("a", "b"))
+        study.equal(f"worked example: {name} is empty from t = 14 on, not before", 14.0, results[name].end_s)
+    study.plot_backlogs("worked-example", "Worked example", results.values())
+    _draw_chart(study, "worked-example", plan)
 
 
 def _memory(study: Study, kind: str, streams: Streams) -> None:
-    first = _compare(study, kind, 1, "a selective operator, then a slow one", plans.fast_then_slow(streams))
+    found = {number: _compare(study, kind, number, plan_of(number, streams)) for number in range(1, 6)}
     steps = [
-        (first[n].backlog.times_s.tolist(), first[n].backlog.sizes.tolist()) for n in ("chain", "greedy")
+        (found[1][n].backlog.times_s.tolist(), found[1][n].backlog.sizes.tolist())
+        for n in ("chain", "greedy")
     ]
     study.equal(f"1 {kind}: chain = greedy at every instant", True, steps[0] == steps[1])
-    study.at_least(f"1 {kind}: peak of fifo / chain", 2.0, _lead(first, ["fifo"]))
-    hidden = plans.hidden_selective(streams)
-    second = _compare(study, kind, 2, "a selective operator behind a weak one", hidden)
-    _draw_chart(study, f"2-{kind}", hidden, tuple(hidden.network.operators))
-    third = _compare(study, kind, 3, "join with a stored relation", plans.stored_relation(streams))
-    fourth = _compare(study, kind, 4, "window join of two streams", plans.window_join(streams))
-    for number, results in ((2, second), (3, third), (4, fourth)):
-        for name in ("greedy", "fifo", "round-robin"):
-            study.at_least(f"{number} {kind}: peak of {name} / chain", 1.5, _lead(results, [name]))
-    fifth = _compare(study, kind, 5, "several queries at once", plans.several_queries(streams))
-    others = ("greedy", "fifo", "round-robin")
-    leads = {"one query (2)": _lead(second, others), "one join (4)": _lead(fourth, others)}
+    study.at_least(f"1 {kind}: peak of fifo / chain", 2.0, _lead(found[1], ["fifo"]))
+    for number in (2, 3, 4):
+        for name in _OTHERS:
+            study.at_least(f"{number} {kind}: peak of {name} / chain", 1.5, _lead(found[number], [name]))
     study.at_least(
         f"5 {kind}: peak of the next best / chain, over that of 2 and 4",
         1.0,
-        _lead(fifth, others) / max(leads.values()),
+        _lead(found[5], _OTHERS) / max(_lead(found[2], _OTHERS), _lead(found[4], _OTHERS)),
     )
 
 
-def _latency(study: Study, kind: str, streams: Streams) -> None:
-    for number, plan in ((2, plans.hidden_selective(streams)), (5, plans.several_queries(streams))):
-        study.progress(f"experiment 6 ({kind}): latency of the plan of {number}")
-        flush_at_thresholds(study, f"6 {kind}, plan of {number}", plan)
-    study.progress(f"experiment 7 ({kind}): mixed")
-    mixed_at_slopes(study, f"7 {kind}", plans.falling(streams))
-
-
-def _compare(study: Study, kind: str, number: int, what: str, plan: Scenario) -> dict[str, Result]:
+def _compare(study: Study, kind: str, number: int, plan: Scenario) -> dict[str, Result]:
+    what, _, _ = _EXPERIMENTS[number]
     study.progress(f"experiment {number} ({kind}): {what}")
-    quantum_s = _QUANTUM_TURNS * min(figures.seconds for figures in plan.figures.values())
-    texts = {
-        name: f"round-robin:quantum_s={quantum_s}" if name == "round-robin" else name for name in _COMPARED
-    }
-    results = {name: simulate(plan, strategy_named(text)) for name, text in texts.items()}
+    quantum_s = _QUANTUM_TURNS * min(behaviour.seconds for behaviour in plan.behaviours.values())
+    results = results_of(plan, ("fifo", "greedy", f"round-robin:quantum_s={quantum_s}", "chain"))
     title = f"Experiment {number}: {what} ({kind} arrivals)"
-    study.figure(plot_backlogs(list(results.values()), study.out / f"{number}-{kind}.png", title))
-    return results
+    study.plot_backlogs(f"{number}-{kind}", title, results.values())
+    if number == 2:
+        _draw_chart(study, f"2-{kind}", plan)
+    return {name.partition(":")[0]: result for name, result in results.items()}
 
 
 def _lead(results: dict[str, Result], others: Iterable[str]) -> float:
-    """How many times chain's peak the best of the others needs."""
+    """Least peak of the other strategies, divided by the peak of chain."""
     return min(results[name].backlog.peak for name in others) / results["chain"].backlog.peak
 
 
-def _draw_chart(study: Study, name: str, plan: Scenario, path: tuple[str, ...]) -> None:
-    file = study.out / f"chart-{name}.png"
-    with drawing(file, "Progress chart and lower envelope") as axes:
-        ProgressChart.of_path(path, plan.profiles).plot(axes)
-    study.figure(file)
+def _draw_chart(study: Study, name: str, plan: Scenario) -> None:
+    title, labels = "Progress chart and lower envelope", ("processor time received (s)", "size left")
+    with study.drawing(f"chart-{name}", title, *labels) as axes:
+        ProgressChart.of([plan.profiles[name] for name in plan.network.operators]).plot(axes)
+
+
+# from the least bound that fifo meets (0) to chain's own worst latency (1)
+_BETWEEN = (0.0, 0.15, 0.4, 0.7, 1.0)
+# relative to the steepest: merges the last two segments, the last three, all
+_SLOPES = (0.0, 0.2, 0.7, 2.0)
+_BLOCK = 50
+
+
+def _flush_at_thresholds(study: Study, label: str, plan: Scenario) -> None:
+    """Chain-flush by its exact and its cheap rule, under bounds between fifo's and chain's worst latency."""
+    shown = results_of(plan, ("fifo", "chain"))
+    fifo, chain = shown.values()
+    fifo_s, chain_s = _worst_s(fifo), _worst_s(chain)
+    study.at_least(f"{label}: worst latency of chain / fifo", 1.2, chain_s / fifo_s)
+    bounds_s = [fifo_s + share * (chain_s - fifo_s) for share in _BETWEEN]
+    curves: dict[str, Line] = {}
+    for name, above, at_least in (("chain-flush-exact", 1.05, 1.15), ("chain-flush", 1.15, 1.25)):
+        runs = [simulate(with_latency(plan, bound_s), strategy_named(name)) for bound_s in bounds_s]
+        excess = [_worst_s(run) / bound_s for run, bound_s in zip(runs, bounds_s, strict=True)]
+        worst = f"{label}: worst latency of {name} / its bound"
+        # at the least bound nothing is left to make up for a tuple that takes more than the mean
+        study.at_most(f"{worst}, the least there is", at_least, excess[0])
+        study.at_most(f"{worst}, larger ones", above, max(excess[1:]))
+        peaks = [run.backlog.peak for run in runs]
+        peak = f"{label}: peak of {name}"
+        study.at_least(f"{peak} at fifo's worst latency / fifo's", 0.75, peaks[0] / fifo.backlog.peak)
+        study.at_most(f"{peak} at chain's worst latency / chain's", 1.05, peaks[-1] / chain.backlog.peak)
+        falling = {f"{share:g}": size for share, size in zip(_BETWEEN[::-1], peaks[::-1], strict=True)}
+        study.rising(f"{peak} with falling bounds", falling, tolerance=0.15)
+        curves[name] = (bounds_s, peaks)
+        shown[f"{name}, bound {bounds_s[1]:.3g} s"] = runs[1]
+    curves |= {name: (bounds_s, [shown[name].backlog.peak] * len(bounds_s)) for name in ("fifo", "chain")}
+    slug = label.replace(",", "").replace(" ", "-")
+    title = f"{label}: latency over time, mean of {_BLOCK} outputs"
+    _plot_latencies(study, slug, title, shown)
+    title = f"{label}: peak backlog against the latency bound"
+    study.plot(f"{slug}-bounds", title, "bound (s)", "peak backlog (tuples)", curves)
+
+
+def _mixed_at_slopes(study: Study, label: str, plan: Scenario) -> None:
+    """Memory rises from chain's to fifo's with the slope threshold, latency falls."""
+    results = results_of(plan, ("chain", *(f"mixed:least_slope={slope:g}" for slope in _SLOPES), "fifo"))
+    memory = {name: result.backlog.mean for name, result in results.items()}
+    latency = {name: result.latency_mean_s or 0.0 for name, result in reversed(results.items())}
+    study.rising(f"{label}: mean backlog", memory)
+    study.rising(f"{label}: mean latency, from fifo back to chain", latency)
+    study.equal(f"{label}: the lowest threshold is chain", memory["chain"], memory["mixed:least_slope=0"])
+    study.equal(f"{label}: the highest is fifo", memory["fifo"], memory["mixed:least_slope=2"])
+    slug = label.replace(" ", "-")
+    title = f"{label}: mixed with rising slope thresholds"
+    study.plot_backlogs(f"{slug}-memory", title, results.values())
+    _plot_latencies(study, slug, title, results)
+
+
+def _worst_s(result: Result) -> float:
+    return result.latency_max_s or 0.0
+
+
+def _plot_latencies(study: Study, slug: str, title: str, results: dict[str, Result]) -> None:
+    """Latency over time, averaged over blocks of outputs to reduce clutter."""
+    lines = {}
+    for name, result in results.items():
+        whole = len(result.outputs.times_s) // _BLOCK * _BLOCK
+        times_s, latencies_s = (
+            values[:whole].reshape(-1, _BLOCK).mean(axis=1).tolist()
+            for values in (result.outputs.times_s, result.outputs.latencies_s)
+        )
+        lines[name] = (times_s, latencies_s)
+    study.plot(f"{slug}-latency", title, "time (s)", "latency (s)", lines)

@@ -1,4 +1,4 @@
-"""Three times what the machine can do, on Spark: what is shed, what still comes out, and by which plan."""
+"""Overload by a factor of three on Spark: what is shed, what is produced, and by which plan."""
 
 from __future__ import annotations
 
@@ -9,22 +9,17 @@ from math import sqrt
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from headgate.adaptation.controller import TICK_OF_BOUND
-from headgate.experiments.check import Progress, Study
-from headgate.experiments.script import script
+from headgate.control.controller import TICK_OF_BOUND
+from headgate.experiments.study import Progress, Study, script
 from headgate.model.profile import Profile, Profiles
-from headgate.planning.join_problem import problems_of
-from headgate.planning.joins.problem import JoinProblem
-from headgate.planning.live import LiveStatistics, work_of
-from headgate.planning.optimize import optimize
-from headgate.planning.statistics import Missing
-from headgate.profiling import tick_costs
-from headgate.report.lines import drawing
-from headgate.runtime.least_squares import in_scale
+from headgate.planning.join_order.live import work_of
+from headgate.planning.join_order.pose import problems_of
+from headgate.planning.stages import optimize
+from headgate.planning.statistics import LiveStatistics, Missing
 from headgate.session import Session
-from headgate.spark.cluster import processors
+from headgate.spark.application.cluster import processors
+from headgate.statistics.estimators import Term, fit, tick_costs
+from headgate.statistics.profile_file import Measured
 from headgate.status import RunStatus, TickRecord
 
 _QUERY = "abc"
@@ -46,19 +41,17 @@ _SELECTIVITIES = {"abc.join": {0: 1 / 4, 1: 1 / 13}}
 
 @dataclass(frozen=True)
 class Drive:
-    """How hard to drive the machine: tuples of a and of b a second, and how often c's text is repeated."""
+    """The load: tuples per second of a and of b, and how often the text of c is repeated."""
 
     slow_per_s: float
     repeat: int
 
     @property
     def rates(self) -> dict[str, float]:
-        """Tuples a second."""
         return {"a": self.slow_per_s, "b": self.slow_per_s, "c": _FAST_BY_SLOW * self.slow_per_s}
 
     @property
     def script(self) -> str:
-        """The streams and the query."""
         values = {
             "$SLOW": f"{self.slow_per_s:.0f}",
             "$FAST": f"{_FAST_BY_SLOW * self.slow_per_s:.0f}",
@@ -73,23 +66,21 @@ _CALIBRATIONS = (Drive(800.0, 1), Drive(1700.0, 1), Drive(800.0, 6000))
 
 
 @dataclass(frozen=True)
-class Overloaded:
-    """A run under overload, and what it came to once boxes were closed."""
+class OverloadRun:
+    """A run under overload; rates are those after the drop boxes have closed."""
 
     status: RunStatus
-    orders: tuple[tuple[str, ...], ...]
 
     @property
     def _steady(self) -> list[int]:
-        """The ticks that went by a decision of the model, after a while."""
-        decided = [c.batch_id for c in self.status.changes if c.figures.get("load", 0.0) > 1]
+        """Ticks after the first decision of the model, once the run has settled."""
+        decided = [c.batch_id for c in self.status.changes if c.statistics.get("load", 0.0) > 1]
         since = decided[0] if decided else len(self.status.history)
         history = self.status.history
         return [i for i, t in enumerate(history) if i > since and t.at_s - t.seconds >= _SETTLING_S]
 
     @property
     def results_per_s(self) -> float:
-        """Results a second."""
         if not self._steady:
             return 0.0
         ticks = [self.status.history[i] for i in self._steady]
@@ -98,25 +89,25 @@ class Overloaded:
 
     @property
     def promised_per_s(self) -> float:
-        """What the model has promised over the same time, decision by decision."""
+        """Results per second that the model has predicted for the same ticks."""
         total, seconds = 0.0, 0.0
         for i in self._steady:
             length_s = self.status.history[i].at_s - self.status.history[i - 1].at_s
-            before = [c for c in self.status.changes if c.batch_id < i and "output_per_s" in c.figures]
+            before = [c for c in self.status.changes if c.batch_id < i and "output_per_s" in c.statistics]
             if before:
-                total += before[-1].figures["output_per_s"] * length_s
+                total += before[-1].statistics["output_per_s"] * length_s
                 seconds += length_s
         return total / seconds if seconds else float("inf")
 
     @property
     def max_latency_s(self) -> float:
-        """The slowest result, with the wait for the tick before its own."""
+        """Latency of the slowest result, including the wait for the previous tick."""
         lengths = [0.0, *(tick.seconds for tick in self.status.history)]
         return max(a + b for a, b in pairwise(lengths))
 
     @property
     def peak_bytes(self) -> float:
-        """Queues and windows together, at most."""
+        """Largest size of queues and windows together."""
         return float(max(tick.backlog_bytes + tick.window_bytes for tick in self.status.history))
 
 
@@ -131,7 +122,7 @@ class OverloadBench:
     def calibrate(self) -> tuple[Drive, float, float]:
         """A drive of three times the capacity; the capacity, and what a handled tuple costs.
 
-        Runs that differ in what they select and in what they join tell the two apart.
+        Runs that differ in what they select and in what they join separate the two.
         """
         self._progress("warming up")
         self._run(_CALIBRATIONS[-1], _WARM_UP_S)
@@ -142,7 +133,10 @@ class OverloadBench:
         assert costs is not None
         free = 1 - costs.overhead_s / (TICK_OF_BOUND * _LATENCY_S)
         capacity = 0.9 * free / max(costs.work_s, 1 / processors(self._spark))
-        drive = self._drive(capacity, handled_s, per_repeat_s)
+        # a and b meet within 1.5 s on either side, one pair in four
+        slow_per_s = sqrt(_JOINING * capacity / handled_s / (2 * 1.5 / 4))
+        repeat = _SELECTING * capacity / (_FAST_BY_SLOW * slow_per_s * per_repeat_s)
+        drive = Drive(slow_per_s, max(1, round(repeat)))
         select = Profile(per_repeat_s * drive.repeat, 1.0, samples=1)
         self.known = {f"{_QUERY}.select_c": select, f"{_QUERY}.project": Profile(1e-7, 1.0, samples=1)}
         self._progress(
@@ -152,113 +146,82 @@ class OverloadBench:
         return drive, capacity, handled_s
 
     def _costs(self, histories: Sequence[Sequence[TickRecord]]) -> tuple[float, float]:
-        """Seconds of a tuple that the join handles, and of a repetition, that explain the ticks best."""
+        """Seconds per tuple that the join handles and per repetition, by least squares over ticks."""
+        profiles = {f"{_QUERY}.{name}": Profile(0.0) for name in ("select_c", "project")}
         rows, seconds = [], []
         for drive, history in zip(_CALIBRATIONS, histories, strict=True):
-            [problem] = self._problems(drive, 1.0)
-            handled = work_of(problem, _CHEAP_ORDER, {}).handled_per_s / sum(drive.rates.values())
+            plan = optimize(Session(self._spark).execute(drive.script).plans()[0])
+            statistics = LiveStatistics(Measured(profiles, drive.rates), _SELECTIVITIES, 1.0)
+            [posed] = problems_of(plan, statistics, Missing())
+            handled = work_of(posed.problem, _CHEAP_ORDER, {}).handled_per_s / sum(drive.rates.values())
             repeats = drive.rates["c"] * drive.repeat / sum(drive.rates.values())
             rows += [[1.0, t.rows_in * handled, t.rows_in * repeats] for t in history]
             seconds += [tick.busy_s for tick in history]
-        _, handled_s, per_repeat_s = in_scale(np.array(rows), seconds, np.zeros(3))
-        return max(1e-8, float(handled_s)), max(1e-10, float(per_repeat_s))
+        _, handled_s, per_repeat_s = fit(rows, seconds, [Term()] * 3).coefficients
+        return max(1e-8, handled_s), max(1e-10, per_repeat_s)
 
-    def _drive(self, capacity: float, handled_s: float, per_repeat_s: float) -> Drive:
-        # a and b meet within 1.5 s on either side, one pair in four
-        slow = sqrt(_JOINING * capacity / handled_s / (2 * 1.5 / 4))
-        repeat = _SELECTING * capacity / (_FAST_BY_SLOW * slow * per_repeat_s)
-        return Drive(slow, max(1, round(repeat)))
-
-    def _problems(self, drive: Drive, handled_s: float) -> list[JoinProblem]:
-        plan = optimize(self._session(drive).plans()[0])
-        profiles = {f"{_QUERY}.{name}": Profile(0.0) for name in ("select_c", "project")} | dict(self.known)
-        statistics = LiveStatistics(drive.rates, profiles, _SELECTIVITIES, handled_s)
-        return [posed.problem for posed in problems_of(plan, statistics, Missing())]
-
-    def run(self, drive: Drive, order: Sequence[str] | None) -> Overloaded:
-        """Drive it, in an order or in whatever order the model finds."""
+    def run(self, drive: Drive, order: Sequence[str] | None) -> OverloadRun:
+        """Run under this load, in the given join order or in the one that the model chooses."""
         by = "by its own plan" if order is None else f"in the order {', '.join(order)}"
         self._progress(f"driving it {by}")
         return self._run(drive, _RUN_S, order)
 
     def count(self, drive: Drive, keep: Mapping[str, float]) -> tuple[int, int, int]:
-        """Tuples that came in, that came through, and that were shed, of all streams."""
+        """Tuples of all streams: received, kept, shed."""
         self._progress("counting what comes through")
-        session = self._session(drive)
+        session = Session(self._spark).execute(drive.script)
         session.catalog.drop_query(_QUERY)
         reads = " UNION ALL ".join(f"SELECT value FROM {stream}" for stream in drive.rates)
         session.execute(f"CREATE QUERY seen WITH (overload = 'shed') AS {reads} INTO noop")
         run = session.start(keep=keep)
         run.run_for(_COUNTING_S)
         status = run.status()
-        streams = status.streams.values()
-        return (
-            sum(counts.rows_in for counts in streams),
-            status.queries["seen"].rows_out,
-            sum(counts.shed for counts in streams),
-        )
+        counts = status.streams.values()
+        return sum(c.rows_in for c in counts), status.queries["seen"].rows_out, sum(c.shed for c in counts)
 
-    def _run(self, drive: Drive, seconds: float, order: Sequence[str] | None = None) -> Overloaded:
-        session = self._session(drive)
+    def _run(self, drive: Drive, seconds: float, order: Sequence[str] | None = None) -> OverloadRun:
         orders = None if order is None else {_QUERY: order}
-        run = session.start(profiles=self.known, orders=orders)
+        run = Session(self._spark).execute(drive.script).start(profiles=self.known, orders=orders)
         run.run_for(seconds)
-        status = run.status()
-        found = [change.after.orders.get(f"{_QUERY}.join", ()) for change in status.changes]
-        return Overloaded(status, tuple(found))
-
-    def _session(self, drive: Drive) -> Session:
-        session = Session(self._spark)
-        session.execute(drive.script)
-        return session
+        return OverloadRun(run.status())
 
 
 def overload_study(spark: Any, out: Path, progress: Progress) -> Study:
-    """Calibrate, drive, check."""
+    """Calibrate, run both plans, and check."""
     study = Study("overload", out, progress)
     bench = OverloadBench(spark, progress)
     drive, capacity, handled_s = bench.calibrate()
-    progress(f"driving a and b with {drive.slow_per_s:,.0f} tuples a second, c with four times that")
+    progress(f"driving a and b with {drive.slow_per_s:,.0f} tuples per second, c with four times that")
     own, cheap = bench.run(drive, None), bench.run(drive, _CHEAP_ORDER)
-    study.table(
-        "drive", {**drive.rates, "repeat": drive.repeat, "capacity": capacity, "handled_s": handled_s}
-    )
-    for name, run in (("own plan", own), ("lowest utilisation", cheap)):
-        _bounds(study, name, run)
+    study.tables["drive"] = {
+        **drive.rates,
+        "repeat": drive.repeat,
+        "capacity": capacity,
+        "handled_s": handled_s,
+    }
+    runs = {"own plan": own, "lowest utilisation": cheap}
+    for name, run in runs.items():
+        memory = run.peak_bytes / _MEMORY_BYTES
+        study.at_most(f"{name}: latency, of its bound", 1.0, run.max_latency_s / _LATENCY_S)
+        study.at_most(f"{name}: queues and windows, of the memory budget", 1.0, memory)
     study.at_least("own plan: results, of those promised", 0.9, own.results_per_s / own.promised_per_s)
-    study.at_least(
-        "own plan: results, of those on the plan of lowest utilisation",
-        1.2,
-        own.results_per_s / cheap.results_per_s,
-    )
+    lead = own.results_per_s / cheap.results_per_s
+    study.at_least("own plan: results, of those on the plan of lowest utilisation", 1.2, lead)
     rows_in, kept, shed = bench.count(drive, own.status.changes[-1].after.keep)
     study.equal("in = kept + shed, exactly", rows_in, kept + shed)
-    study.table(
-        "results a second",
-        {
-            "own plan": own.results_per_s,
-            "promised": own.promised_per_s,
-            "lowest utilisation": cheap.results_per_s,
-        },
-    )
-    study.figure(_drawn({"own plan": own, "lowest utilisation": cheap}, out / "overload.png"))
-    return study
-
-
-def _bounds(study: Study, name: str, run: Overloaded) -> None:
-    study.at_most(f"{name}: latency, of its bound", 1.0, run.max_latency_s / _LATENCY_S)
-    study.at_most(f"{name}: queues and windows, of the memory budget", 1.0, run.peak_bytes / _MEMORY_BYTES)
-
-
-def _drawn(runs: dict[str, Overloaded], path: Path) -> Path:
-    with drawing(path, "three times what the machine can do: results and shed tuples a second") as axes:
+    study.tables["results per second"] = {
+        "own plan": own.results_per_s,
+        "promised": own.promised_per_s,
+        "lowest utilisation": cheap.results_per_s,
+    }
+    title = "three times what the machine can do: results and shed tuples per second"
+    with study.drawing("overload", title, "time since the start (s)", "tuples per second") as axes:
         for number, (name, run) in enumerate(runs.items()):
-            at_s = [tick.at_s for tick in run.status.history]
-            out = [tick.rows_out / tick.seconds for tick in run.status.history]
-            shed = [tick.shed / tick.seconds for tick in run.status.history]
-            axes.step(at_s, out, where="pre", color=f"C{number}", label=f"{name}: results")
-            axes.step(at_s, shed, where="pre", color=f"C{number}", linestyle=":", label=f"{name}: shed")
-        axes.set_xlabel("time since the start (s)")
-        axes.set_ylabel("tuples a second")
-        axes.legend(frameon=False)
-    return path
+            ticks = run.status.history
+            at_s = [tick.at_s for tick in ticks]
+            results = [tick.rows_out / tick.seconds for tick in ticks]
+            shed_rows = [tick.shed / tick.seconds for tick in ticks]
+            colour = f"C{number}"
+            axes.step(at_s, results, where="pre", color=colour, label=f"{name}: results")
+            axes.step(at_s, shed_rows, where="pre", color=colour, linestyle=":", label=f"{name}: shed")
+    return study

@@ -1,17 +1,18 @@
-"""What happens while a network runs: immutable facts for the loop and for observers."""
+"""Events of a running network: immutable facts for the loop and for observers."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import astuple, dataclass, field
+from operator import add
 
-from headgate.model.shedding import Course
+from headgate.model.shedding import TickSettings
 from headgate.model.view import Turn
 
 
 @dataclass(frozen=True)
 class TuplesArrived:
-    """New tuples stand in the queues."""
+    """New tuples are in the queues."""
 
     now_s: float
     tuples: Mapping[str, int]
@@ -19,7 +20,7 @@ class TuplesArrived:
 
 @dataclass(frozen=True)
 class TurnFinished:
-    """A turn has been carried out (or, on Spark, planned into the current tick)."""
+    """A turn has been executed (or, on Spark, planned into the current tick)."""
 
     now_s: float
     turn: Turn
@@ -27,21 +28,21 @@ class TurnFinished:
 
 @dataclass(frozen=True)
 class TimeUnitEnded:
-    """A time unit of the simulator is over: work under way is interrupted, every processor free."""
+    """A time unit of the simulator has ended: work in progress is interrupted, all processors are free."""
 
     now_s: float
 
 
 @dataclass(frozen=True)
 class ProfilesLearnt:
-    """Measured profiles changed; strategies prepare anew."""
+    """Measured profiles have changed; strategies prepare again."""
 
     now_s: float
 
 
 @dataclass(frozen=True)
 class StreamCounts:
-    """Tuples of one stream, counted exactly, and the files whose tuples nobody can count."""
+    """Exact tuple counts of one stream, and the number of unreadable files."""
 
     rows_in: int = 0
     late: int = 0
@@ -49,34 +50,28 @@ class StreamCounts:
     shed: int = 0
     files_set_aside: int = 0
 
+    @property
+    def usable(self) -> int:
+        """Tuples that are neither late nor bad."""
+        return self.rows_in - self.late - self.bad
+
     def __add__(self, other: StreamCounts) -> StreamCounts:
-        """Both together."""
-        return StreamCounts(
-            self.rows_in + other.rows_in,
-            self.late + other.late,
-            self.bad + other.bad,
-            self.shed + other.shed,
-            self.files_set_aside + other.files_set_aside,
-        )
+        return StreamCounts(*map(add, astuple(self), astuple(other)))
 
 
-def kept_share(counts: Iterable[StreamCounts]) -> float:
-    """Of the tuples that drop boxes have seen, the share that they let through."""
-    seen = [(c.rows_in - c.late - c.bad, c.shed) for c in counts]
-    total, shed = sum(s for s, _ in seen), sum(s for _, s in seen)
-    return 1 - shed / total if total else 1.0
+def keep_ratio(counts: Iterable[StreamCounts]) -> float:
+    """The share of tuples at drop boxes that they kept."""
+    total = sum(counts, StreamCounts())
+    return 1 - total.shed / total.usable if total.usable else 1.0
 
 
 @dataclass(frozen=True)
 class QueryCounts:
-    """Results of one query; ``latencies`` are (seconds, how many) pairs.
-
-    ``kept`` is the share of its streams' tuples that the results are based on.
-    """
+    """Results of one query, their latencies as (seconds, how many), and the share of tuples behind them."""
 
     rows_out: int = 0
     latencies: tuple[tuple[float, float], ...] = ()
-    kept: float = 1.0
+    keep_ratio: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -100,39 +95,41 @@ class TickCommitted:
     until_s: Mapping[str, float] = field(default_factory=dict)
     """The highest timestamp of each stream so far, where there is one."""
 
+    @property
+    def totals(self) -> StreamCounts:
+        return sum(self.streams.values(), StreamCounts())
+
 
 @dataclass(frozen=True)
-class CourseChanged:
-    """From the tick behind ``batch_id`` on, other shares are kept, or joins run in another order."""
+class SettingsChanged:
+    """The tick after ``batch_id`` has other keep ratios or join orders, chosen by these statistics."""
 
     now_s: float
     batch_id: int
     reason: str
-    before: Course
-    after: Course
-    figures: Mapping[str, float] = field(default_factory=dict)
+    before: TickSettings
+    after: TickSettings
+    statistics: Mapping[str, float] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        return f"{self.reason}: {', '.join(self._differences())}"
-
-    def _differences(self) -> Iterator[str]:
+        changes = []
         for stream in sorted({*self.before.keep, *self.after.keep}):
-            old, new = self.before.share(stream), self.after.share(stream)
+            old, new = self.before.keep_ratio(stream), self.after.keep_ratio(stream)
             if old != new:
-                yield f"keep {new:.3g} of {stream} (was {old:.3g})"
+                changes.append(f"keep {new:.3g} of {stream} (was {old:.3g})")
         for name, order in self.after.orders.items():
             if self.before.orders.get(name) != order:
-                yield f"{name} in the order {', '.join(order)}"
+                changes.append(f"{name} in the order {', '.join(order)}")
+        return f"{self.reason}: {', '.join(changes)}"
 
     def to_json(self) -> dict[str, object]:
-        """Old and new, the reason, the figures."""
         return {
             "tick": self.batch_id,
             "reason": self.reason,
             "before": self.before.to_json(),
             "after": self.after.to_json(),
-            "figures": dict(self.figures),
+            "statistics": dict(self.statistics),
         }
 
 
-Event = TuplesArrived | TurnFinished | TimeUnitEnded | ProfilesLearnt | TickCommitted | CourseChanged
+Event = TuplesArrived | TurnFinished | TimeUnitEnded | ProfilesLearnt | TickCommitted | SettingsChanged

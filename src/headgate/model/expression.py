@@ -1,31 +1,96 @@
-"""Scalar expressions: Spark SQL text over the columns of a tuple."""
+"""Scalar expressions of Spark SQL over the columns of a tuple."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
 
-from headgate.errors import Span
+from sqlglot import exp
+from sqlglot.dialects import Spark
+from sqlglot.errors import SqlglotError
+
+from headgate.errors import QueryError, Span
+from headgate.model.sql_tree import field_of, read_tree, replace_nodes, tree_key, write_tree
+
+# sqlglot counts these among functions, but they are operators
+_OPERATORS = (exp.Connector, exp.Cast, exp.Case, exp.If)
 
 
 def column_of(alias: str, name: str) -> str:
-    """Name of a source's column inside of a plan: unique over all sources of the query."""
+    """Name of a source's column in a plan: unique over all sources of the query."""
     return f"{alias}__{name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Expression:
-    """Spark SQL text whose columns are plan columns; ``span`` points at what the user wrote.
+    """A tree whose columns are plan columns; ``span`` points at what the user wrote.
 
-    ``pool`` is where the function is placed that it calls, if it calls one.
+    Expressions are equal if they differ only in blanks, case and quotes. ``pool`` is where the function is
+    placed that it calls, if it calls one. The tree is never changed.
     """
 
-    text: str
-    columns: tuple[str, ...]
-    span: Span | None = field(default=None, compare=False, repr=False)
-    pool: str | None = field(default=None, compare=False, repr=False)
+    tree: exp.Expr
+    span: Span | None = None
+    pool: str | None = None
+
+    @staticmethod
+    def parse(text: str, span: Span | None = None) -> Expression:
+        try:
+            tree = read_tree(exp.Condition, Spark().tokenize(text), text)
+        except (SqlglotError, RecursionError):
+            tree = None
+        if tree is None:
+            raise QueryError(f"{' '.join(text.split())} is not a Spark SQL expression", span)
+        return Expression(replace_nodes(tree, _plan_column), span)
+
+    @cached_property
+    def text(self) -> str:
+        """Spark SQL, on one line."""
+        return write_tree(self.tree)
+
+    @cached_property
+    def key(self) -> str:
+        """The text in one case and with all names quoted: equal for equal expressions."""
+        return tree_key(self.tree)
+
+    @cached_property
+    def columns(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(column.name for column in self.tree.find_all(exp.Column, bfs=False)))
+
+    @cached_property
+    def functions(self) -> frozenset[str]:
+        """The functions that it calls, in lower case."""
+        calls = [call for call in self.tree.find_all(exp.Func) if not isinstance(call, _OPERATORS)]
+        return frozenset(
+            call.name.lower() if isinstance(call, exp.Anonymous) else call.sql_name().lower()
+            for call in calls
+        )
+
+    def replace(self, change: Callable[[exp.Expr], exp.Expr | None]) -> Expression:
+        """The expression with nodes replaced, from the top down, for which ``change`` has another tree."""
+        return Expression(replace_nodes(self.tree, change), self.span, self.pool)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Expression) and self.key == other.key
+
+    def __hash__(self) -> int:
+        return hash(self.key)
 
     def __str__(self) -> str:
         return self.text
+
+    def __repr__(self) -> str:
+        # part of the fingerprint of checkpoints
+        return f"Expression(text={self.text!r}, columns={self.columns!r})"
+
+
+def _plan_column(node: exp.Expr) -> exp.Expr | None:
+    """To sqlglot ``a.b`` is a column of a table; in a plan it is a field of a column."""
+    if not isinstance(node, exp.Column) or len(node.parts) == 1:
+        return None
+    first, *fields = node.parts
+    return field_of(exp.Column(this=first), fields)
 
 
 @dataclass(frozen=True)
@@ -41,10 +106,7 @@ class NamedExpression:
 
 @dataclass(frozen=True)
 class AggregateExpression:
-    """``function(argument)`` over a window, kept in the plan column ``name``.
-
-    ``argument`` is None for COUNT(*).
-    """
+    """``function(argument)`` over a window, kept in the plan column ``name``; COUNT(*) has no argument."""
 
     name: str
     function: str

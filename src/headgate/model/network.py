@@ -1,39 +1,84 @@
-"""A network: operators joined by queues, one before every operator."""
+"""A network: operators connected by queues, with the streams, pools and queries it serves."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 
 from headgate.errors import InternalError, SetupError, known_names
 from headgate.model.operator import Operator, OperatorInput, StreamInput
-from headgate.model.pool import FunctionDefinition, PoolDefinition
-from headgate.model.schema import Schema
 from headgate.model.shedding import Utility
+from headgate.model.sql_tree import quote
 
-# splitting and joining again doubles the ways each time
+# splitting and joining again doubles the number of paths
 _MOST_PATHS = 10_000
 
 
 @dataclass(frozen=True)
-class StreamDefinition:
-    """A stream as declared: where its tuples come from and how they are stamped.
+class Column:
+    """A named column; ``type`` is Spark DDL text such as ``INT`` or ``ARRAY<STRING>``."""
 
-    ``timestamp`` names the column that carries the event time; None means: stamped on arrival.
-    """
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Schema:
+    """The columns of a stream or relation, in order; names match without regard to case."""
+
+    columns: tuple[Column, ...]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(column.name for column in self.columns)
+
+    def find(self, name: str) -> Column | None:
+        wanted = name.lower()
+        return next((c for c in self.columns if c.name.lower() == wanted), None)
+
+    @property
+    def ddl(self) -> str:
+        return ", ".join(f"{quote(c.name)} {c.type}" for c in self.columns)
+
+
+@dataclass(frozen=True)
+class PoolDefinition:
+    """A pool that serves ``slots`` calls at a time."""
+
+    name: str
+    slots: int
+
+
+@dataclass(frozen=True)
+class FunctionDefinition:
+    """A Python function: its Spark type, and its file or module unless it was registered from Python."""
+
+    name: str
+    returns: str
+    location: str | None = None
+
+    @property
+    def is_boolean(self) -> bool:
+        return self.returns.strip().lower() in ("boolean", "bool")
+
+
+@dataclass(frozen=True)
+class StreamDefinition:
+    """A stream as declared; tuples without a ``timestamp`` column get their arrival time."""
 
     name: str
     format: str
     schema: Schema | None
     options: tuple[tuple[str, str], ...] = ()
     timestamp: str | None = None
-    slack_us: int = 0
+    watermark_delay_us: int = 0
     idle_after_us: int = 10_000_000
     max_ahead_us: int = 366 * 86_400 * 1_000_000
-    """A timestamp further ahead of the clock is bad: no clock is off by a year."""
+    """A timestamp further ahead of the clock is bad: no clock is a year off."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +93,7 @@ class RelationDefinition:
 
 @dataclass(frozen=True)
 class SinkDefinition:
-    """Where results go; ``format`` is Spark's word, or console, memory, callback."""
+    """Where results go; ``format`` is one of Spark, or console, memory, callback."""
 
     format: str
     options: tuple[tuple[str, str], ...] = ()
@@ -56,7 +101,7 @@ class SinkDefinition:
 
 @dataclass(frozen=True)
 class QueryDefinition:
-    """A query's place in the network: the last operator of each branch, its sink, its QoS."""
+    """A query of the network: the last operator of each branch, its sink and quality of service."""
 
     name: str
     outputs: tuple[str, ...]
@@ -68,7 +113,7 @@ class QueryDefinition:
 
 
 class Network:
-    """Operators in topological order. One with a cycle or a dangling input cannot be built."""
+    """Operators in topological order. A network with a cycle or a dangling input cannot be built."""
 
     def __init__(
         self,
@@ -87,18 +132,13 @@ class Network:
         self.functions: Mapping[str, FunctionDefinition] = {f.name: f for f in functions}
         self.operators: Mapping[str, Operator] = _in_topological_order(operators, self.streams)
         self.shared = shared
-        """Operators whose work another one does: theirs, and the one that runs."""
+        """Operators that do not run themselves, and the equal operator that runs for each."""
         self._readers: dict[str, tuple[str, ...]] = {name: () for name in self.operators}
         for operator in self.operators.values():
             for source in operator.inputs:
                 if isinstance(source, OperatorInput):
                     self._readers[source.operator] += (operator.name,)
-        self._paths_to: dict[str, tuple[tuple[str, ...], ...]] = {}
-        for query in queries:
-            for output in query.outputs:
-                if output not in self.operators:
-                    raise InternalError(f"query {query.name} ends in unknown operator {output}")
-        self._works_for = {query.name: self._found_below(query.outputs) for query in queries}
+        self._works_for = {query.name: self._below(query) for query in queries}
 
     def changed(
         self,
@@ -107,7 +147,6 @@ class Network:
         queries: tuple[QueryDefinition, ...] | None = None,
         shared: Mapping[str, str] | None = None,
     ) -> Network:
-        """The network with other parts in place of those that are given."""
         return Network(
             tuple(self.streams.values()) if streams is None else streams,
             tuple(self.relations.values()),
@@ -119,85 +158,80 @@ class Network:
         )
 
     def running(self, operator: str) -> str:
-        """The operator that does the work of this one: itself, or one that it shares with other queries."""
+        """The operator that runs for this one: itself, or an equal one shared with other queries."""
         return self.shared.get(operator, operator)
 
     def queries_of(self, operator: str) -> tuple[str, ...]:
-        """The queries that an operator works for."""
         return tuple(query for query in self.queries if operator in self._works_for[query])
 
     def readers(self, operator: str) -> tuple[str, ...]:
-        """The operators that take this operator's output."""
         return self._readers[operator]
 
     def is_output(self, operator: str) -> bool:
-        """Whether the operator's output leaves the system."""
         return any(operator in query.outputs for query in self.queries.values())
 
     def path_from(self, operator: str) -> tuple[str, ...]:
-        """The operators from this one to the output, along the first reader of each."""
+        """The operators from this one to an output, along the first reader of each."""
         path = [operator]
         while readers := self.readers(path[-1]):
             path.append(readers[0])
         return tuple(path)
 
     def paths_to(self, operator: str) -> tuple[tuple[str, ...], ...]:
-        """All ways from a stream to this operator, leaf first; above a join they share their operators."""
-        if not self._paths_to:
-            # in topological order: what lies below is known already
-            for name in self.operators:
-                self._paths_to[name] = self._ways_to(name)
+        """All paths from a stream to this operator, leaf first; above a join they share operators."""
         return self._paths_to[operator]
 
-    def _ways_to(self, operator: str) -> tuple[tuple[str, ...], ...]:
-        inputs = dict.fromkeys(self.operators[operator].inputs)
-        below = [path for i in inputs if isinstance(i, OperatorInput) for path in self._paths_to[i.operator]]
-        if len(below) > _MOST_PATHS:
-            raise SetupError(
-                f"more than {_MOST_PATHS:,} ways lead from streams to {operator}; split and join less often"
-            )
-        starts_here = any(isinstance(i, StreamInput) for i in inputs)
-        return (*((*path, operator) for path in below), *[(operator,)] * starts_here)
+    @cached_property
+    def _paths_to(self) -> dict[str, tuple[tuple[str, ...], ...]]:
+        found: dict[str, tuple[tuple[str, ...], ...]] = {}
+        # in topological order, so that the paths of inputs are known
+        for name, operator in self.operators.items():
+            inputs = dict.fromkeys(operator.inputs)
+            below = [path for i in inputs if isinstance(i, OperatorInput) for path in found[i.operator]]
+            if len(below) > _MOST_PATHS:
+                many = f"more than {_MOST_PATHS:,} paths lead from streams to {name}"
+                raise SetupError(f"{many}; split and join less often")
+            starts_here = any(isinstance(i, StreamInput) for i in inputs)
+            found[name] = (*((*path, name) for path in below), *[(name,)] * starts_here)
+        return found
 
     def paths(self) -> tuple[tuple[str, ...], ...]:
-        """All ways from a stream to an operator whose output nobody reads."""
+        """All paths from a stream to an operator that no other one reads."""
         return tuple(path for end in self.operators if not self.readers(end) for path in self.paths_to(end))
 
     def operators_of(self, query: str) -> tuple[str, ...]:
-        """The operators that work for a query's results, inputs first."""
+        """The operators that a query's results depend on, inputs first."""
         return self._works_for[query]
 
-    def _found_below(self, outputs: tuple[str, ...]) -> tuple[str, ...]:
-        found = set(outputs)
+    def _below(self, query: QueryDefinition) -> tuple[str, ...]:
+        found = set(query.outputs)
+        if unknown := found - self.operators.keys():
+            raise InternalError(f"query {query.name} ends in unknown operator {', '.join(unknown)}")
         for name in reversed(list(self.operators)):
             if name in found:
                 found |= {i.operator for i in self.operators[name].inputs if isinstance(i, OperatorInput)}
         return tuple(name for name in self.operators if name in found)
 
     def streams_of(self, query: str) -> frozenset[str]:
-        """The streams that a query reads."""
         inputs = (i for name in self.operators_of(query) for i in self.operators[name].inputs)
         return frozenset(i.stream for i in inputs if isinstance(i, StreamInput))
 
     def utilities(self) -> dict[str, str]:
-        """Expressions that say which tuples of a stream to keep first."""
+        """The utility expressions of streams, which rank the tuples to keep."""
         found: dict[str, str] = {}
         for query in self.queries.values():
             own = query.utility
             if own is not None and found.setdefault(own.stream, own.text) != own.text:
-                both = f"{found[own.stream]} and {own.text}"
-                raise SetupError(
-                    f"stream {own.stream} has one drop box, not one by {both}; write one utility"
-                )
+                one = f"one by {found[own.stream]} and {own.text}"
+                raise SetupError(f"stream {own.stream} has one drop box, not {one}; write one utility")
         return found
 
     def sheddable(self) -> frozenset[str]:
-        """The streams of which tuples may be dropped: all their queries say overload = 'shed'."""
+        """The streams whose tuples may be dropped: all their queries have overload = 'shed'."""
         held = {s for q in self.queries.values() if q.overload != "shed" for s in self.streams_of(q.name)}
         return frozenset(self.streams) - held
 
     def leaves(self, stream: str) -> tuple[str, ...]:
-        """The operators that read a stream directly."""
         return tuple(
             operator.name
             for operator in self.operators.values()
@@ -206,17 +240,11 @@ class Network:
 
     @property
     def fingerprint(self) -> str:
-        """Changes with anything that makes an old checkpoint unusable."""
-        parts = [*self.streams.values(), *self.operators.values()]
-        described = "\n".join(_identity(part) for part in parts)
+        """Changes whenever an old checkpoint becomes unusable."""
+        # the location of a stream may change, the definition of its tuples may not
+        streams = [f"stream {s.name} {s.format} {s.schema} {s.timestamp}" for s in self.streams.values()]
+        described = "\n".join([*streams, *map(repr, self.operators.values())])
         return hashlib.sha256(described.encode()).hexdigest()[:16]
-
-
-def _identity(part: StreamDefinition | Operator) -> str:
-    if isinstance(part, StreamDefinition):
-        # where a stream is read from may move; what its tuples are may not change
-        return f"stream {part.name} {part.format} {part.schema} {part.timestamp}"
-    return repr(part)
 
 
 def _in_topological_order(
@@ -225,20 +253,16 @@ def _in_topological_order(
     by_name = {operator.name: operator for operator in operators}
     if len(by_name) != len(operators):
         raise InternalError("two operators of one name")
-    graph: dict[str, set[str]] = {}
+    graph: dict[str, set[str]] = {name: set() for name in by_name}
     for operator in operators:
-        graph[operator.name] = set()
         for source in operator.inputs:
-            if isinstance(source, StreamInput):
-                if source.stream not in streams:
-                    raise InternalError(
-                        f"{operator.name} reads unknown stream {source.stream}; "
-                        f"known: {known_names(list(streams))}"
-                    )
-            elif source.operator not in by_name:
-                raise InternalError(f"{operator.name} reads unknown operator {source.operator}")
-            else:
+            if isinstance(source, OperatorInput):
                 graph[operator.name].add(source.operator)
+                if source.operator not in by_name:
+                    raise InternalError(f"{operator.name} reads unknown operator {source.operator}")
+            elif source.stream not in streams:
+                known = known_names(streams)
+                raise InternalError(f"{operator.name} reads unknown stream {source.stream}; known: {known}")
     try:
         return {name: by_name[name] for name in TopologicalSorter(graph).static_order()}
     except CycleError as error:

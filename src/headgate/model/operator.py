@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
@@ -33,26 +34,35 @@ class OperatorInput:
 Input = StreamInput | OperatorInput
 
 
+def _conjunction(predicates: Sequence[Expression]) -> str:
+    return " AND ".join(p.text for p in predicates) or "TRUE"
+
+
 @dataclass(frozen=True)
-class Select:
-    """Passes on the tuples for which every predicate holds."""
+class _Unary:
+    """An operator with one streaming input."""
 
     name: str
     input: Input
-    predicates: tuple[Expression, ...]
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """The one input."""
         return (self.input,)
 
+
+@dataclass(frozen=True)
+class Select(_Unary):
+    """Passes on the tuples for which every predicate holds."""
+
+    predicates: tuple[Expression, ...]
+
     def __str__(self) -> str:
-        return f"select {' AND '.join(p.text for p in self.predicates)}"
+        return f"select {_conjunction(self.predicates)}"
 
 
 @dataclass(frozen=True)
 class ByTruth:
-    """What a predicate is worth for each truth that its function may return."""
+    """The value of a predicate for each truth value that its function can return."""
 
     if_true: Expression
     if_false: Expression
@@ -61,7 +71,7 @@ class ByTruth:
 
 @dataclass(frozen=True)
 class ByComparison:
-    """What a function returns stands to the left of ``comparison``, and ``other`` to the right."""
+    """The function's result is the left side of ``comparison``, and ``other`` the right side."""
 
     comparison: str
     other: Expression
@@ -83,21 +93,14 @@ class PlacedPredicate:
 
 
 @dataclass(frozen=True)
-class Eddy:
-    """Passes on the tuples for which every placed predicate holds, asked in any order."""
+class Eddy(_Unary):
+    """Passes on the tuples for which every placed predicate holds, evaluated in any order."""
 
-    name: str
-    input: Input
     predicates: tuple[PlacedPredicate, ...]
 
     @property
-    def inputs(self) -> tuple[Input, ...]:
-        """The one input."""
-        return (self.input,)
-
-    @property
     def steps(self) -> tuple[PlacedProbe | PlacedPredicate, ...]:
-        """All that a tuple visits, in the order of the bits of its history."""
+        """The probes and predicates that a tuple visits, in the order of the bits of its history."""
         return self.predicates
 
     def __str__(self) -> str:
@@ -106,7 +109,7 @@ class Eddy:
 
 @dataclass(frozen=True)
 class PlacedProbe:
-    """Looks up a tuple's partners in the window of one side of a join, in a slot of a pool."""
+    """Looks up the matches of a tuple in the window of one side of a join; takes a slot of a pool."""
 
     alias: str
     window: TimeWindow
@@ -119,10 +122,10 @@ class PlacedProbe:
 
 @dataclass(frozen=True)
 class JoinEddy(Eddy):
-    """Takes every tuple of a window update to the windows of all other sides, and asks placed predicates.
+    """Probes the windows of all other sides with every tuple of a window update; evaluates placed predicates.
 
     There is a probe for every side, in the order of the sides. ``matches`` are the predicates of the join;
-    each is asked as soon as all it looks at is there.
+    each is evaluated as soon as all sides that it reads are joined.
     """
 
     matches: tuple[Expression, ...]
@@ -130,42 +133,28 @@ class JoinEddy(Eddy):
 
     @property
     def steps(self) -> tuple[PlacedProbe | PlacedPredicate, ...]:
-        """Probes come first."""
         return (*self.probes, *self.predicates)
 
     def __str__(self) -> str:
-        on = " AND ".join(p.text for p in self.matches) or "TRUE"
-        return f"{super().__str__()}, join ON {on}"
+        return f"{super().__str__()}, join ON {_conjunction(self.matches)}"
 
 
 @dataclass(frozen=True)
-class RelationJoin:
+class RelationJoin(_Unary):
     """Joins each tuple with a stored relation, whose columns become ``alias__column``."""
 
-    name: str
-    input: Input
     relation: str
     alias: str
     columns: tuple[str, ...]
     predicates: tuple[Expression, ...]
 
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        """The one streaming input."""
-        return (self.input,)
-
     def __str__(self) -> str:
-        on = " AND ".join(p.text for p in self.predicates) or "TRUE"
-        return f"join relation {self.relation} ON {on}"
+        return f"join relation {self.relation} ON {_conjunction(self.predicates)}"
 
 
 @dataclass(frozen=True)
 class JoinSide:
-    """One input of a window join.
-
-    ``stream`` and ``window`` say whose tuples expire when. ``order`` breaks ties between equal
-    timestamps: streams in order of their declaration, then aliases in order of FROM.
-    """
+    """One input of a window join; ``order`` (of stream and alias, as declared) breaks ties of timestamps."""
 
     input: Input
     alias: str
@@ -176,52 +165,45 @@ class JoinSide:
 
 @dataclass(frozen=True)
 class WindowUpdate:
-    """Keeps the windows of a join, and passes every tuple on, in timestamp order."""
+    """Maintains the windows of a join, and passes every tuple on, in timestamp order."""
 
     name: str
     sides: tuple[JoinSide, ...]
 
     @property
     def inputs(self) -> tuple[Input, ...]:
-        """One input a side."""
         return tuple(side.input for side in self.sides)
 
     def __str__(self) -> str:
-        return f"window update {', '.join(f'{side.alias} {side.window}' for side in self.sides)}"
+        return f"window update {self._windows()}"
+
+    def _windows(self) -> str:
+        return ", ".join(f"{side.alias} {side.window}" for side in self.sides)
 
 
 @dataclass(frozen=True)
 class WindowJoin(WindowUpdate):
-    """Keeps windows too, and joins every arriving tuple with those of the other sides at that instant."""
+    """Joins every arriving tuple with the windows of the other sides at that instant."""
 
     predicates: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        sides = ", ".join(f"{side.alias} {side.window}" for side in self.sides)
-        on = " AND ".join(p.text for p in self.predicates) or "TRUE"
-        return f"window join {sides} ON {on}"
+        return f"window join {self._windows()} ON {_conjunction(self.predicates)}"
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(_Unary):
     """Aggregates groups over a window of one stream.
 
     With a slide: every group at each boundary. Without: each tuple emits its group's new value.
     The output has the columns of ``keys`` and of ``aggregates``.
     """
 
-    name: str
-    input: Input
     stream: str
     alias: str
     window: Window
     keys: tuple[NamedExpression, ...]
     aggregates: tuple[AggregateExpression, ...]
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        """The one input."""
-        return (self.input,)
 
     def __str__(self) -> str:
         by = f" BY {', '.join(k.expression.text for k in self.keys)}" if self.keys else ""
@@ -229,17 +211,10 @@ class Aggregate:
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(_Unary):
     """Computes the select list: the last operator of every branch of a query."""
 
-    name: str
-    input: Input
     items: tuple[NamedExpression, ...]
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        """The one input."""
-        return (self.input,)
 
     def __str__(self) -> str:
         return f"project {', '.join(map(str, self.items))}"
@@ -247,10 +222,7 @@ class Project:
 
 @dataclass(frozen=True)
 class Synthetic:
-    """An operator known by its figures alone: it can be simulated, not run.
-
-    With several ``inputs`` it takes what is there; if ``ordered``, in timestamp order over all of them.
-    """
+    """An operator that is only a profile, to be simulated; ``ordered`` if it merges inputs by timestamp."""
 
     name: str
     inputs: tuple[Input, ...]
@@ -263,6 +235,49 @@ class Synthetic:
 Operator = Select | Eddy | RelationJoin | WindowUpdate | Aggregate | Project | Synthetic
 
 
+def expressions_of(operator: Operator) -> Iterator[Expression]:
+    """The expressions that an operator evaluates, but for the verdicts of placed predicates."""
+    if isinstance(operator, (Select, RelationJoin, WindowJoin)):
+        yield from operator.predicates
+    elif isinstance(operator, Eddy):
+        yield from (argument for predicate in operator.predicates for argument in predicate.arguments)
+        yield from operator.matches if isinstance(operator, JoinEddy) else ()
+    elif isinstance(operator, Aggregate):
+        yield from (key.expression for key in operator.keys)
+        yield from (call.argument for call in operator.aggregates if call.argument is not None)
+    elif isinstance(operator, Project):
+        yield from (item.expression for item in operator.items)
+
+
+def functions_of(operator: Operator) -> frozenset[str]:
+    """The functions that an operator calls, in lower case."""
+    placed = {p.function.lower() for p in operator.predicates} if isinstance(operator, Eddy) else set()
+    return frozenset(placed).union(*(expression.functions for expression in expressions_of(operator)))
+
+
 def is_ordered(operator: Operator) -> bool:
     """Whether the operator takes the tuples of all its inputs in timestamp order."""
-    return isinstance(operator, WindowUpdate) or (isinstance(operator, Synthetic) and operator.ordered)
+    if isinstance(operator, Synthetic):
+        return operator.ordered
+    return isinstance(operator, (WindowUpdate, Aggregate))
+
+
+def aliases_of(predicate: Expression, aliases: Sequence[str]) -> set[str]:
+    found = set()
+    for column in predicate.columns:
+        owners = [alias for alias in aliases if column.startswith(f"{alias}__")]
+        found.add(max(owners, key=len))
+    return found
+
+
+def connected_order(operator: WindowJoin) -> list[int]:
+    """Sides in order of FROM, but each one linked by a predicate to those before it where possible."""
+    aliases = [side.alias for side in operator.sides]
+    links = [aliases_of(predicate, aliases) for predicate in operator.predicates]
+    left = list(range(1, len(aliases)))
+    order = [0]
+    while left:
+        known = {aliases[i] for i in order}
+        linked = [i for i in left if any(aliases[i] in link and link & known for link in links)]
+        order.append(left.pop(left.index(linked[0] if linked else left[0])))
+    return order

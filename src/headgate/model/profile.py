@@ -1,17 +1,18 @@
-"""What is known of an operator's cost: measured while it runs, assumed before."""
+"""Measured or assumed costs of operators and ticks."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 
 
 @dataclass(frozen=True)
 class Profile:
-    """Per-tuple figures of one operator.
+    """Per-tuple statistics of one operator.
 
     ``selectivity`` is output tuples per input tuple and may exceed 1 for joins. An ``_error`` is the standard
-    error of a figure that was measured, 0 of one that was not.
+    error of a measurement, 0 if nothing was measured.
     """
 
     seconds_per_tuple: float = 1e-6
@@ -22,21 +23,59 @@ class Profile:
     selectivity_error: float = 0.0
 
 
-def rank(seconds_per_tuple: float, selectivity: float) -> float:
-    """What a predicate costs for each tuple that it takes away: the smaller, the earlier to be asked."""
-    return seconds_per_tuple / (1 - selectivity) if selectivity < 1 else float("inf")
+# seconds per tuple and selectivity of a predicate
+PredicateCost = tuple[float, float]
+# another order makes Spark compile the selection anew, so it must save this much of its cost
+_LEAST_GAIN = 0.2
+_LEAST_GAIN_S = 5e-7
 
 
-def in_a_row(figures: Iterable[tuple[float, float]]) -> tuple[float, float]:
-    """Seconds that predicates asked one after the other take for a tuple, and the share that passes all.
+def order_by_rank(costs: Sequence[PredicateCost]) -> list[int]:
+    """The predicate order of a selection, as positions in ``costs``; unchanged if another saves too little.
 
-    ``figures`` are the seconds and the selectivity of each.
+    The rank of a predicate is its cost for each tuple that it drops: the smaller, the earlier.
     """
+
+    def rank(position: int) -> float:
+        seconds_per_tuple, selectivity = costs[position]
+        return seconds_per_tuple / (1 - selectivity) if selectivity < 1 else inf
+
+    written = list(range(len(costs)))
+    ranked = sorted(written, key=rank)
+    now_s, then_s = (in_sequence(costs[position] for position in order)[0] for order in (written, ranked))
+    return ranked if now_s - then_s > max(_LEAST_GAIN_S, _LEAST_GAIN * now_s) else written
+
+
+def in_sequence(costs: Iterable[PredicateCost]) -> PredicateCost:
+    """Seconds per tuple of predicates evaluated one after the other, and the share that passes all."""
     total_s, passing = 0.0, 1.0
-    for seconds, selectivity in figures:
+    for seconds, selectivity in costs:
         total_s += passing * seconds
         passing *= selectivity
     return total_s, passing
 
 
 Profiles = Mapping[str, Profile]
+
+
+@dataclass(frozen=True)
+class TickCosts:
+    """Wall-clock seconds of a tick: fixed, per tuple of intake, per CPU second of its work.
+
+    ``fixed_busy_s`` is the CPU time of its jobs before their first tuple, ``stored_busy_s`` that of a tuple
+    that waits for another tick.
+    """
+
+    overhead_s: float
+    intake_s: float
+    work_s: float
+    fixed_busy_s: float = 0.0
+    stored_busy_s: float = 0.0
+
+    @property
+    def empty_s(self) -> float:
+        """Seconds of a tick with next to no work."""
+        return self.overhead_s + self.work_s * self.fixed_busy_s
+
+    def seconds(self, tuples: float, busy_s: float) -> float:
+        return self.empty_s + self.intake_s * tuples + self.work_s * busy_s

@@ -1,4 +1,4 @@
-"""Drop boxes: which tuples of a stream to keep, the same ones whenever a tuple comes again."""
+"""Drop boxes: which tuples of a stream to keep, the same ones in every replay."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 
 from headgate.errors import SetupError
 
-# the chance that a tuple had to be kept, as a column of its stream: for those who ask for it
+# a column of every stream: the inclusion probability of a tuple, for operators that read it
 KEEP = "$keep"
-# hashes are cut to as many bits as a float tells apart
+# hashes are truncated to the bits of a float's mantissa
 BITS = 53
 _BUCKETS = 1 << BITS
 
 
 @dataclass(frozen=True)
 class Utility:
-    """How much the tuples of a stream matter: an expression over its columns."""
+    """An expression over the columns of a stream that ranks its tuples."""
 
     stream: str
     text: str
@@ -24,7 +24,7 @@ class Utility:
 
 @dataclass(frozen=True)
 class Floor:
-    """Tuples of a utility above ``above`` are kept, of those that have just this one a share ``ties``."""
+    """Tuples with a utility above ``above`` are kept, and a share ``ties`` of those that equal it."""
 
     text: str
     above: float
@@ -32,7 +32,7 @@ class Floor:
 
     @staticmethod
     def of(text: str, keep: float, quantiles: Sequence[float]) -> Floor:
-        """The floor that lets a share pass of tuples whose utilities have these evenly spaced quantiles."""
+        """The floor that keeps a share of tuples whose utilities have these evenly spaced quantiles."""
         ordered = sorted(quantiles)
         above = ordered[min(len(ordered) - 1, int((1 - keep) * len(ordered)))]
         more = sum(value > above for value in ordered) / len(ordered)
@@ -42,9 +42,9 @@ class Floor:
 
 @dataclass(frozen=True)
 class DropBox:
-    """Keeps a share of a stream, chosen by hash of seed and tuple, or by utility where there is a floor.
+    """Keeps a share of a stream, chosen by a hash of seed and tuple, or by utility if there is a floor.
 
-    A replay keeps the same tuples; of two boxes with one seed, the smaller keeps a part of the larger.
+    A replay keeps the same tuples. Of two boxes with the same seed, the smaller keeps a subset of the larger.
     """
 
     stream: str
@@ -58,47 +58,27 @@ class DropBox:
 
     @property
     def threshold(self) -> int:
-        """A tuple is kept if the last bits of its hash are below this; with a floor, one just on it."""
+        """A tuple is kept if the last bits of its hash are below this; with a floor, one that equals it."""
         return round((self.keep if self.floor is None else self.floor.ties) * _BUCKETS)
-
-    def passes(self, hash_of_tuple: int) -> bool:
-        """Whether a tuple is kept; the hash is over seed and tuple."""
-        return hash_of_tuple % _BUCKETS < self.threshold
-
-    @property
-    def is_open(self) -> bool:
-        """Whether nothing is dropped."""
-        return self.keep == 1
-
-
-def boxes_of(keep: Mapping[str, float], seed: int) -> dict[str, DropBox]:
-    """A box for every stream of which something is dropped."""
-    return {s: DropBox(s, share, seed) for s, share in keep.items() if share < 1}
 
 
 @dataclass(frozen=True)
-class Course:
-    """What a tick goes by, fixed before its tuples are read: shares of streams to keep, orders of joins.
-
-    Streams that are not named are kept whole; joins that are not named keep the order of FROM.
-    """
+class TickSettings:
+    """Settings of a tick, fixed before it reads: keep ratios (else 1) and join orders (else as in FROM)."""
 
     keep: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        boxes_of(self.keep, self.seed)
+        self.boxes()
 
-    def share(self, stream: str) -> float:
-        """What is kept of a stream."""
+    def keep_ratio(self, stream: str) -> float:
         return self.keep.get(stream, 1.0)
 
     def to_json(self) -> dict[str, object]:
-        """Shares and orders."""
         orders = {name: list(order) for name, order in self.orders.items()}
         return {"keep": dict(self.keep), "orders": orders}
 
     def boxes(self) -> dict[str, DropBox]:
-        """A box for every stream of which something is dropped."""
-        return boxes_of(self.keep, self.seed)
+        return {s: DropBox(s, share, self.seed) for s, share in self.keep.items() if share < 1}

@@ -1,4 +1,4 @@
-"""What a strategy may know of the running system."""
+"""The state of the running system that strategies see."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class QueueView:
     """The queue before an operator.
 
     ``ready`` of its ``length`` tuples can be taken now; the others wait for timestamp order.
-    ``oldest_s`` is when the head of the queue arrived, on the clock of ``SystemView.now_s``; ``arrivals_s``
-    when each of its tuples did, in order, if the engine tells. ``begun``: work on the head was interrupted.
+    ``oldest_s`` is the arrival time of the head, on the clock of ``SystemView.now_s``; ``arrivals_s`` has
+    those of all tuples in order, if the engine knows them. ``begun``: work on the head was interrupted.
     """
 
     operator: str
@@ -26,19 +26,19 @@ class QueueView:
 
 @dataclass(frozen=True)
 class SystemView:
-    """The instant at which a strategy decides."""
+    """All queues at the instant at which a strategy decides."""
 
     now_s: float
     queues: Mapping[str, QueueView]
 
     def ready(self) -> list[QueueView]:
-        """Queues with something to take."""
+        """Queues with tuples to take."""
         return [queue for queue in self.queues.values() if queue.ready > 0]
 
 
 @dataclass(frozen=True)
 class Turn:
-    """Take up to ``max_tuples`` from the queue of the first operator, carry them through all."""
+    """Take up to ``max_tuples`` from the queue of the first operator and pass them through all."""
 
     operators: tuple[str, ...]
     max_tuples: float

@@ -1,7 +1,4 @@
-"""Windows: which tuples of a stream count at an instant.
-
-A window is always taken over the stream as declared, before any selection.
-"""
+"""Windows: the tuples of a stream, before any selection, that are current at an instant."""
 
 from __future__ import annotations
 
@@ -22,17 +19,14 @@ class RowWindow:
 
 @dataclass(frozen=True)
 class TimeWindow:
-    """Tuples no older than ``range_us``; with a slide, as seen at its last multiple.
-
-    ``[NOW]`` is a range of 0.
-    """
+    """Tuples no older than ``range_us``, 0 for ``[NOW]``; with a slide, as of its last multiple."""
 
     range_us: int
     slide_us: int | None = None
 
     @property
     def reach_us(self) -> int:
-        """How much older than an arriving tuple those that it meets can be."""
+        """By how much a tuple can be older than an arriving one that joins it."""
         return self.range_us + (self.slide_us or 0)
 
     def __str__(self) -> str:

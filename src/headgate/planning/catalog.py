@@ -1,172 +1,322 @@
-"""The catalog: what streams, relations and queries there are, and the order they were declared in."""
+"""The catalog: what statements declare, in order of declaration; the meaning of OPTIONS, WITH and INTO."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
-from types import MappingProxyType
-from typing import TypeVar
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
 
-from headgate.cql.statement import (
-    AlterPool,
-    CreateFunction,
-    CreatePool,
-    CreateQuery,
-    CreateRelation,
-    CreateStream,
-    Place,
-    PlaceProbe,
-    Statement,
-)
+from sqlglot import exp
+
+from headgate.cql import statement as cql
+from headgate.cql.measure import parse_bytes, parse_duration_us
+from headgate.cql.statement import CreateQuery, Name, Setting, Statement
 from headgate.errors import QueryError, Span, known_names
-from headgate.model.network import RelationDefinition, StreamDefinition
-from headgate.model.pool import FunctionDefinition
-from headgate.model.schema import Schema
-from headgate.planning.declaration import check_timestamp, relation_of, stream_of
-from headgate.planning.placements import Placements
+from headgate.model import network
+from headgate.model.expression import Expression
+from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
+from headgate.model.shedding import Utility
+from headgate.planning.logical import LogicalPlan, StreamScan, scans
 
 SourceDefinition = StreamDefinition | RelationDefinition
-SchemaResolver = Callable[[SourceDefinition], Schema]
+SchemaResolver = Callable[[SourceDefinition], network.Schema]
 AnySource = TypeVar("AnySource", StreamDefinition, RelationDefinition)
+# the first words of the types of timestamps: times, and seconds as whole or decimal numbers
+_TIME_WORDS = (
+    "TIMESTAMP TIMESTAMP_NTZ TIMESTAMP_LTZ DATE TINYINT BYTE SMALLINT SHORT INT INTEGER BIGINT LONG "
+    "FLOAT REAL DOUBLE DECIMAL DEC NUMERIC"
+)
+_TIMES = frozenset(_TIME_WORDS.split())
+# options of streams that need a timestamp, and the settings that they are
+_DELAYS = {"watermark": "watermark_delay_us", "idle_after": "idle_after_us", "max_ahead": "max_ahead_us"}
+_KNOWN = ("latency", "memory", "overload", "quality", "utility")
+_FILES = ("parquet", "json", "csv", "orc", "text")
 
 
+class _Declared(NamedTuple):
+    kind: str
+    name: str
+    span: Span | None
+
+
+_NOTHING = _Declared("", "", None)
+
+
+@dataclass(eq=False)
 class Catalog:
-    """Everything declared so far; names are unique over all kinds and match without regard to case.
+    """Everything declared so far; names are case-insensitive, and unique over all kinds but functions.
 
-    ``resolver`` finds the columns of sources that were declared without. Where ``known_sources`` or
-    ``known_sinks`` are given, other formats are refused.
+    ``resolver`` finds the columns of sources that were declared without any. If ``known_sources`` or
+    ``known_sinks`` are given, other formats are rejected.
     """
 
-    def __init__(
-        self,
-        resolver: SchemaResolver | None = None,
-        known_sources: Collection[str] | None = None,
-        known_sinks: Collection[str] | None = None,
-    ) -> None:
-        self._resolver = resolver
-        self._known_sources = known_sources
-        self.known_sinks = known_sinks
-        self._kinds: dict[str, tuple[str, str]] = {}
-        self._streams: dict[str, StreamDefinition] = {}
-        self._relations: dict[str, RelationDefinition] = {}
-        self._queries: dict[str, CreateQuery] = {}
-        self._spans: dict[str, Span] = {}
-        self.placements = Placements()
-        self._changes = 0
-
-    @property
-    def version(self) -> int:
-        """Another number after every change: plans of an earlier version are out of date."""
-        return self._changes + self.placements.version
-
-    @property
-    def streams(self) -> Mapping[str, StreamDefinition]:
-        """Streams in order of declaration, which breaks ties between equal timestamps."""
-        return MappingProxyType(self._streams)
-
-    @property
-    def relations(self) -> Mapping[str, RelationDefinition]:
-        """Stored relations in order of declaration."""
-        return MappingProxyType(self._relations)
-
-    @property
-    def queries(self) -> Mapping[str, CreateQuery]:
-        """Queries in order of declaration."""
-        return MappingProxyType(self._queries)
+    resolver: SchemaResolver | None = None
+    known_sources: Collection[str] | None = None
+    known_sinks: Collection[str] | None = None
+    streams: dict[str, StreamDefinition] = field(default_factory=dict, init=False)
+    """In order of declaration, which breaks ties between equal timestamps."""
+    relations: dict[str, RelationDefinition] = field(default_factory=dict, init=False)
+    queries: dict[str, CreateQuery] = field(default_factory=dict, init=False)
+    functions: dict[str, FunctionDefinition] = field(default_factory=dict, init=False)
+    pools: dict[str, PoolDefinition] = field(default_factory=dict, init=False)
+    """Functions and pools are by name in lower case."""
+    version: int = field(default=0, init=False)
+    """Changes with every declaration; plans of an earlier version are out of date."""
+    _declared: dict[str, _Declared] = field(default_factory=dict, init=False)
+    _placed: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
 
     def declare(self, statement: Statement) -> None:
-        """Register what a statement creates."""
-        name = statement.name
-        if isinstance(statement, CreateStream):
-            self.add_stream(stream_of(statement, self._known_sources), name.span)
-        elif isinstance(statement, CreateRelation):
-            self.add_relation(relation_of(statement, self._known_sources), name.span)
+        name, span = statement.name.text, statement.name.span
+        if isinstance(statement, cql.CreateStream):
+            self.add_stream(_stream_of(statement, self.known_sources), span)
+        elif isinstance(statement, cql.CreateRelation):
+            options = _by_key(statement.options)
+            self.add_relation(_source_of(statement, self.known_sources, options), span)
         elif isinstance(statement, CreateQuery):
-            self._claim(name.text, "query", name.span)
-            self._queries[name.text] = statement
-        elif isinstance(statement, CreateFunction):
-            function = FunctionDefinition(name.text, statement.returns, statement.location)
-            self.placements.create_function(function, name.span)
-        elif isinstance(statement, CreatePool):
-            self._claim(name.text, "pool", name.span)
-            self.placements.create_pool(name.text, statement.slots)
-        elif isinstance(statement, AlterPool):
-            self.placements.alter_pool(name.text, statement.slots, name.span)
-        elif isinstance(statement, PlaceProbe):
-            self._place_probe(statement)
+            self._claim(name, "query", span)
+            self.queries[name] = statement
+        elif isinstance(statement, cql.CreateFunction):
+            if name.lower() in self.functions:
+                raise QueryError(f"function {name} already exists; choose another name", span)
+            self.add_function(FunctionDefinition(name, statement.returns, statement.location.text))
+        elif isinstance(statement, cql.CreatePool):
+            self._claim(name, "pool", span)
+            self.pools[name.lower()] = PoolDefinition(name, statement.slots)
+        elif isinstance(statement, cql.AlterPool):
+            self.pools[name.lower()] = replace(self._pool(statement.name), slots=statement.slots)
         else:
-            assert isinstance(statement, Place)
-            self.placements.place(name.text, statement.pool.text, name.span, statement.pool.span)
-
-    def _place_probe(self, statement: PlaceProbe) -> None:
-        kind, stream = self._kinds.get(statement.name.text.lower(), ("", ""))
-        if kind != "stream":
-            known = known_names(list(self._streams))
-            message = (
-                f"unknown stream {statement.name.text}; known: {known}; write CREATE STREAM before PLACE"
-            )
-            raise QueryError(message, statement.name.span)
-        self.placements.place_probe(stream, statement.pool.text, statement.name.span, statement.pool.span)
+            self._place(statement)
+        self.version += 1
 
     def drop_query(self, name: str) -> None:
-        """Forget a query."""
-        del self._queries[name], self._kinds[name.lower()]
-        self._spans.pop(name, None)
-        self._changes += 1
+        del self.queries[name], self._declared[name.lower()]
+        self.version += 1
 
     def add_stream(self, stream: StreamDefinition, span: Span | None = None) -> None:
-        """Register a stream; ``span`` is where its name was written, if it was."""
-        check_timestamp(stream, span)
+        """Register a stream; ``span`` is the position of its name, if it was written."""
+        _check_timestamp(stream, span)
         self._claim(stream.name, "stream", span)
-        self._streams[stream.name] = stream
+        self.streams[stream.name] = stream
 
     def add_relation(self, relation: RelationDefinition, span: Span | None = None) -> None:
-        """Register a stored relation; ``span`` is where its name was written, if it was."""
         self._claim(relation.name, "relation", span)
-        self._relations[relation.name] = relation
+        self.relations[relation.name] = relation
+
+    def add_function(self, function: FunctionDefinition) -> None:
+        self.functions[function.name.lower()] = function
+        self.version += 1
 
     def find(self, name: str) -> SourceDefinition | None:
-        """The stream or relation of that name, whatever its case, with its columns."""
-        kind, declared = self._kinds.get(name.lower(), ("", name))
-        if kind == "stream":
-            self._streams[declared] = stream = self._with_schema(self._streams[declared])
+        declared = self._declared.get(name.lower(), _NOTHING)
+        if declared.kind == "stream":
+            self.streams[declared.name] = stream = self._with_schema(self.streams[declared.name], declared)
             return stream
-        if kind == "relation":
-            self._relations[declared] = relation = self._with_schema(self._relations[declared])
+        if declared.kind == "relation":
+            relation = self._with_schema(self.relations[declared.name], declared)
+            self.relations[declared.name] = relation
             return relation
         return None
 
     def is_query(self, name: str) -> bool:
-        """Whether a query has that name."""
-        return self._kinds.get(name.lower(), ("", ""))[0] == "query"
+        return self._declared.get(name.lower(), _NOTHING).kind == "query"
 
-    def stream_index(self, name: str) -> int:
-        """How many streams were declared before this one."""
-        return list(self._streams).index(name)
+    def placed(self, function: str) -> tuple[FunctionDefinition, str] | None:
+        pool = self._placed.get(("function", function.lower()))
+        return None if pool is None else (self.functions[function.lower()], pool)
+
+    def pool_of_probe(self, stream: str) -> str | None:
+        """The pool on which the windows of a stream are probed; None: in ticks, as other joins do."""
+        return self._placed.get(("probe", stream))
+
+    def _place(self, statement: cql.Place | cql.PlaceProbe) -> None:
+        kind, name, shown = self._placeable(statement)
+        if placed := self._placed.get((kind, name)):
+            raise QueryError(f"{shown} is placed on {placed} already; keep one", statement.name.span)
+        pool = self._pool(statement.pool).name
+        # a slot runs a call on one tuple, or a job on many
+        for (other, _), serving in self._placed.items():
+            if serving == pool and other != kind:
+                message = f"pool {pool} serves {other}s; a pool takes functions or probes"
+                raise QueryError(f"{message}, so create another one", statement.pool.span)
+        self._placed[kind, name] = pool
+
+    def _placeable(self, statement: cql.Place | cql.PlaceProbe) -> tuple[str, str, str]:
+        """What a statement places: its kind, its name, and how messages name it."""
+        key = statement.name.text.lower()
+        declared = self._declared.get(key, _NOTHING)
+        if isinstance(statement, cql.Place) and key in self.functions:
+            return "function", key, f"function {self.functions[key].name}"
+        if isinstance(statement, cql.PlaceProbe) and declared.kind == "stream":
+            return "probe", declared.name, f"the probe of {declared.name}"
+        functions = ("function", [function.name for function in self.functions.values()])
+        kind, known = functions if isinstance(statement, cql.Place) else ("stream", list(self.streams))
+        message = f"unknown {kind} {statement.name.text}; known: {known_names(known)}"
+        raise QueryError(f"{message}; write CREATE {kind.upper()} before PLACE", statement.name.span)
+
+    def _pool(self, name: Name) -> PoolDefinition:
+        found = self.pools.get(name.text.lower())
+        if found is None:
+            known = known_names([pool.name for pool in self.pools.values()])
+            raise QueryError(f"unknown pool {name.text}; known: {known}; write CREATE POOL first", name.span)
+        return found
 
     def _claim(self, name: str, kind: str, span: Span | None) -> None:
         # names become parts of operator names, column names and paths
         if not re.fullmatch(r"[A-Za-z0-9_]+", name):
             raise QueryError(f"{name!r} cannot name a {kind}; use letters, digits and _ only", span)
-        if name.lower() in self._kinds:
-            taken_kind, taken_name = self._kinds[name.lower()]
-            raise QueryError(f"there is a {taken_kind} {taken_name} already; choose another name", span)
-        self._kinds[name.lower()] = (kind, name)
-        self._changes += 1
-        if span is not None:
-            self._spans[name] = span
+        if taken := self._declared.get(name.lower()):
+            raise QueryError(f"{taken.kind} {taken.name} already exists; choose another name", span)
+        self._declared[name.lower()] = _Declared(kind, name, span)
+        self.version += 1
 
-    def _with_schema(self, definition: AnySource) -> AnySource:
+    def _with_schema(self, definition: AnySource, declared: _Declared) -> AnySource:
         if definition.schema is not None:
             return definition
-        span = self._spans.get(definition.name)
-        if self._resolver is None:
-            message = (
-                f"the columns of {definition.name} are not known; write {definition.name} (column TYPE, ...)"
-            )
-            raise QueryError(message, span)
-        resolved = replace(definition, schema=self._resolver(definition))
+        if self.resolver is None:
+            problem = f"the columns of {definition.name} are not known"
+            raise QueryError(f"{problem}; write {definition.name} (column TYPE, ...)", declared.span)
+        resolved = replace(definition, schema=self.resolver(definition))
         if isinstance(resolved, StreamDefinition):
-            check_timestamp(resolved, span)
+            _check_timestamp(resolved, declared.span)
         return resolved
+
+
+def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | None) -> StreamDefinition:
+    options = _by_key(statement.options)
+    timestamp, old_name = options.pop("timestamp", None), options.pop("slack", None)
+    if old_name and options.setdefault("watermark", old_name) is not old_name:
+        raise QueryError("slack is the old name of watermark; keep one of them", old_name.span)
+    mode = options.get("mode")
+    if mode is not None and mode.value.upper() != "PERMISSIVE":
+        message = f"mode {mode.value} is not supported; remove it: bad rows go to the dead-letter table"
+        raise QueryError(message, mode.span)
+    delays = {field: options.pop(key) for key, field in _DELAYS.items() if key in options}
+    for delay in delays.values():
+        if timestamp is None:
+            raise QueryError(f"{delay.key.text.lower()} needs timestamp '<column>'", delay.span)
+    durations = {field: _measured(delay, parse_duration_us) for field, delay in delays.items()}
+    source = _source_of(statement, known_formats, options)
+    column = timestamp.value if timestamp else None
+    stream = StreamDefinition(source.name, source.format, source.schema, source.options, column, **durations)
+    _check_timestamp(stream, timestamp.span if timestamp else None)
+    return stream
+
+
+def _source_of(
+    statement: cql.Source, known_formats: Collection[str] | None, options: dict[str, Setting]
+) -> RelationDefinition:
+    """A stored relation, or what a stream has in common with one."""
+    columns = tuple(network.Column(column.name.text, column.type) for column in statement.columns)
+    source_format = _format_of(statement.format, known_formats, "source")
+    schema = network.Schema(columns) if columns else None
+    return RelationDefinition(statement.name.text, source_format, schema, _pairs(options))
+
+
+def _check_timestamp(stream: StreamDefinition, span: Span | None) -> None:
+    """Reject a timestamp column that does not exist or carries no time, if columns are known."""
+    if stream.timestamp is None or stream.schema is None:
+        return
+    column = stream.schema.find(stream.timestamp)
+    if column is None:
+        problem = f"timestamp {stream.timestamp} is not a column of {stream.name}"
+        raise QueryError(f"{problem}; columns: {', '.join(stream.schema.names)}", span)
+    word = re.match(r"\w*", column.type.strip().upper())
+    if word is None or word[0] not in _TIMES:
+        raise QueryError(f"timestamp column {column.name} is {column.type}; declare it TIMESTAMP", span)
+
+
+def _by_key(settings: Sequence[Setting]) -> dict[str, Setting]:
+    """Settings by key in lower case, in the order written; the parser rejects duplicates."""
+    return {setting.key.text.lower(): setting for setting in settings}
+
+
+def _pairs(settings: dict[str, Setting]) -> tuple[tuple[str, str], ...]:
+    return tuple((setting.key.text, setting.value) for setting in settings.values())
+
+
+def _measured(setting: Setting, read: Callable[[str], int]) -> int:
+    try:
+        return read(setting.value)
+    except ValueError as error:
+        raise QueryError(f"{setting.key.text}: {error}", setting.span) from None
+
+
+def _format_of(written: Name, known: Collection[str] | None, role: str) -> str:
+    """The format's name; short names are case-insensitive, class names are not."""
+    if known is not None and written.text.lower() not in {name.lower() for name in known}:
+        message = f"unknown {role} format {written.text}; known: {known_names(list(known))}"
+        raise QueryError(message, written.span)
+    return written.text if "." in written.text else written.text.lower()
+
+
+def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPlan:
+    by_key = _by_key(settings)
+    for key, setting in by_key.items():
+        if key not in _KNOWN:
+            message = f"unknown setting {setting.key.text}; known: {known_names(_KNOWN)}"
+            raise QueryError(message, setting.key.span)
+    latency, memory, overload, quality, utility = map(by_key.get, _KNOWN)
+    if utility and (overload is None or overload.value.lower() != "shed"):
+        raise QueryError("utility requires overload = 'shed'; add it", utility.span)
+    if utility and quality and quality.value.lower() == "true":
+        message = "quality = true cannot be combined with utility: nothing is known about the dropped tuples"
+        raise QueryError(f"{message}; leave one out", quality.span)
+    query = replace(
+        plan.query,
+        latency_s=_positive(latency, parse_duration_us) / 1e6 if latency else None,
+        memory_bytes=_positive(memory, parse_bytes) if memory else None,
+        overload=_one_of(overload, ("backpressure", "shed")) if overload else plan.query.overload,
+        utility=_utility_of(utility, plan) if utility else None,
+    )
+    has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
+    return replace(plan, query=query, quality=has_quality)
+
+
+def _one_of(setting: Setting, values: tuple[str, ...]) -> str:
+    if setting.value.lower() not in values:
+        choice = " or ".join(f"'{value}'" for value in values)
+        raise QueryError(f"{setting.key.text} is {choice}, not '{setting.value}'", setting.span)
+    return setting.value.lower()
+
+
+def _positive(setting: Setting, read: Callable[[str], int]) -> int:
+    value = _measured(setting, read)
+    if value <= 0:
+        raise QueryError(f"{setting.key.text} must be more than 0", setting.span)
+    return value
+
+
+def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) -> network.SinkDefinition:
+    """Where results go; memory if the query does not state it."""
+    if clause is None:
+        return network.SinkDefinition("memory")
+    sink_format = _format_of(clause.format, known_sinks, "sink")
+    options = _by_key(clause.options)
+    if sink_format in _FILES and "path" not in options:
+        raise QueryError(f"{sink_format} needs a path; write OPTIONS (path 'out/')", clause.span)
+    return network.SinkDefinition(sink_format, _pairs(options))
+
+
+def _utility_of(setting: Setting, plan: LogicalPlan) -> Utility:
+    """The expression over columns of one stream: the query's only one, or that of the one alias in it."""
+    own = [scan for branch in plan.branches for scan in scans(branch) if isinstance(scan, StreamScan)]
+    streams = {scan.name for scan in own}
+    named = {scan.alias.lower(): scan for scan in own}
+    used: set[str] = set()
+
+    def change(node: exp.Expr) -> exp.Expr | None:
+        is_field = isinstance(node, exp.Dot) and isinstance(node.this, exp.Column)
+        scan = named.get(node.this.name.lower()) if is_field else None
+        if scan is None:
+            return None
+        used.add(scan.name)
+        return exp.Column(this=node.expression.copy())
+
+    text = Expression.parse(setting.value, setting.span).replace(change).text
+    chosen = used or (streams if len(streams) == 1 else set())
+    if len(chosen) != 1:
+        aliases = known_names(sorted(named))
+        message = f"utility is an expression over columns of one stream; write alias.column, of {aliases}"
+        raise QueryError(message, setting.span)
+    return Utility(chosen.pop(), text)

@@ -1,67 +1,126 @@
-"""The logical plan: what a query means, as a tree of immutable nodes that prints itself."""
+"""The logical plan: the meaning of a query as a tree of immutable nodes that prints itself."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
 
+from headgate.errors import InternalError
+from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
-from headgate.model.network import SinkDefinition
-from headgate.model.shedding import Utility
+from headgate.model.network import QueryDefinition
 from headgate.model.window import Window
-from headgate.planning.tree import Json, Tree, conjunction, quality_of_service
+
+Json = dict[str, object]
 
 
 @dataclass(frozen=True)
-class StreamScan:
-    """The tuples of a stream; ``columns`` are those of the stream, ``window`` is for what reads them."""
+class Tree:
+    """A label with its children and the name of an operator; ``note`` follows in text, ``values`` in JSON."""
 
-    stream: str
+    label: str
+    children: tuple[Tree, ...] = ()
+    name: str | None = None
+    note: str = ""
+    values: Json = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        name = f"{self.name}: " if self.name else ""
+        indented = "".join(f"\n{child}" for child in self.children).replace("\n", "\n  ")
+        return f"{name}{self.label}{self.note}{indented}"
+
+    def to_json(self) -> Json:
+        named: Json = {"name": self.name} if self.name else {}
+        inputs = [child.to_json() for child in self.children]
+        return {**named, "does": self.label, **self.values, "inputs": inputs}
+
+
+def query_tree(query: QueryDefinition, branches: tuple[Tree, ...]) -> Tree:
+    # only the path is shown: other options can be passwords
+    path = next((f" '{value}'" for key, value in query.sink.options if key.lower() == "path"), "")
+    parts = [f"query {query.name} INTO {query.sink.format}{path}"]
+    if query.latency_s is not None:
+        parts.append(f"latency {query.latency_s:g} s")
+    if query.memory_bytes is not None:
+        parts.append(f"memory {query.memory_bytes / 2**20:g} MB")
+    return Tree(", ".join([*parts, f"overload {query.overload}"]), branches)
+
+
+def query_json(query: QueryDefinition, branches: tuple[Tree, ...]) -> Json:
+    return {
+        "query": query.name,
+        "sink": query.sink.format,
+        "latency_s": query.latency_s,
+        "memory_bytes": query.memory_bytes,
+        "overload": query.overload,
+        "branches": [branch.to_json() for branch in branches],
+    }
+
+
+def conjunction(predicates: Iterable[Expression]) -> str:
+    return " AND ".join(predicate.text for predicate in predicates) or "TRUE"
+
+
+@dataclass(frozen=True)
+class Scan:
+    """A leaf of the plan; ``name`` is that of a stream or relation as declared."""
+
+    name: str
     alias: str
     columns: tuple[str, ...]
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return ()
+
+    @property
+    def plan_columns(self) -> dict[str, str]:
+        return {column_of(self.alias, name): name for name in self.columns}
+
+    @property
+    def aliased(self) -> str:
+        return self.name if self.alias == self.name else f"{self.name} AS {self.alias}"
+
+
+@dataclass(frozen=True)
+class StreamScan(Scan):
+    """The tuples of a stream; ``window`` is for the node that reads them."""
+
     window: Window
 
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """None."""
-        return ()
-
     def __str__(self) -> str:
-        return f"stream {_aliased(self.stream, self.alias)} {self.window} ({', '.join(self.columns)})"
+        return f"stream {self.aliased} {self.window} ({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)
-class RelationScan:
+class RelationScan(Scan):
     """The rows of a stored relation."""
 
-    relation: str
-    alias: str
-    columns: tuple[str, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """None."""
-        return ()
-
     def __str__(self) -> str:
-        return f"relation {_aliased(self.relation, self.alias)} ({', '.join(self.columns)})"
+        return f"relation {self.aliased} ({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)
-class Filter:
-    """The tuples for which every predicate holds."""
+class _Unary:
+    """A node with one input."""
 
     input: Node
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input,)
+
+
+@dataclass(frozen=True)
+class Filter(_Unary):
+    """The tuples for which every predicate holds."""
+
     predicates: tuple[Expression, ...]
 
     @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
-
-    @property
     def role(self) -> str:
-        """What it is called as an operator of its query."""
+        """The last part of its operator's name."""
         if isinstance(self.input, StreamScan):
             return f"select_{self.input.alias}"
         return "having" if isinstance(self.input, Aggregate) else "where"
@@ -72,9 +131,9 @@ class Filter:
 
 @dataclass(frozen=True)
 class WindowJoin:
-    """Every arriving tuple with the other inputs' windows; each input has one stream below it.
+    """Every arriving tuple with the windows of the other inputs; each input has one stream below it.
 
-    ``pools`` has the pool of each input's probes, if they are placed; otherwise nothing.
+    ``pools`` has the pool of each input's probes, if they are placed.
     """
 
     inputs: tuple[Node, ...]
@@ -87,16 +146,14 @@ class WindowJoin:
 
 
 @dataclass(frozen=True)
-class RelationJoin:
+class RelationJoin(_Unary):
     """Every tuple with the matching rows of a stored relation."""
 
-    input: Node
     relation: RelationScan
     predicates: tuple[Expression, ...] = ()
 
     @property
     def inputs(self) -> tuple[Node, ...]:
-        """The streaming input and the relation."""
         return (self.input, self.relation)
 
     def __str__(self) -> str:
@@ -104,34 +161,25 @@ class RelationJoin:
 
 
 @dataclass(frozen=True)
-class Aggregate:
+class Aggregate(_Unary):
     """Groups over the window of the one stream below; its columns are those of keys and aggregates."""
 
-    input: Node
     keys: tuple[NamedExpression, ...]
     aggregates: tuple[AggregateExpression, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
+    operator: type[physical.Aggregate] = physical.Aggregate
+    """The kind of operator that computes it."""
 
     def __str__(self) -> str:
         calls = ", ".join(f"{call} AS {call.name}" for call in self.aggregates)
-        return f"aggregate {calls or 'nothing'} BY {', '.join(map(str, self.keys)) or 'nothing'}"
+        kind = self.operator.__name__.lower()
+        return f"{kind} {calls or 'nothing'} BY {', '.join(map(str, self.keys)) or 'nothing'}"
 
 
 @dataclass(frozen=True)
-class Project:
+class Project(_Unary):
     """The select list: the top of every branch."""
 
-    input: Node
     items: tuple[NamedExpression, ...]
-
-    @property
-    def inputs(self) -> tuple[Node, ...]:
-        """The one input."""
-        return (self.input,)
 
     def __str__(self) -> str:
         return f"project {', '.join(map(str, self.items)) or 'nothing'}"
@@ -142,67 +190,69 @@ Node = StreamScan | RelationScan | Filter | WindowJoin | RelationJoin | Aggregat
 
 @dataclass(frozen=True)
 class LogicalPlan:
-    """A query: its branches (more than one is UNION ALL), where results go, and its quality of service."""
+    """A query, whose outputs are not known yet, and its branches: several for UNION ALL."""
 
-    query: str
+    query: QueryDefinition
     branches: tuple[Project, ...]
-    sink: SinkDefinition
-    latency_s: float | None = None
-    memory_bytes: int | None = None
-    overload: str = "backpressure"
     quality: bool = False
-    utility: Utility | None = None
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The result's columns, but for the timestamp ``ts`` in front of them."""
-        return tuple(item.name for item in self.branches[0].items)
 
     def named_branches(self) -> Iterator[tuple[str, Project]]:
-        """The branches, with what the names of their operators begin with."""
         for number, branch in enumerate(self.branches, start=1):
-            yield (self.query if len(self.branches) == 1 else f"{self.query}.{number}"), branch
+            yield (self.query.name if len(self.branches) == 1 else f"{self.query.name}.{number}"), branch
 
-    def with_inputs(self, change: Callable[[Node], Node]) -> LogicalPlan:
-        """The plan with what is below the select list of every branch changed."""
-        changed = (replace(branch, input=change(branch.input)) for branch in self.branches)
-        return replace(self, branches=tuple(changed))
-
-    def tree(self) -> Tree:
-        """The plan as labels with children."""
-        return Tree(f"query {self.query}{quality_of_service(self)}", tuple(map(_tree, self.branches)))
+    def rewritten(self, change: Callable[[str, Project, Node], Node]) -> LogicalPlan:
+        """The plan with every node below select lists changed; ``change`` gets prefix and list, too."""
+        pairs = [(top, partial(change, prefix, top)) for prefix, top in self.named_branches()]
+        branches = tuple(replace(top, input=rewrite(top.input, own)) for top, own in pairs)
+        return replace(self, branches=branches)
 
     def to_json(self) -> Json:
-        """The plan as nested dicts and lists."""
-        return {
-            "query": self.query,
-            "sink": self.sink.format,
-            "latency_s": self.latency_s,
-            "memory_bytes": self.memory_bytes,
-            "overload": self.overload,
-            "branches": [tree.to_json() for tree in map(_tree, self.branches)],
-        }
+        return query_json(self.query, tuple(map(_tree, self.branches)))
 
     def __str__(self) -> str:
-        return str(self.tree())
+        return str(query_tree(self.query, tuple(map(_tree, self.branches))))
 
 
-def scans(node: Node) -> Iterator[StreamScan | RelationScan]:
+def rewrite(node: Node, change: Callable[[Node], Node]) -> Node:
+    """The tree below a node with every node changed, inputs first; stored relations stay."""
+    if isinstance(node, WindowJoin):
+        node = replace(node, inputs=tuple(rewrite(side, change) for side in node.inputs))
+    elif isinstance(node, _Unary):
+        node = replace(node, input=rewrite(node.input, change))
+    return change(node)
+
+
+def scans(node: Node) -> Iterator[Scan]:
     """The scans at or below a node, in order of FROM."""
-    if isinstance(node, (StreamScan, RelationScan)):
+    if isinstance(node, Scan):
         yield node
     for source in node.inputs:
         yield from scans(source)
 
 
+def expressions(node: Node) -> Iterator[Expression]:
+    """The expressions of a node and of those below it."""
+    if isinstance(node, Project):
+        yield from (item.expression for item in node.items)
+    elif isinstance(node, Aggregate):
+        yield from (key.expression for key in node.keys)
+        yield from (call.argument for call in node.aggregates if call.argument is not None)
+    elif not isinstance(node, Scan):
+        yield from node.predicates
+    for source in node.inputs:
+        yield from expressions(source)
+
+
+def stream_below(node: Node) -> StreamScan:
+    streams = [scan for scan in scans(node) if isinstance(scan, StreamScan)]
+    if len(streams) != 1:
+        raise InternalError(f"{node} has {len(streams)} streams below it, where one has to be")
+    return streams[0]
+
+
 def plan_columns(node: Node) -> frozenset[str]:
-    """The plan columns of all scans at or below a node."""
-    return frozenset(column_of(scan.alias, name) for scan in scans(node) for name in scan.columns)
+    return frozenset(column for scan in scans(node) for column in scan.plan_columns)
 
 
 def _tree(node: Node) -> Tree:
     return Tree(str(node), tuple(map(_tree, node.inputs)))
-
-
-def _aliased(name: str, alias: str) -> str:
-    return name if alias == name else f"{name} AS {alias}"

@@ -1,112 +1,102 @@
-"""Lower: logical plans to the one network of operators that engines run."""
+"""Lower: logical plans to the network of operators that engines run, equal operators of queries shared."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import Expression
-from headgate.model.network import Network, QueryDefinition
-from headgate.model.window import TimeWindow
+from headgate.model.network import Network
+from headgate.model.operator import Input, Operator, OperatorInput, StreamInput, expressions_of
+from headgate.model.window import TimeWindow, Window
+from headgate.planning import logical
 from headgate.planning.catalog import Catalog
-from headgate.planning.logical import (
-    Aggregate,
-    Filter,
-    LogicalPlan,
-    Node,
-    Project,
-    RelationJoin,
-    RelationScan,
-    StreamScan,
-    WindowJoin,
-    scans,
-)
-from headgate.planning.placing import placed_predicate
+from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
+from headgate.planning.plan_predicates import is_volatile, placed_predicate
 
-# an eddy of a join has weights for every history, and those double with each step
+# what an operator reads columns of
+Source = StreamInput | physical.RelationJoin
+
+# an eddy of a join has weights for every history, whose number doubles with each step
 _MOST_STEPS = 10
 
 
 def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
-    """The operators of every plan by itself, with the streams and relations that they use."""
-    operators: list[physical.Operator] = []
-    queries = [_query(plan, operators, catalog) for plan in plans]
-    used = {_source_name(scan) for plan in plans for branch in plan.branches for scan in scans(branch)}
+    """The operators of every plan, not shared, with the streams and relations that they use."""
+    operators: list[Operator] = []
+    queries = []
+    for plan in plans:
+        for prefix, branch in plan.named_branches():
+            _Lowering(prefix, catalog, operators).lower(branch)
+        outputs = tuple(f"{prefix}.project" for prefix, _ in plan.named_branches())
+        queries.append(replace(plan.query, outputs=outputs))
+    used = {scan.name for plan in plans for branch in plan.branches for scan in scans(branch)}
     return Network(
         streams=tuple(stream for stream in catalog.streams.values() if stream.name in used),
         relations=tuple(relation for relation in catalog.relations.values() if relation.name in used),
         operators=tuple(operators),
         queries=tuple(queries),
-        pools=catalog.placements.pools,
-        functions=catalog.placements.functions,
-    )
-
-
-def _query(plan: LogicalPlan, operators: list[physical.Operator], catalog: Catalog) -> QueryDefinition:
-    outputs = []
-    for prefix, branch in plan.named_branches():
-        lowering = _Lowering(prefix, catalog)
-        lowering.lower(branch)
-        operators.extend(lowering.operators)
-        outputs.append(lowering.operators[-1].name)
-    return QueryDefinition(
-        name=plan.query,
-        outputs=tuple(outputs),
-        sink=plan.sink,
-        latency_s=plan.latency_s,
-        memory_bytes=plan.memory_bytes,
-        overload=plan.overload,
-        utility=plan.utility,
+        pools=tuple(catalog.pools.values()),
+        functions=tuple(catalog.functions.values()),
     )
 
 
 @dataclass
 class _Lowering:
-    """One branch on its way: its operators so far, inputs before those that read them."""
+    """Lowers one branch: adds its operators, inputs first."""
 
     prefix: str
     catalog: Catalog
-    operators: list[physical.Operator] = field(default_factory=list)
+    operators: list[Operator]
 
-    def lower(self, node: Node) -> physical.Input:
-        if isinstance(node, StreamScan):
-            return physical.StreamInput(node.stream, node.alias, node.columns)
-        if isinstance(node, Filter):
+    def lower(self, node: Node) -> Input:
+        if isinstance(node, logical.StreamScan):
+            return StreamInput(node.name, node.alias, node.columns)
+        if isinstance(node, logical.Filter):
             return self._filter(node)
-        if isinstance(node, WindowJoin):
+        if isinstance(node, logical.WindowJoin):
             return self._join(node, ())
-        if isinstance(node, RelationJoin):
-            return self._relation_join(node)
-        if isinstance(node, Aggregate):
-            return self._aggregate(node)
-        if isinstance(node, Project):
+        if isinstance(node, logical.RelationJoin):
+            scan, source = node.relation, self.lower(node.input)
+            name, read = self._name(f"relation_{scan.alias}"), (scan.name, scan.alias, scan.columns)
+            return self._add(physical.RelationJoin(name, source, *read, node.predicates))
+        if isinstance(node, logical.Aggregate):
+            stream, source = stream_below(node), self.lower(node.input)
+            name, window = self._name("aggregate"), (stream.name, stream.alias, stream.window)
+            return self._add(node.operator(name, source, *window, node.keys, node.aggregates))
+        if isinstance(node, logical.Project):
             return self._add(physical.Project(self._name("project"), self.lower(node.input), node.items))
         raise InternalError(f"{node} is read by its join alone")
 
-    def _filter(self, node: Filter) -> physical.Input:
-        while isinstance(node.input, Filter):
-            node = Filter(node.input.input, node.input.predicates + node.predicates)
+    def _filter(self, node: logical.Filter) -> Input:
+        while isinstance(node.input, logical.Filter):
+            node = logical.Filter(node.input.input, node.input.predicates + node.predicates)
         below, predicates, name = node.input, node.predicates, node.role
         placed = tuple(p for p in predicates if p.pool is not None)
         plain = tuple(p for p in predicates if p.pool is None)
-        if isinstance(below, WindowJoin) and below.pools:
+        if isinstance(below, logical.WindowJoin) and below.pools:
             source, placed = self._join(below, placed), ()
         else:
             source = self.lower(below)
         if plain:
             source = self._add(physical.Select(self._name(name), source, plain))
         if placed:
-            source = self._add(physical.Eddy(self._name(f"{name}_eddy"), source, self._asked(placed)))
+            source = self._add(physical.Eddy(self._name(f"{name}_eddy"), source, self._placed(placed)))
         return source
 
-    def _asked(self, placed: tuple[Expression, ...]) -> tuple[physical.PlacedPredicate, ...]:
-        return tuple(placed_predicate(p, self.catalog.placements) for p in placed)
+    def _placed(self, placed: tuple[Expression, ...]) -> tuple[physical.PlacedPredicate, ...]:
+        return tuple(placed_predicate(p, self.catalog) for p in placed)
 
-    def _join(self, node: WindowJoin, placed: tuple[Expression, ...]) -> physical.Input:
-        """A join in ticks; with placed probes, windows below an eddy that probes them and asks predicates."""
-        sides = tuple(self._side(side, position) for position, side in enumerate(node.inputs))
+    def _join(self, node: logical.WindowJoin, placed: tuple[Expression, ...]) -> Input:
+        """A join in ticks, or windows below an eddy that probes them and evaluates placed predicates."""
+        scanned = [(stream_below(side), self.lower(side)) for side in node.inputs]
+        declared = list(self.catalog.streams)
+        sides = tuple(
+            physical.JoinSide(source, s.alias, s.name, s.window, (declared.index(s.name), position))
+            for position, (s, source) in enumerate(scanned)
+        )
         if not node.pools:
             return self._add(physical.WindowJoin(self._name("join"), sides, node.predicates))
         if len(sides) + len(placed) > _MOST_STEPS:
@@ -118,53 +108,108 @@ class _Lowering:
         for side, pool in zip(sides, node.pools, strict=True):
             assert isinstance(side.window, TimeWindow), f"the probe of {side.alias} cannot be placed"
             probes.append(physical.PlacedProbe(side.alias, side.window, side.order, pool))
-        name, asked = self._name("join_eddy"), self._asked(placed)
-        return self._add(physical.JoinEddy(name, windows, asked, node.predicates, tuple(probes)))
+        name, predicates = self._name("join_eddy"), self._placed(placed)
+        return self._add(physical.JoinEddy(name, windows, predicates, node.predicates, tuple(probes)))
 
-    def _side(self, node: Node, position: int) -> physical.JoinSide:
-        scan = _stream_below(node)
-        order = (self.catalog.stream_index(scan.stream), position)
-        return physical.JoinSide(self.lower(node), scan.alias, scan.stream, scan.window, order)
-
-    def _relation_join(self, node: RelationJoin) -> physical.Input:
-        relation = node.relation
-        operator = physical.RelationJoin(
-            name=self._name(f"relation_{relation.alias}"),
-            input=self.lower(node.input),
-            relation=relation.relation,
-            alias=relation.alias,
-            columns=relation.columns,
-            predicates=node.predicates,
-        )
-        return self._add(operator)
-
-    def _aggregate(self, node: Aggregate) -> physical.Input:
-        scan = _stream_below(node)
-        operator = physical.Aggregate(
-            name=self._name("aggregate"),
-            input=self.lower(node.input),
-            stream=scan.stream,
-            alias=scan.alias,
-            window=scan.window,
-            keys=node.keys,
-            aggregates=node.aggregates,
-        )
-        return self._add(operator)
-
-    def _add(self, operator: physical.Operator) -> physical.OperatorInput:
+    def _add(self, operator: Operator) -> OperatorInput:
         self.operators.append(operator)
-        return physical.OperatorInput(operator.name)
+        return OperatorInput(operator.name)
 
     def _name(self, role: str) -> str:
         return f"{self.prefix}.{role}"
 
 
-def _stream_below(node: Node) -> StreamScan:
-    streams = [scan for scan in scans(node) if isinstance(scan, StreamScan)]
-    if len(streams) != 1:
-        raise InternalError(f"{node} has {len(streams)} streams below it, where one has to be")
-    return streams[0]
+def share_subplans(network: Network) -> Network:
+    """The network with one operator for equal ones; it reads all columns that any of them read.
+
+    Select lists, joins with placed probes and volatile expressions are not shared. Operators are equal only
+    if their tuples enter the same windows further up.
+    """
+    sharing = _Sharing(network)
+    for operator in network.operators.values():
+        sharing.add(operator)
+    shared = {name: first for name, first in sharing.names.items() if name != first}
+    return network.changed(operators=tuple(sharing.operators.values()), shared=shared)
 
 
-def _source_name(scan: StreamScan | RelationScan) -> str:
-    return scan.stream if isinstance(scan, StreamScan) else scan.relation
+@dataclass
+class _Sharing:
+    network: Network
+    operators: dict[str, Operator] = field(default_factory=dict)
+    by_key: dict[tuple[Operator, frozenset[Window]], str] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+
+    def add(self, operator: Operator) -> None:
+        given = _with_inputs(operator, self._renamed)
+        if _is_own(operator):
+            self.operators[operator.name] = given
+            return
+        key = (_bare(given), self._windows_above(operator.name))
+        first = self.by_key.setdefault(key, operator.name)
+        self.names[operator.name] = first
+        read = {source.alias: source.columns for source in _sources(given)}
+        self.operators[first] = _with_columns(
+            self.operators.get(first, given),
+            lambda source: tuple(dict.fromkeys((*source.columns, *read[source.alias]))),
+        )
+
+    def _renamed(self, source: Input) -> Input:
+        if isinstance(source, StreamInput):
+            return source
+        return OperatorInput(self.names.get(source.operator, source.operator))
+
+    def _windows_above(self, name: str) -> frozenset[Window]:
+        """The windows that tuples of an operator enter, here or further up."""
+        operator = self.network.operators[name]
+        if isinstance(operator, physical.Aggregate):
+            return frozenset({operator.window})
+        if isinstance(operator, physical.WindowUpdate):
+            return frozenset()
+        found: set[Window] = set()
+        for reader in self.network.readers(name):
+            above = self.network.operators[reader]
+            if isinstance(above, physical.WindowUpdate):
+                found |= {s.window for s in above.sides if s.input == OperatorInput(name)}
+            else:
+                found |= self._windows_above(reader)
+        return frozenset(found)
+
+
+def _is_own(operator: Operator) -> bool:
+    # windows with placed probes are retained for the tuples of their one eddy
+    is_probed = isinstance(operator, physical.WindowUpdate) and not isinstance(operator, physical.WindowJoin)
+    return (
+        is_probed or isinstance(operator, physical.Project) or any(map(is_volatile, expressions_of(operator)))
+    )
+
+
+def _bare(operator: Operator) -> Operator:
+    """Equal for operators that can be shared: without name, columns, and order of single-tuple predicates."""
+    bare = _with_columns(replace(operator, name=""), lambda _: ())
+    if isinstance(bare, (physical.Select, physical.RelationJoin)):
+        return replace(bare, predicates=tuple(sorted(bare.predicates, key=lambda p: p.key)))
+    return bare
+
+
+def _with_inputs(operator: Operator, change: Callable[[Input], Input]) -> Operator:
+    if isinstance(operator, physical.WindowUpdate):
+        sides = tuple(replace(side, input=change(side.input)) for side in operator.sides)
+        return replace(operator, sides=sides)
+    assert not isinstance(operator, physical.Synthetic), "no query has one"
+    return replace(operator, input=change(operator.input))
+
+
+def _sources(operator: Operator) -> Iterator[Source]:
+    yield from (source for source in operator.inputs if isinstance(source, StreamInput))
+    if isinstance(operator, physical.RelationJoin):
+        yield operator
+
+
+def _with_columns(operator: Operator, columns: Callable[[Source], tuple[str, ...]]) -> Operator:
+    def change(source: Input) -> Input:
+        return replace(source, columns=columns(source)) if isinstance(source, StreamInput) else source
+
+    changed = _with_inputs(operator, change)
+    if isinstance(changed, physical.RelationJoin):
+        return replace(changed, columns=columns(changed))
+    return changed

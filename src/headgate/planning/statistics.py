@@ -1,101 +1,66 @@
-"""What is known of streams, predicates and costs before a query runs: as written down, or as measured."""
+"""Statistics of streams, predicates and costs: written by hand, measured by an earlier run, or live."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from headgate.model.measured import Measured
-from headgate.model.profile import Profile, in_a_row, rank
-from headgate.planning.cost import Flow, WindowSeconds, joined_all
-from headgate.planning.predicates import Asked, Form
+from headgate.model.profile import Profile, in_sequence, order_by_rank
+from headgate.planning.join_order.problem import Flow, WindowSeconds, join_flows
+from headgate.planning.plan_predicates import PlanPredicate
+from headgate.statistics.profile_file import Measured
+
+# maps an operator to the one that does its work, whose statistics are known: a shared one costs nothing more
+Running = Callable[[str], str]
+Predicates = Sequence[PlanPredicate]
+Flows = Sequence[Flow]
+Selectivities = tuple[float, ...]
+
+_UNKNOWN = Profile()
 
 
 @dataclass(frozen=True)
-class Known:
-    """A predicate with its figures; ``rank`` says how early it should be asked."""
+class PredicateEstimate:
+    """A predicate with its statistics."""
 
     text: str
     selectivity: float
     seconds: float
 
-    @property
-    def rank(self) -> float:
-        """Cost for what it takes away: the smaller, the earlier."""
-        return rank(self.seconds, self.selectivity)
-
 
 @dataclass
 class Missing:
-    """What the figures do not tell, gathered so that one message names all of it."""
+    """Missing statistics, collected so that one message names all of them."""
 
     what: list[str] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
-    """What no run measures."""
+    """Those that no run measures."""
 
     def __bool__(self) -> bool:
-        """Whether anything is."""
         return bool(self.what or self.by_hand)
 
-    def add(self, what: str) -> float:
-        """Note it; the figure to go on with."""
-        return self._noted(self.what, what)
-
-    def add_unmeasured(self, what: str) -> float:
-        """The same, of what nothing measures."""
-        return self._noted(self.by_hand, what)
-
-    def _noted(self, said: list[str], what: str) -> float:
-        if what not in said:
-            said.append(what)
+    def add(self, what: str, is_measured: bool = True) -> float:
+        """Note a missing statistic; returns the value to continue with."""
+        noted = self.what if is_measured else self.by_hand
+        if what not in noted:
+            noted.append(what)
         return 1.0
 
 
-class Statistics(Protocol):
-    """Where figures come from; what is not known is noted in ``missing``."""
-
-    def tuples_per_s(self, stream: str, missing: Missing) -> float:
-        """How many tuples of a stream come a second."""
-
-    def keys(self, stream: str, missing: Missing) -> float:
-        """How many keys a window that is partitioned has."""
-
-    def rows(self, relation: str) -> float:
-        """How many rows a stored relation has."""
-
-    def selections(self, predicates: Sequence[Asked], missing: Missing) -> tuple[Known, ...]:
-        """Predicates over single tuples."""
-
-    def join_selectivities(
-        self, predicates: Sequence[Asked], inputs: Sequence[Flow], missing: Missing
-    ) -> tuple[float, ...]:
-        """Predicates of a window join as shares of the cross product."""
-
-    def window_seconds(self, operator: str, stream: str | None, missing: Missing) -> WindowSeconds:
-        """What the windows of a join take; of a stream's own, or of results of joins."""
-
-    def pass_seconds(self, operator: str, kind: str) -> float:
-        """What an operator of that kind takes for a tuple: project, relation or aggregate."""
-
-    def weight(self, query: str) -> float:
-        """How much an output tuple of the query counts."""
-
-
 @dataclass(frozen=True)
-class PredicateFigures:
-    """What is written down of a predicate."""
+class PredicateStatistics:
+    """Statistics of a predicate as written by hand."""
 
     selectivity: float
     seconds: float | None = None
 
 
 @dataclass(frozen=True)
-class Written:
-    """Figures that somebody has written down."""
+class WrittenStatistics:
+    """Statistics written by hand; what is not known is noted in ``missing``."""
 
     rates: Mapping[str, float] = field(default_factory=dict)
-    predicates: Mapping[Form, PredicateFigures] = field(default_factory=dict)
+    predicates: Mapping[str, PredicateStatistics] = field(default_factory=dict)
     join: WindowSeconds | None = None
     windows: Mapping[str, WindowSeconds] = field(default_factory=dict)
     select_seconds: float = 0.0
@@ -105,38 +70,32 @@ class Written:
     weights: Mapping[str, float] = field(default_factory=dict)
 
     def tuples_per_s(self, stream: str, missing: Missing) -> float:
-        """How many tuples of a stream come a second."""
-        found = self.rates.get(stream)
-        return missing.add(f"the rate of stream {stream}") if found is None else found
+        return _rate(self.rates, stream, missing)
 
     def keys(self, stream: str, missing: Missing) -> float:
-        """How many keys a window that is partitioned has."""
+        """Number of keys of a partitioned window; no run measures it."""
         found = self.partition_keys.get(stream)
-        return missing.add_unmeasured(f"streams.{stream}.keys") if found is None else found
+        return missing.add(f"streams.{stream}.keys", is_measured=False) if found is None else found
 
     def rows(self, relation: str) -> float:
-        """How many rows a stored relation has; without them, selectivities are matches of a tuple."""
+        """Rows of a stored relation; if not known, selectivities are matches per tuple."""
         return self.relation_rows.get(relation, 1.0)
 
-    def selections(self, predicates: Sequence[Asked], missing: Missing) -> tuple[Known, ...]:
+    def selections(self, predicates: Predicates, missing: Missing) -> tuple[PredicateEstimate, ...]:
         """Predicates over single tuples."""
-        known = []
-        for asked in predicates:
-            found = self._find(asked, missing)
-            seconds = self.select_seconds if found.seconds is None else found.seconds
-            known.append(Known(asked.text, found.selectivity, seconds))
-        return tuple(known)
+        estimates = []
+        for predicate in predicates:
+            own = self._find(predicate, missing)
+            seconds = self.select_seconds if own.seconds is None else own.seconds
+            estimates.append(PredicateEstimate(predicate.text, own.selectivity, seconds))
+        return tuple(estimates)
 
-    def join_selectivities(
-        self, predicates: Sequence[Asked], inputs: Sequence[Flow], missing: Missing
-    ) -> tuple[float, ...]:
+    def join_selectivities(self, predicates: Predicates, inputs: Flows, missing: Missing) -> Selectivities:
         """Predicates of a window join as shares of the cross product."""
-        del inputs
-        return tuple(self._find(asked, missing).selectivity for asked in predicates)
+        return tuple(self._find(predicate, missing).selectivity for predicate in predicates)
 
     def window_seconds(self, operator: str, stream: str | None, missing: Missing) -> WindowSeconds:
-        """What the windows of a join take; of a stream's own, or of results of joins."""
-        del operator
+        """Seconds of a join's windows: over a stream, or over results of joins."""
         if stream is not None and stream in self.windows:
             return self.windows[stream]
         if self.join is None:
@@ -144,103 +103,122 @@ class Written:
         return self.join or WindowSeconds()
 
     def pass_seconds(self, operator: str, kind: str) -> float:
-        """What an operator of that kind takes for a tuple."""
-        del operator
+        """Seconds per tuple of an operator of that kind: project, relation or aggregate."""
         return self.passing.get(kind, 0.0)
 
     def weight(self, query: str) -> float:
-        """How much an output tuple of the query counts."""
+        """Weight of an output tuple of the query."""
         return self.weights.get(query, 1.0)
 
-    def _find(self, asked: Asked, missing: Missing) -> PredicateFigures:
-        for form in asked.forms:
-            if form in self.predicates:
-                return self.predicates[form]
-        return PredicateFigures(missing.add(f"the selectivity of {asked.text}"))
+    def _find(self, predicate: PlanPredicate, missing: Missing) -> PredicateStatistics:
+        found = (self.predicates[form] for form in predicate.forms if form in self.predicates)
+        return next(found, None) or PredicateStatistics(missing.add(f"the selectivity of {predicate.text}"))
 
 
 @dataclass(frozen=True)
 class MeasuredStatistics:
-    """Figures of an earlier run, which knows operators, and the predicates of some."""
+    """Statistics of an earlier run, which measures operators, and the predicates of some."""
 
     measured: Measured
 
     def tuples_per_s(self, stream: str, missing: Missing) -> float:
-        """How many tuples of a stream come a second."""
-        found = self.measured.tuples_per_s.get(stream)
-        return missing.add(f"the rate of stream {stream}") if found is None else found
+        return _rate(self.measured.tuples_per_s, stream, missing)
 
     def keys(self, stream: str, missing: Missing) -> float:
-        """Not measured."""
-        return missing.add_unmeasured(f"streams.{stream}.keys")
+        return missing.add(f"streams.{stream}.keys", is_measured=False)
 
     def rows(self, relation: str) -> float:
-        """Selectivities are measured as matches of a tuple."""
-        del relation
         return 1.0
 
-    def selections(self, predicates: Sequence[Asked], missing: Missing) -> tuple[Known, ...]:
-        """Predicates over single tuples; those of an operator that were not told apart as one."""
-        known = []
-        for operator in dict.fromkeys(asked.operator for asked in predicates):
-            own = [asked for asked in predicates if asked.operator == operator]
-            text = " AND ".join(asked.text for asked in own)
+    def weight(self, query: str) -> float:
+        return 1.0
+
+    def selections(self, predicates: Predicates, missing: Missing) -> tuple[PredicateEstimate, ...]:
+        """Predicates over single tuples; those of an operator that were not measured one by one as one."""
+        found: list[PredicateEstimate] = []
+        for operator in dict.fromkeys(predicate.operator for predicate in predicates):
+            own = [predicate for predicate in predicates if predicate.operator == operator]
+            text = " AND ".join(predicate.text for predicate in own)
             profile = self.measured.profiles.get(operator)
+            single = self.measured.predicates.get(operator, {})
             if profile is None:
                 missing.add(f"the selectivity of {text}")
-                continue
-            told = self.measured.predicates.get(operator, {})
-            if len(own) > 1 and all(asked.plan_text in told for asked in own):
-                known += _told_apart(profile, [(asked.text, told[asked.plan_text]) for asked in own])
+            elif len(own) > 1 and all(predicate.plan_text in single for predicate in own):
+                found += _scaled(profile, [(one.text, single[one.plan_text]) for one in own])
             else:
-                known.append(Known(text, profile.selectivity, profile.seconds_per_tuple))
-        return tuple(known)
+                found.append(PredicateEstimate(text, profile.selectivity, profile.seconds_per_tuple))
+        return tuple(found)
 
-    def join_selectivities(
-        self, predicates: Sequence[Asked], inputs: Sequence[Flow], missing: Missing
-    ) -> tuple[float, ...]:
-        """As sampled; of two streams, what their join passed on as a share of the cross product."""
+    def join_selectivities(self, predicates: Predicates, inputs: Flows, missing: Missing) -> Selectivities:
+        """As sampled; of two streams, the output of their join as a share of the cross product."""
         if not predicates:
             return ()
         profile = self.measured.profiles.get(predicates[0].operator)
-        everything = joined_all(tuple(inputs), 1.0).tuples_per_s
-        if profile is not None and everything > 0 and (len(predicates) == 1 or len(inputs) == 2):
-            passed_on = profile.selectivity * sum(flow.tuples_per_s for flow in inputs)
-            return (min(1.0, passed_on / everything), *(1.0 for _ in predicates[1:]))
-        told = self.measured.predicates.get(predicates[0].operator, {})
-        return tuple(
-            told[asked.plan_text].selectivity
-            if asked.plan_text in told
-            else missing.add(f"the selectivity of {asked.text}")
-            for asked in predicates
-        )
+        cross_per_s = join_flows(tuple(inputs), 1.0).tuples_per_s
+        if profile is not None and cross_per_s > 0 and (len(predicates) == 1 or len(inputs) == 2):
+            output_per_s = profile.selectivity * sum(flow.tuples_per_s for flow in inputs)
+            return (min(1.0, output_per_s / cross_per_s), *(1.0 for _ in predicates[1:]))
+        single = self.measured.predicates.get(predicates[0].operator, {})
+        for one in predicates:
+            if one.plan_text not in single:
+                missing.add(f"the selectivity of {one.text}")
+        return tuple(single.get(one.plan_text, _UNKNOWN).selectivity for one in predicates)
 
     def window_seconds(self, operator: str, stream: str | None, missing: Missing) -> WindowSeconds:
-        """What a join takes for a tuple, on whichever side it comes."""
-        del stream
+        """Seconds of a join per tuple, on any side."""
         profile = self.measured.profiles.get(operator)
         seconds = missing.add(f"the cost of {operator}") if profile is None else profile.seconds_per_tuple
         return WindowSeconds(probe_seconds=seconds)
 
     def pass_seconds(self, operator: str, kind: str) -> float:
-        """What an operator takes for a tuple."""
-        del kind
         profile = self.measured.profiles.get(operator)
         return 0.0 if profile is None else profile.seconds_per_tuple
 
-    def weight(self, query: str) -> float:
-        """All queries count the same."""
-        del query
-        return 1.0
+
+@dataclass(frozen=True)
+class LiveStatistics(MeasuredStatistics):
+    """Statistics of a run: sampled selectivities, and one cost for every tuple that a join handles.
+
+    ``selectivities`` are by operator and position of the predicate. Those over more than two streams are not
+    sampled, and count as 1 until results show better. Rates are per second of the streams' own time.
+    """
+
+    selectivities: Mapping[str, Mapping[int, float]]
+    handled_seconds: float
+
+    def join_selectivities(self, predicates: Predicates, inputs: Flows, missing: Missing) -> Selectivities:
+        known = self.selectivities.get(predicates[0].operator) if predicates else {}
+        if known is None:
+            return tuple(missing.add(f"the selectivity of {one.text}") for one in predicates)
+        return tuple(known.get(position, 1.0) for position in range(len(predicates)))
+
+    def window_seconds(self, operator: str, stream: str | None, missing: Missing) -> WindowSeconds:
+        return WindowSeconds(probe_seconds=self.handled_seconds)
 
 
-def _told_apart(whole: Profile, parts: Sequence[tuple[str, Profile]]) -> list[Known]:
-    """The predicates of an operator; asked by rank, they take and let pass what was measured of the whole."""
-    figures = [(part.seconds_per_tuple, part.selectivity) for _, part in parts]
-    seconds, passing = in_a_row(sorted(figures, key=lambda figure: rank(*figure)))
+Statistics = WrittenStatistics | MeasuredStatistics
+
+
+@dataclass(frozen=True)
+class Context:
+    """What rules know beside the plan: statistics, if there are any."""
+
+    statistics: Statistics | None = None
+    running: Running = str
+
+
+def _rate(rates: Mapping[str, float], stream: str, missing: Missing) -> float:
+    found = rates.get(stream)
+    return missing.add(f"the rate of stream {stream}") if found is None else found
+
+
+def _scaled(whole: Profile, parts: Sequence[tuple[str, Profile]]) -> list[PredicateEstimate]:
+    """The predicates of an operator, scaled so that together they cost and pass what the operator does."""
+    costs = [(part.seconds_per_tuple, part.selectivity) for _, part in parts]
+    seconds, passing = in_sequence(costs[position] for position in order_by_rank(costs))
     dearer = whole.seconds_per_tuple / seconds if seconds > 0 else 1.0
     looser = (whole.selectivity / passing) ** (1 / len(parts)) if passing > 0 else 1.0
     return [
-        Known(text, min(1.0, looser * part.selectivity), dearer * part.seconds_per_tuple)
+        PredicateEstimate(text, min(1.0, looser * part.selectivity), dearer * part.seconds_per_tuple)
         for text, part in parts
     ]

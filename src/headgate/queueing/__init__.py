@@ -1,36 +1,34 @@
 """Queueing models of operators: from rates and service times to queue lengths and latencies."""
 
-from headgate.queueing.faults import Overloaded, WrongFigure
-from headgate.queueing.inverse import (
+from headgate.queueing.mg1 import (
+    MG1,
+    LastRows,
     LatencyBound,
     MemoryBound,
     WaitBound,
     largest_rate,
     largest_window,
     least_capacity,
-)
-from headgate.queueing.mg1 import MG1, md1, mm1
-from headgate.queueing.operators import (
-    Rows,
+    md1,
+    mm1,
     project,
     relation_join,
     select,
     select_exponential,
-    two_class,
     window_join,
 )
-from headgate.queueing.service import Discrete, Exponential, constant
+from headgate.queueing.service_times import Discrete, Exponential, Overloaded, ParameterError, constant
 
 __all__ = [
     "MG1",
     "Discrete",
     "Exponential",
+    "LastRows",
     "LatencyBound",
     "MemoryBound",
     "Overloaded",
-    "Rows",
+    "ParameterError",
     "WaitBound",
-    "WrongFigure",
     "constant",
     "largest_rate",
     "largest_window",
@@ -41,6 +39,5 @@ __all__ = [
     "relation_join",
     "select",
     "select_exponential",
-    "two_class",
     "window_join",
 ]

@@ -1,40 +1,50 @@
-"""Advice: which queries keep their bounds, by how much others break theirs, and what would help."""
+"""Advice: which queries keep their bounds, what would help the others, and which will break theirs when."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
 from typing import Literal
 
+import numpy as np
+
 from headgate.model.operator import WindowJoin
-from headgate.queueing.faults import Overloaded, check_share
-from headgate.queueing.figures import PlanFigures
-from headgate.queueing.inverse import largest_kept
-from headgate.queueing.models import LatencyModel
-from headgate.queueing.plan import Plan
+from headgate.queueing.distributions import first_true
+from headgate.queueing.latency_models import LatencyModel
+from headgate.queueing.load_model import LoadModel
+from headgate.queueing.mg1 import largest_kept
+from headgate.queueing.prediction import LoadPrediction
+from headgate.queueing.service_times import Overloaded, ParameterError, check_amount, check_share
 
 DEFAULT_PERCENTILE = 0.99
 _MOST_PROCESSORS = 4096
 # what a user would round to anyway
 _PRECISION = 1e-4
-
-BoundKind = Literal["latency", "memory", "capacity"]
+_TREND_S = 60.0
+# within this many standard errors a trend is noise
+_SURE = 3.0
+_FEWEST = 5
+_STEPS = 64
 
 
 @dataclass(frozen=True)
 class Broken:
-    """A bound that does not hold: seconds, bytes, or the utilisation that has to stay below 1."""
+    """A bound that does not hold: in seconds, bytes, or the utilisation, which must stay below 1."""
 
     query: str
-    bound: BoundKind
+    bound: Literal["latency", "memory", "capacity"]
     limit: float
     predicted: float
     percentile: float
 
     @property
     def times(self) -> float:
-        """How many times the bound it is."""
+        """The prediction as a multiple of the bound."""
         return self.predicted / self.limit if self.limit > 0 else math.inf
 
     def __str__(self) -> str:
@@ -50,13 +60,13 @@ class Broken:
 
 @dataclass(frozen=True)
 class Remedies:
-    """Each of these alone would make a query fit; None where it would not."""
+    """Changes that would each make a query fit; None where one would not."""
 
     processors: int | None
     window_factor: float | None
     shed_share: float | None
     waits_for_order: bool = False
-    """Whether a join of the query waits for the other streams to come as far."""
+    """Whether a join of the query waits for the next tuple of other streams."""
 
     def __str__(self) -> str:
         parts = []
@@ -75,7 +85,7 @@ class Remedies:
 
 @dataclass(frozen=True)
 class QueryAdvice:
-    """One query: what breaks, and up to which factor on all rates nothing would."""
+    """One query: its broken bounds, and the largest factor on all rates at which it keeps them."""
 
     query: str
     broken: tuple[Broken, ...]
@@ -84,129 +94,209 @@ class QueryAdvice:
 
     @property
     def fits(self) -> bool:
-        """Whether the query keeps its bounds."""
         return not self.broken
 
 
 @dataclass(frozen=True)
 class Advice:
-    """All queries of a plan; without ``figures`` if it is overloaded."""
+    """All queries of a load; ``prediction`` is None if it is overloaded."""
 
-    plan: Plan
-    model: LatencyModel
+    load: LoadModel
     percentile: float
     utilisation: float
-    figures: PlanFigures | None
+    prediction: LoadPrediction | None
     queries: Mapping[str, QueryAdvice]
 
     @property
     def fits(self) -> bool:
-        """Whether all queries keep their bounds."""
         return all(advice.fits for advice in self.queries.values())
 
     @property
     def largest_factor(self) -> float:
-        """The largest factor on all rates at which all queries keep their bounds."""
         return min((advice.largest_factor for advice in self.queries.values()), default=math.inf)
 
     def largest_rates(self, query: str | None = None) -> dict[str, float]:
-        """Tuples a second of all streams at that factor."""
+        """Tuples per second of all streams at the largest factor of a query, or of all."""
         factor = self.largest_factor if query is None else self.queries[query].largest_factor
-        return {stream: rate * factor if rate else 0.0 for stream, rate in self.plan.rates.items()}
+        return {stream: rate * factor if rate else 0.0 for stream, rate in self.load.rates.items()}
 
 
-def advise(plan: Plan, model: LatencyModel, percentile: float = DEFAULT_PERCENTILE) -> Advice:
-    """Judge every query by its own bounds, and by whether the plan can be kept up with at all."""
+def advise(load: LoadModel, model: LatencyModel, percentile: float = DEFAULT_PERCENTILE) -> Advice:
+    """Check every query against its own bounds, and whether processors keep up with the load at all."""
     check_share("percentile", percentile)
-    figures: PlanFigures | None = None
-    try:
-        figures = model.figures(plan)
-        utilisation = figures.utilisation
-    except Overloaded as overloaded:
-        utilisation = overloaded.utilisation
-    broken = _broken(plan, figures, utilisation, percentile)
+    prediction, utilisation = _predicted(load, model)
+    broken = _broken(load, prediction, utilisation, percentile)
     queries = {}
-    for query in plan.network.queries:
-
-        def fits(changed: Plan, by: LatencyModel, query: str = query) -> bool:
-            return not broken_bounds(changed, by, percentile, query)
-
+    for query in load.network.queries:
+        search = _Search(load, model, percentile, query)
         own = tuple(bound for bound in broken if bound.query == query)
-        queries[query] = QueryAdvice(
-            query,
-            own,
-            _largest_factor(plan, model, fits),
-            _remedies(plan, model, query, fits) if own else None,
-        )
-    return Advice(plan, model, percentile, utilisation, figures, queries)
+        queries[query] = QueryAdvice(query, own, search.rate_factor(), search.remedies() if own else None)
+    return Advice(load, percentile, utilisation, prediction, queries)
 
 
 def broken_bounds(
-    plan: Plan, model: LatencyModel, percentile: float = DEFAULT_PERCENTILE, query: str | None = None
+    load: LoadModel, model: LatencyModel, percentile: float = DEFAULT_PERCENTILE, query: str | None = None
 ) -> tuple[Broken, ...]:
-    """The bounds that do not hold, of one query or of all."""
+    return _broken(load, *_predicted(load, model), percentile, query)
+
+
+def _predicted(load: LoadModel, model: LatencyModel) -> tuple[LoadPrediction | None, float]:
+    """The prediction, None if there is no steady state, and the utilisation."""
     try:
-        figures = model.figures(plan)
+        prediction = model.predict(load)
+        return prediction, prediction.utilisation
     except Overloaded as overloaded:
-        return _broken(plan, None, overloaded.utilisation, percentile, query)
-    return _broken(plan, figures, figures.utilisation, percentile, query)
+        return None, overloaded.utilisation
 
 
 def _broken(
-    plan: Plan, figures: PlanFigures | None, utilisation: float, percentile: float, only: str | None = None
+    load: LoadModel,
+    prediction: LoadPrediction | None,
+    utilisation: float,
+    percentile: float,
+    only: str | None = None,
 ) -> tuple[Broken, ...]:
     found = []
-    for name, query in plan.network.queries.items():
+    for name, query in load.network.queries.items():
         if only is not None and name != only:
             continue
-        if figures is None:
+        if prediction is None:
             found.append(Broken(name, "capacity", 1.0, utilisation, percentile))
             continue
         if query.latency_s is not None:
-            latency_s = figures.latency_s(name, percentile)
+            latency_s = prediction.latency_s(name, percentile)
             if latency_s > query.latency_s:
                 found.append(Broken(name, "latency", query.latency_s, latency_s, percentile))
         if query.memory_bytes is not None:
-            queued = figures.queue_bytes(name, percentile)
+            queued = prediction.queue_bytes(name, percentile)
             if queued > query.memory_bytes:
                 found.append(Broken(name, "memory", float(query.memory_bytes), queued, percentile))
     return tuple(found)
 
 
-Fits = Callable[[Plan, LatencyModel], bool]
+@dataclass(frozen=True)
+class _Search:
+    """Searches the changes to a load, or to its processors, under which a query keeps its bounds."""
 
+    load: LoadModel
+    model: LatencyModel
+    percentile: float
+    query: str
 
-def _largest_factor(plan: Plan, model: LatencyModel, fits: Fits) -> float:
-    if plan.load == 0:
-        return math.inf
-    return largest_kept(lambda factor: fits(plan.scaled(factor), model), precision=_PRECISION)
+    def _fits(self, load: LoadModel, model: LatencyModel | None = None) -> bool:
+        return not broken_bounds(load, model or self.model, self.percentile, self.query)
 
+    def rate_factor(self) -> float:
+        if self.load.busy_processors == 0:
+            return math.inf
+        return largest_kept(lambda factor: self._fits(self.load.scaled(factor)), precision=_PRECISION)
 
-def _remedies(plan: Plan, model: LatencyModel, query: str, fits: Fits) -> Remedies:
-    window = None
-    if any(isinstance(plan.network.operators[name], WindowJoin) for name in plan.network.operators_of(query)):
-        factor = largest_kept(
-            lambda share: fits(plan.with_windows(query, share), model), limit=1.0, precision=_PRECISION
+    def remedies(self) -> Remedies:
+        load, query = self.load, self.query
+        operators = [load.network.operators[name] for name in load.network.operators_of(query)]
+        window_factor = 0.0
+        if any(isinstance(operator, WindowJoin) for operator in operators):
+            window_factor = largest_kept(
+                lambda factor: self._fits(load.with_windows(query, factor)), 1.0, _PRECISION
+            )
+        keep_ratio = largest_kept(lambda share: self._fits(load.shedding(query, 1 - share)), 1.0, _PRECISION)
+        counts = range(1, _MOST_PROCESSORS + 1)
+        place = bisect_left(counts, True, key=lambda n: self._fits(load, self.model.with_processors(n)))
+        return Remedies(
+            counts[place] if place < len(counts) else None,
+            window_factor if window_factor > _PRECISION else None,
+            1 - keep_ratio if keep_ratio > _PRECISION else None,
+            any(load.order_waits(path) for path in load.paths_of(query)),
         )
-        window = factor if factor > _PRECISION else None
-    kept = largest_kept(
-        lambda share: fits(plan.shedding(query, 1 - share), model), limit=1.0, precision=_PRECISION
-    )
-    shed = 1 - kept if kept > _PRECISION else None
-    ordered = any(plan.order_waits(path) for path in plan.paths_of(query))
-    return Remedies(_least_processors(plan, model, fits), window, shed, ordered)
 
 
-def _least_processors(plan: Plan, model: LatencyModel, fits: Fits) -> int | None:
-    low, high = 0, 1
-    while not fits(plan, model.with_processors(high)):
-        if high >= _MOST_PROCESSORS:
-            return None
-        low, high = high, 2 * high
-    while high - low > 1:
-        middle = (low + high) // 2
-        if fits(plan, model.with_processors(middle)):
-            high = middle
-        else:
-            low = middle
-    return high
+@dataclass(frozen=True)
+class Warning:
+    """A bound that breaks ``in_s`` seconds after the last observation; 0 if it is broken already."""
+
+    query: str
+    in_s: float
+    broken: Broken
+
+    def __str__(self) -> str:
+        when = "breaks now" if self.in_s == 0 else f"will break in {self.in_s:.0f} s at the current trend"
+        return f"query {self.query} {when}: {self.broken}"
+
+
+@dataclass(frozen=True)
+class Trend:
+    """A current rate and its change, which is 0 where it is not more than noise."""
+
+    per_s: float
+    change_per_s2: float = 0.0
+
+
+class Drift:
+    """Predicts which query breaks within ``horizon_s``, and when, by the trends of the last minute."""
+
+    def __init__(self, load: LoadModel, model: LatencyModel, horizon_s: float = 600.0) -> None:
+        self._horizon_s = check_amount("horizon_s", horizon_s)
+        self._seen: dict[str, deque[tuple[float, float]]] = {stream: deque() for stream in load.rates}
+        self.learn(load, model)
+
+    def learn(self, load: LoadModel, model: LatencyModel) -> None:
+        self._load = load
+        self._model = model
+
+    def observe(self, at_s: float, tuples_per_s: Mapping[str, float]) -> None:
+        """Add the rates of streams since the last observation; ``at_s`` is any clock that never goes back."""
+        for stream, rate in tuples_per_s.items():
+            if stream not in self._seen:
+                raise ParameterError(f"no query reads a stream {stream}")
+            seen = self._seen[stream]
+            if seen and at_s < seen[-1][0]:
+                raise ParameterError(f"observation at {at_s:g} s comes after one at {seen[-1][0]:g} s")
+            seen.append((at_s, check_amount(f"rate of stream {stream}", rate)))
+            while seen[0][0] < at_s - _TREND_S:
+                seen.popleft()
+
+    def trends(self) -> dict[str, Trend]:
+        """The trend of every stream; its rate in the load model where nothing was observed yet."""
+        return {
+            stream: _trend(seen) if seen else Trend(self._load.rates[stream])
+            for stream, seen in self._seen.items()
+        }
+
+    def warnings(self) -> tuple[Warning, ...]:
+        """One for each query that breaks within the horizon, the first to break first."""
+        trends = self.trends()
+        is_steady = not any(trend.change_per_s2 for trend in trends.values())
+        found: dict[str, Warning] = {}
+
+        def breaks(query: str, seconds: float) -> bool:
+            return any(broken.query == query for broken in self._broken(trends, seconds))
+
+        times_s = [0.0] if is_steady else np.linspace(0.0, self._horizon_s, _STEPS + 1).tolist()
+        for before_s, seconds in pairwise([0.0, *times_s]):
+            for broken in self._broken(trends, seconds):
+                if broken.query not in found:
+                    in_s = (
+                        first_true(partial(breaks, broken.query), before_s, seconds, 12) if seconds else 0.0
+                    )
+                    found[broken.query] = Warning(broken.query, in_s, broken)
+            if len(found) == len(self._load.network.queries):
+                break
+        return tuple(sorted(found.values(), key=lambda warning: (warning.in_s, warning.query)))
+
+    def _broken(self, trends: Mapping[str, Trend], seconds: float) -> tuple[Broken, ...]:
+        rates = {stream: max(0.0, t.per_s + t.change_per_s2 * seconds) for stream, t in trends.items()}
+        return broken_bounds(self._load.at(rates), self._model)
+
+
+def _trend(seen: deque[tuple[float, float]]) -> Trend:
+    times_s, rates = np.array(seen).T
+    mean = float(rates.mean())
+    spread = times_s - times_s.mean()
+    if len(seen) < _FEWEST or not spread.any():
+        return Trend(mean)
+    slope = float(spread @ rates / (spread @ spread))
+    left = rates - mean - slope * spread
+    error = float(np.sqrt(left @ left / (len(seen) - 2) / (spread @ spread)))
+    if abs(slope) <= _SURE * error or abs(slope) * (times_s[-1] - times_s[0]) <= 1e-9 * mean:
+        return Trend(mean)
+    return Trend(max(0.0, mean + slope * float(spread[-1])), slope)

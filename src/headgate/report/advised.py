@@ -3,39 +3,53 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich import box
 from rich.table import Table
 
 from headgate.queueing.advice import Advice, QueryAdvice
-from headgate.queueing.delay import Latency
-from headgate.queueing.dispersion import Dispersion
-from headgate.queueing.figures import PlanFigures
+from headgate.queueing.prediction import LatencyDistribution, LoadPrediction
+from headgate.queueing.recorded_arrivals import Dispersion
+from headgate.report.tables import clean, shown, table_of
 
-SHARES = (0.5, 0.9, 0.99)
+_clean = partial(clean, digits=9)
+_shown = partial(shown, digits=3)
+_SHARES = (0.5, 0.9, 0.99)
+_PERCENTILES = ("p50 (s)", "p90 (s)", "p99 (s)")
 
 
 def advice_json(advice: Advice) -> dict[str, Any]:
-    """The document of ``headgate advise --json``; figures of an overloaded plan are null."""
+    """The document of ``headgate advise --json``; estimates of an overloaded plan are null."""
+    operators = None if advice.prediction is None else advice.prediction.operators
     return {
         "fits": advice.fits,
         "percentile": advice.percentile,
         "utilisation": _clean(advice.utilisation),
-        "rates": dict(advice.plan.rates),
+        "rates": dict(advice.load.rates),
         "largest_factor": _clean(advice.largest_factor),
         "largest_rates": _rates(advice, None),
         "queries": {name: _query(advice, own) for name, own in advice.queries.items()},
-        "operators": _operators(advice),
+        "operators": operators
+        and {
+            name: {
+                "tuples_per_s": _clean(predicted.tuples_per_s),
+                "utilisation": _clean(predicted.utilisation),
+                "queue_tuples": _clean(predicted.tuples),
+                "queue_bytes": _clean(predicted.bytes),
+                "state_bytes": _clean(predicted.state_bytes),
+                "latency_s": _distribution(predicted.delay),
+            }
+            for name, predicted in operators.items()
+        },
     }
 
 
 def _query(advice: Advice, own: QueryAdvice) -> dict[str, Any]:
-    settings = advice.plan.network.queries[own.query]
-    remedies = own.remedies
+    settings, remedies = advice.load.network.queries[own.query], own.remedies
     return {
         "fits": own.fits,
         "bounds": {"latency_s": settings.latency_s, "memory_bytes": settings.memory_bytes},
@@ -45,172 +59,120 @@ def _query(advice: Advice, own: QueryAdvice) -> dict[str, Any]:
         ],
         "largest_factor": _clean(own.largest_factor),
         "largest_rates": _rates(advice, own.query),
-        "would_fit": None
-        if remedies is None
-        else {
+        "would_fit": remedies
+        and {
             "processors": remedies.processors,
             "window_factor": _clean(remedies.window_factor),
             "shed_share": _clean(remedies.shed_share),
         },
-        **_query_figures(advice, own.query),
+        **_query_estimates(advice, own.query),
     }
 
 
-def _query_figures(advice: Advice, query: str) -> dict[str, Any]:
-    figures = advice.figures
-    if figures is None:
-        empty = ("queue_tuples", "queue_bytes", "state_bytes", "latency_s", "paths")
-        return dict.fromkeys(empty)
-    slowest = _slowest(figures, query, advice.percentile)
+def _query_estimates(advice: Advice, query: str) -> dict[str, Any]:
+    predicted, slowest = advice.prediction, _slowest(advice, query)
+    if predicted is None:
+        return dict.fromkeys(("queue_tuples", "queue_bytes", "state_bytes", "latency_s", "paths"))
     return {
-        "queue_tuples": _clean(figures.queue_tuples(advice.plan, query)),
-        "queue_bytes": latency_json(figures.memory[query]),
-        "state_bytes": _clean(figures.state_bytes(advice.plan, query)),
-        "latency_s": None if slowest is None else latency_json(slowest),
+        "queue_tuples": _clean(predicted.queue_tuples(advice.load, query)),
+        "queue_bytes": _distribution(predicted.memory[query]),
+        "state_bytes": _clean(predicted.state_bytes(advice.load, query)),
+        "latency_s": None if slowest is None else _distribution(slowest),
         "paths": [
-            {"operators": list(path.operators), "latency_s": latency_json(path.latency)}
-            for path in figures.paths_of(query)
+            {"operators": list(path.operators), "latency_s": _distribution(path.latency)}
+            for path in predicted.paths_of(query)
         ],
     }
 
 
-def _operators(advice: Advice) -> dict[str, Any] | None:
-    if advice.figures is None:
-        return None
-    return {
-        name: {
-            "tuples_per_s": _clean(figures.tuples_per_s),
-            "utilisation": _clean(figures.utilisation),
-            "queue_tuples": _clean(figures.tuples),
-            "queue_bytes": _clean(figures.bytes),
-            "state_bytes": _clean(figures.state_bytes),
-            "latency_s": latency_json(figures.delay),
-        }
-        for name, figures in advice.figures.operators.items()
-    }
-
-
-def latency_json(latency: Latency) -> dict[str, Any]:
-    """Mean and percentiles."""
-    shares = {f"p{100 * share:g}": _clean(latency.percentile(share)) for share in SHARES}
-    return {"mean": _clean(latency.mean_s), **shares}
+def _distribution(latency: LatencyDistribution) -> dict[str, Any]:
+    return _spread(latency.mean_s, latency.percentile)
 
 
 def measured_json(values: NDArray[np.float64]) -> dict[str, Any] | None:
     """Mean and percentiles of what came out."""
     if not len(values):
         return None
-    shares = {f"p{100 * share:g}": _clean(float(np.percentile(values, 100 * share))) for share in SHARES}
-    return {"mean": _clean(float(values.mean())), **shares}
+    return _spread(float(values.mean()), lambda share: float(np.percentile(values, 100 * share)))
+
+
+def _spread(mean: float, percentile: Callable[[float], float]) -> dict[str, Any]:
+    return {"mean": _clean(mean), **{f"p{100 * share:g}": _clean(percentile(share)) for share in _SHARES}}
 
 
 def dispersion_json(found: tuple[Dispersion, ...]) -> list[dict[str, Any]]:
-    """One object a time scale."""
+    """One object per time scale."""
     return [{"seconds": _clean(d.seconds), "index": _clean(d.index), "intervals": d.intervals} for d in found]
 
 
-def queries_table(advice: Advice) -> Table:
-    """One row a query."""
-    table = _table(
-        "query",
-        "fits",
-        "p50 (s)",
-        "p90 (s)",
-        "p99 (s)",
-        "bound (s)",
-        "queued",
-        "queue p99",
-        "bound",
-        "windows",
-        "rates up to",
-    )
+def advice_table(advice: Advice) -> Table:
+    """One row per query."""
+    headings = ("bound (s)", "queued", "queue p99", "bound", "windows", "rates up to")
+    table = table_of("query", "fits", *_PERCENTILES, *headings)
     for name, own in advice.queries.items():
-        settings, figures = advice.plan.network.queries[name], advice.figures
-        slowest = None if figures is None else _slowest(figures, name, advice.percentile)
-        latencies = ["-"] * 3 if slowest is None else [_shown(slowest.percentile(s)) for s in SHARES]
-        sizes = ["-"] * 3
-        if figures is not None:
-            sizes = [
-                _shown(figures.queue_tuples(advice.plan, name)),
-                _size(figures.queue_bytes(name, 0.99)),
-                _size(figures.state_bytes(advice.plan, name)),
-            ]
+        settings, predicted = advice.load.network.queries[name], advice.prediction
+        queued = queue_bytes = state_bytes = None
+        if predicted is not None:
+            queued = predicted.queue_tuples(advice.load, name)
+            queue_bytes = predicted.queue_bytes(name, 0.99)
+            state_bytes = predicted.state_bytes(advice.load, name)
         table.add_row(
             name,
             "yes" if own.fits else "NO",
-            *latencies,
+            *_percentiles(_slowest(advice, name)),
             _shown(settings.latency_s),
-            *sizes[:2],
-            _size(settings.memory_bytes),
-            sizes[2],
-            _factor(own.largest_factor),
+            _shown(queued),
+            *map(_size, (queue_bytes, settings.memory_bytes, state_bytes)),
+            "any" if math.isinf(own.largest_factor) else f"x {own.largest_factor:.3g}",
         )
     return table
 
 
-def operators_table(figures: PlanFigures) -> Table:
-    """One row an operator."""
-    table = _table("operator", "tuples/s", "utilisation", "queued", "bytes", "p50 (s)", "p90 (s)", "p99 (s)")
-    for name, own in figures.operators.items():
-        shares = (_shown(own.delay.percentile(share)) for share in SHARES)
+def operators_table(predicted: LoadPrediction) -> Table:
+    """One row per operator."""
+    table = table_of("operator", "tuples/s", "utilisation", "queued", "bytes", *_PERCENTILES)
+    for name, own in predicted.operators.items():
         counts = (own.tuples_per_s, own.utilisation, own.tuples)
-        table.add_row(name, *map(_shown, counts), _size(own.bytes), *shares)
+        table.add_row(name, *map(_shown, counts), _size(own.bytes), *_percentiles(own.delay))
     return table
 
 
-def paths_table(figures: PlanFigures) -> Table:
-    """One row a path."""
-    table = _table("path", "mean (s)", "p50 (s)", "p90 (s)", "p99 (s)")
-    for path in figures.paths:
-        shares = (_shown(path.latency.percentile(share)) for share in SHARES)
-        table.add_row(" > ".join(path.operators), _shown(path.latency.mean_s), *shares)
+def paths_table(predicted: LoadPrediction) -> Table:
+    """One row per path."""
+    table = table_of("path", "mean (s)", *_PERCENTILES)
+    for path in predicted.paths:
+        latency = path.latency
+        table.add_row(" > ".join(path.operators), _shown(latency.mean_s), *_percentiles(latency))
     return table
 
 
 def beside_table(advice: Advice, latencies_s: Mapping[str, NDArray[np.float64]]) -> Table:
-    """What the formula says for Poisson arrivals, and what recorded ones make of it."""
-    table = _table("query", "p50: formula", "recorded", "p99: formula", "recorded", "times")
+    """Latency by the formula for Poisson arrivals, and under recorded ones."""
+    table = table_of("query", "p50: formula", "recorded", "p99: formula", "recorded", "times")
     for query, values in latencies_s.items():
-        slowest = None if advice.figures is None else _slowest(advice.figures, query, advice.percentile)
-        row = []
+        slowest, row, times = _slowest(advice, query), [], None
         for share in (0.5, 0.99):
-            row += [
-                _shown(None if slowest is None else slowest.percentile(share)),
-                _shown(float(np.percentile(values, 100 * share)) if len(values) else None),
-            ]
-        times = None
-        if slowest is not None and len(values) and slowest.percentile(0.99) > 0:
-            times = float(np.percentile(values, 99)) / slowest.percentile(0.99)
+            formula = None if slowest is None else slowest.percentile(share)
+            recorded = float(np.percentile(values, 100 * share)) if len(values) else None
+            times = recorded / formula if formula and recorded is not None else None
+            row += [_shown(formula), _shown(recorded)]
+        # of the last share
         table.add_row(query, *row, _shown(times))
     return table
 
 
-def _slowest(figures: PlanFigures, query: str, percentile: float) -> Latency | None:
-    latencies = [path.latency for path in figures.paths_of(query)]
-    return max(latencies, key=lambda latency: latency.percentile(percentile), default=None)
+def _slowest(advice: Advice, query: str) -> LatencyDistribution | None:
+    paths = () if advice.prediction is None else advice.prediction.paths_of(query)
+    latencies = [path.latency for path in paths]
+    return max(latencies, key=lambda latency: latency.percentile(advice.percentile), default=None)
 
 
 def _rates(advice: Advice, query: str | None) -> dict[str, Any]:
     return {stream: _clean(rate) for stream, rate in advice.largest_rates(query).items()}
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column(first, overflow="fold")
-    for heading in others:
-        table.add_column(heading, justify="right")
-    return table
-
-
-def _clean(value: float | None) -> float | None:
-    """A figure without mere rounding; JSON has no infinity."""
-    return None if value is None or not math.isfinite(value) else float(f"{value:.9g}")
-
-
-def _shown(value: float | None) -> str:
-    if value is None:
-        return "-"
-    return f"{value:,.3g}" if abs(value) < 1e4 else f"{value:,.0f}"
+def _percentiles(latency: LatencyDistribution | None) -> list[str]:
+    return [_shown(None if latency is None else latency.percentile(share)) for share in _SHARES]
 
 
 def _size(value: float | None) -> str:
@@ -222,7 +184,3 @@ def _size(value: float | None) -> str:
         if value >= size:
             return f"{value / size:.3g} {unit}"
     return f"{value:.3g} B"
-
-
-def _factor(factor: float) -> str:
-    return "any" if math.isinf(factor) else f"x {factor:.3g}"

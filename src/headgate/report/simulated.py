@@ -1,21 +1,24 @@
-"""Simulated runs: as JSON, as a ranked table, as a picture."""
+"""Simulated runs, simulated eddies and optimal routings: as JSON and as tables."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from pathlib import Path
+import math
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from rich import box
 from rich.table import Table
 
+from headgate.report.tables import clean, shown, table_of
+from headgate.routing.solution import Solution
 from headgate.simulator import Result
+from headgate.simulator.eddies import EddyResult
 
-_COLOURS = ("#1f6fb4", "#d1495b", "#2e933c", "#8d5a97", "#edae49", "#3a3a3a")
-_STYLES = ("-", "--", ":")
+_clean = partial(clean, digits=12)
 
 
-def as_json(result: Result) -> dict[str, Any]:
+def result_json(result: Result) -> dict[str, Any]:
     """A result as one JSON object; lists hold ``[time, size]`` and ``[time, amount, latency]``."""
     backlog, outputs = result.backlog, result.outputs
     return {
@@ -35,64 +38,94 @@ def as_json(result: Result) -> dict[str, Any]:
     }
 
 
-def ranked(results: Sequence[Result]) -> list[Result]:
-    """Least peak backlog first; among equals least mean backlog, then least mean latency."""
-    return sorted(
+def results_table(results: Sequence[Result]) -> Table:
+    """One row per strategy: backlog in tuples (its peak in bytes too), latency in s.
+
+    Least peak backlog first; among equals least mean backlog, then least mean latency.
+    """
+    table = _ranking("strategy", "peak", "bytes", "mean", "latency mean", "p99", "max", "tuples/s out")
+    order = sorted(
         results,
         key=lambda r: (_clean(r.backlog.peak), _clean(r.backlog.mean), _clean(r.latency_mean_s) or 0.0),
     )
-
-
-def results_table(results: Sequence[Result]) -> Table:
-    """One row a strategy, in the order given: backlog in tuples (and peak in bytes), latency in seconds."""
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("")
-    table.add_column("strategy", no_wrap=True)
-    for heading in ("peak", "bytes", "mean", "latency mean", "p99", "max", "tuples/s out"):
-        table.add_column(heading, justify="right")
-    for place, result in enumerate(results, start=1):
+    for place, result in enumerate(order, start=1):
         backlog = result.backlog
         latencies = (result.latency_mean_s, result.latency_p99_s, result.latency_max_s)
-        figures = (backlog.peak, backlog.peak_bytes, backlog.mean, *latencies, result.throughput_per_s)
-        table.add_row(str(place), result.strategy, *map(_shown, figures))
+        values = (backlog.peak, backlog.peak_bytes, backlog.mean, *latencies, result.throughput_per_s)
+        table.add_row(str(place), result.strategy, *(shown(value, digits=4) for value in values))
     return table
 
 
-def plot_backlogs(results: Sequence[Result], path: Path, title: str) -> Path:
-    """Draw the backlog over time of all results as PNG."""
-    # drawing is rare and importing it slow
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
+def eddy_json(result: EddyResult) -> dict[str, Any]:
+    """A result as one JSON object."""
+    values = {name: value for name, value in vars(result).items() if name != "overloaded_s"}
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
-    figure = Figure(figsize=(9, 5), layout="constrained")
-    FigureCanvasAgg(figure)
-    axes = figure.subplots()
-    for number, result in enumerate(results):
-        style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
-        colour = _COLOURS[number % len(_COLOURS)]
-        times_s, sizes = result.backlog.times_s, result.backlog.sizes
-        axes.step(times_s, sizes, style, where="post", color=colour, label=result.strategy, linewidth=1.3)
-    axes.set_title(title)
-    axes.set_xlabel("time (s)")
-    axes.set_ylabel("backlog (tuples)")
-    axes.set_ylim(bottom=0)
-    axes.margins(x=0.01)
-    axes.grid(alpha=0.25)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize="small")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=100)
-    return path
+
+def eddies_table(results: Sequence[EddyResult]) -> Table:
+    """One row per policy, least mean response time first."""
+    headings = ("response mean (s)", "delivered", "longest queue", "splits", "slides", "merges")
+    table = _ranking("policy", *headings)
+    order = sorted(results, key=lambda result: math.inf if result.art is None else result.art)
+    for place, result in enumerate(order, start=1):
+        longest = max(result.longest_queue.values())
+        counts = (result.delivered, longest, result.splits, result.slides, result.merges)
+        art = "-" if result.art is None else f"{result.art:,.4g}"
+        table.add_row(str(place), result.policy, art, *(f"{count:,}" for count in counts))
+    return table
+
+
+def route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
+    """One JSON object; ``art`` and ``utilisation`` hold at this rate."""
+    histories = solution.histories
+    return {
+        "mdr": solution.mdr,
+        "art": solution.art(at_rate),
+        "rate": at_rate,
+        "weights": {at: dict(row) for at, row in histories.weights.items()},
+        "utilisation": solution.utilisation(at_rate),
+        "resources": dict(solution.resources),
+        "by_history": [
+            {
+                "plan": choice.plan,
+                "done": list(choice.done),
+                "rate": choice.rate * at_rate,
+                "weights": dict(choice.weights),
+            }
+            for choice in histories.choices
+        ],
+        "paths": {
+            plan: [{"order": list(order), "part": part} for order, part in orders.items()]
+            for plan, orders in solution.flows.items()
+        },
+    }
+
+
+def route_tables(solution: Solution, at_rate: float) -> list[Table]:
+    """Rates and response time, operators, weights."""
+    art = solution.art(at_rate)
+    summary = table_of("", "", show_header=False)
+    summary.add_row("largest rate (tuples/s)", f"{solution.mdr:,.6g}")
+    at = f"mean response time at {at_rate:,.6g} tuples/s (s)"
+    summary.add_row(at, "-, some queue grows" if art is None else f"{art:,.4g}")
+    operators = table_of("operator", "resource", "utilisation")
+    for name, used in solution.utilisation(at_rate).items():
+        operators.add_row(name, f"{solution.resources[name]:,.4g}", f"{used:.3f}")
+    weights = table_of("from", "to", "weight")
+    for at, row in solution.histories.weights.items():
+        for number, (to, weight) in enumerate(row.items()):
+            weights.add_row("" if number else at, to, f"{weight:.4f}")
+    return [summary, operators, weights]
+
+
+def _ranking(what: str, *headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("")
+    table.add_column(what, no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    return table
 
 
 def _rows(*columns: Any) -> list[tuple[float, ...]]:
     return list(zip(*(column.tolist() for column in columns), strict=True))
-
-
-def _clean(value: float | None) -> Any:
-    """The value without what is mere rounding of floats: 1.2, not 1.2000000000000002."""
-    return None if value is None else float(f"{value:.12g}")
-
-
-def _shown(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.4g}" if abs(value) < 1e4 else f"{value:,.0f}"

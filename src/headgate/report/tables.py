@@ -1,36 +1,67 @@
-"""A run as tables for the terminal."""
+"""A run and its checkpoint as tables for the terminal."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich import box
-from rich.console import Group
+from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
-from headgate.model.measured import Measured
+from headgate.statistics.profile_file import Measured
 from headgate.status import RunStatus
+
+if TYPE_CHECKING:
+    from headgate.spark.history import TickState
+
+_FILE_WIDTH = 160
+# damages of a tick beyond these are counted
+_SHOWN_DAMAGES = 3
+
+
+def screen() -> Console:
+    """Standard output, as wide as its longest rows where there is no terminal to measure."""
+    console = Console(highlight=False)
+    return console if console.is_terminal else Console(highlight=False, width=_FILE_WIDTH)
+
+
+def table_of(first: str, *others: str, **settings: Any) -> Table:
+    """An empty table: names in the first column, numbers to the right of them."""
+    table = Table(box=box.SIMPLE_HEAD, **settings)
+    table.add_column(first, overflow="fold")
+    for heading in others:
+        table.add_column(heading, justify="right")
+    return table
+
+
+def shown(value: float | None, digits: int) -> str:
+    """A number to so many digits, or to the last whole one; a dash for none."""
+    return "-" if value is None else f"{value:,.{digits}g}" if abs(value) < 1e4 else f"{value:,.0f}"
+
+
+def clean(value: float | None, digits: int) -> float | None:
+    """A number without rounding errors: 1.2, not 1.2000000000000002; none for infinity, which JSON lacks."""
+    return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
 def queries_table(status: RunStatus) -> Table:
-    """Rows and latency of every query."""
-    kept = ["kept"] if any(query.shed for query in status.queries.values()) else []
-    table = _table("query", "rows out", "latency mean (s)", "p50 (s)", "p99 (s)", "max (s)", *kept)
+    ratio = ["keep ratio"] if any(query.shed for query in status.queries.values()) else []
+    table = table_of("query", "rows out", "latency mean (s)", "p50 (s)", "p99 (s)", "max (s)", *ratio)
     for name, query in status.queries.items():
         latency = query.latency_s
-        figures = (latency.mean, latency.p50, latency.p99, latency.max)
-        table.add_row(
-            name, f"{query.rows_out:,}", *map(_seconds, figures), *[f"{query.kept:.3g}" for _ in kept]
-        )
+        values = (latency.mean, latency.p50, latency.p99, latency.max)
+        seconds = ("-" if value is None else f"{value:,.3f}" for value in values)
+        table.add_row(name, f"{query.rows_out:,}", *seconds, *[f"{query.keep_ratio:.3g}" for _ in ratio])
     return table
 
 
 def streams_table(status: RunStatus) -> Table:
-    """Counts of every stream."""
     files = ["files set aside"] if any(c.files_set_aside for c in status.streams.values()) else []
-    table = _table("stream", "rows in", "late", "bad", "shed", *files)
+    table = table_of("stream", "rows in", "late", "bad", "shed", *files)
     for name, counts in status.streams.items():
         rows = (counts.rows_in, counts.late, counts.bad, counts.shed)
         table.add_row(name, *(f"{n:,}" for n in rows), *[f"{counts.files_set_aside:,}" for _ in files])
@@ -38,26 +69,22 @@ def streams_table(status: RunStatus) -> Table:
 
 
 def profile_table(measured: Measured) -> Group:
-    """Every operator's figures, with their standard errors, and the rates of the streams."""
-    operators = _table("operator", "cost (us a tuple)", "selectivity", "width (bytes)", "ticks")
+    """Statistics of every operator with their standard errors, and the rates of the streams."""
+    operators = table_of("operator", "cost (us per tuple)", "selectivity", "width (bytes)", "ticks")
     for name, profile in measured.profiles.items():
         cost = _with_error(profile.seconds_per_tuple * 1e6, profile.seconds_per_tuple_error * 1e6)
         passed = _with_error(profile.selectivity, profile.selectivity_error)
         operators.add_row(name, cost, passed, f"{profile.bytes_per_tuple:,.0f}", str(profile.samples))
-    streams = _table("stream", "tuples a second")
+    predicates = table_of("operator", "predicate", "cost (us per tuple)", "selectivity")
+    for operator, by_text in measured.predicates.items():
+        for text, predicate in by_text.items():
+            # of a join's predicates, how often they hold is all that was sampled
+            cost = f"{predicate.seconds_per_tuple * 1e6:.3g}" if predicate.seconds_per_tuple else "-"
+            predicates.add_row(operator, Text(text), cost, f"{predicate.selectivity:.3g}")
+    streams = table_of("stream", "tuples per second")
     for name, rate in measured.tuples_per_s.items():
         streams.add_row(name, f"{rate:,.1f}")
-    return Group(operators, *([_predicates_table(measured)] if measured.predicates else []), streams)
-
-
-def _predicates_table(measured: Measured) -> Table:
-    table = _table("operator", "predicate", "cost (us a tuple)", "selectivity")
-    for operator, predicates in measured.predicates.items():
-        for text, profile in predicates.items():
-            # of a join's predicates, how often they hold is all that was sampled
-            cost = f"{profile.seconds_per_tuple * 1e6:.3g}" if profile.seconds_per_tuple else "-"
-            table.add_row(operator, Text(text), cost, f"{profile.selectivity:.3g}")
-    return table
+    return Group(operators, *([predicates] if measured.predicates else []), streams)
 
 
 def rows_table(title: str, rows: Any, most: int) -> Group:
@@ -74,16 +101,25 @@ def rows_table(title: str, rows: Any, most: int) -> Group:
     return Group(Text(heading, style="bold"), table)
 
 
-def _table(first: str, *others: str) -> Table:
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column(first)
-    for heading in others:
-        table.add_column(heading, justify="right")
+def states_table(states: Sequence[TickState]) -> Table:
+    """When each tick was written, the size of its state, and its damages."""
+    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for name in ("tick", "written", "blocks", "rows"):
+        table.add_column(name, justify="right")
+    table.add_column("state", overflow="fold")
+    for state in states:
+        contents, manifest = ["-", "-", "-"], state.manifest
+        if manifest is not None:
+            # manifests of the first format have no time
+            written = datetime.fromtimestamp(manifest.written_s).strftime("%Y-%m-%d %H:%M:%S")
+            rows = sum(ref.rows for ref in manifest.block_refs())
+            blocks = len(manifest.block_paths())
+            contents = [written if manifest.written_s else "-", f"{blocks:,}", f"{rows:,}"]
+        lines = ["good"] if state.is_good else [str(damage) for damage in state.damages[:_SHOWN_DAMAGES]]
+        if len(state.damages) > _SHOWN_DAMAGES:
+            lines.append(f"and {len(state.damages) - _SHOWN_DAMAGES} more")
+        table.add_row(str(state.tick), *contents, Text("\n".join(lines)))
     return table
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.3f}"
 
 
 def _with_error(value: float, error: float) -> str:

@@ -1,19 +1,17 @@
-"""Where next inside an eddy: placed operators, optimal routing, and one file a policy."""
+"""Routing of tuples between placed operators: analytic optimum, policies, published statistics."""
 
-from headgate.routing.art import least_response_time
-from headgate.routing.given import evaluate
-from headgate.routing.mdr import largest_rate
-from headgate.routing.registry import router_named, router_names
-from headgate.routing.router import Router, RoutingView
-from headgate.routing.statistics import Intervals, Monitor, Outcome, Statistics
+from headgate.routing.monitor import Intervals, Monitor, OperatorStatistics, Outcome
+from headgate.routing.policies import Router, RoutingView, router_named, router_names
+from headgate.routing.solution import evaluate
+from headgate.routing.solvers import largest_rate, least_response_time
 
 __all__ = [
     "Intervals",
     "Monitor",
+    "OperatorStatistics",
     "Outcome",
     "Router",
     "RoutingView",
-    "Statistics",
     "evaluate",
     "largest_rate",
     "least_response_time",

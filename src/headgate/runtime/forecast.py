@@ -1,7 +1,4 @@
-"""A tick in predicted time: queues are counts, a turn costs what the profiles say.
-
-The Spark engine plans each tick with it; nothing here touches a tuple.
-"""
+"""A tick in predicted time, before it reads a tuple: queues are counts, turns cost what profiles predict."""
 
 from __future__ import annotations
 
@@ -20,8 +17,8 @@ _NOTHING = 1e-6
 class ForecastQueue:
     """Expected tuples before an operator.
 
-    ``ready`` may be taken in this tick; ``blocked`` wait for timestamp order. Of what is delivered
-    during the tick, ``ready_share`` will be ready.
+    ``ready`` ones can be taken in this tick, ``blocked`` ones wait for timestamp order. Of the tuples
+    delivered during the tick, ``ready_share`` will be ready.
     """
 
     ready: float
@@ -31,12 +28,11 @@ class ForecastQueue:
 
     @property
     def length(self) -> float:
-        """All expected tuples."""
         return self.ready + self.blocked
 
 
 class Forecast:
-    """The state of a tick while its turns are chosen."""
+    """The predicted state of a tick while its turns are chosen."""
 
     def __init__(
         self,
@@ -53,60 +49,52 @@ class Forecast:
         self._start_s = now_s
         self._budget_s = budget_s
         self._processors = processors
-        self._spent_s = 0.0
+        self.spent_s = 0.0
+        """Processor seconds that the turns so far take."""
         self.offered: dict[str, float] = {name: queue.ready for name, queue in queues.items()}
         self.taken: dict[str, float] = dict.fromkeys(network.operators, 0.0)
 
     @property
     def spent(self) -> bool:
-        """Whether the processor budget of the tick is used up."""
-        return self._spent_s >= self._budget_s
-
-    @property
-    def spent_s(self) -> float:
-        """Processor seconds that the turns so far take."""
-        return self._spent_s
+        return self.spent_s >= self._budget_s
 
     @property
     def now_s(self) -> float:
-        """Predicted time."""
-        return self._start_s + self._spent_s / self._processors
+        return self._start_s + self.spent_s / self._processors
 
     def extend(self, seconds: float) -> None:
         """Grant more processor time: backlog above the memory budget holds the source back."""
-        self._budget_s = max(self._budget_s, self._spent_s) + seconds
+        self._budget_s = max(self._budget_s, self.spent_s) + seconds
 
     def backlog_bytes(self) -> float:
-        """Expected bytes in all queues."""
         return sum(q.length * self._profiles[n].bytes_per_tuple for n, q in self._queues.items())
 
     def taken_share(self, operator: str) -> float:
-        """Share of the operator's ready tuples that the turns of this tick take."""
+        """Share of an operator's ready tuples that the turns of this tick take."""
         offered = self.offered[operator]
         return 1.0 if offered <= _NOTHING else min(1.0, self.taken[operator] / offered)
 
     def view(self) -> SystemView:
-        """The queues as expected at this moment of the tick."""
-        return SystemView(self.now_s, {name: self._view_of(name) for name in self._queues})
-
-    def _view_of(self, name: str) -> QueueView:
-        queue = self._queues[name]
-        return QueueView(
-            operator=name,
-            length=queue.length,
-            ready=queue.ready if queue.ready > _NOTHING else 0.0,
-            bytes=queue.length * self._profiles[name].bytes_per_tuple,
-            oldest_s=queue.oldest_s,
-        )
+        queues = {
+            name: QueueView(
+                operator=name,
+                length=queue.length,
+                ready=queue.ready if queue.ready > _NOTHING else 0.0,
+                bytes=queue.length * self._profiles[name].bytes_per_tuple,
+                oldest_s=queue.oldest_s,
+            )
+            for name, queue in self._queues.items()
+        }
+        return SystemView(self.now_s, queues)
 
     def run(self, turn: Turn) -> None:
         """Spend a turn's predicted time; the budget cuts the turn where it ends."""
         head = self._queues[turn.operators[0]]
         per_tuple_s = self._seconds_through(turn.operators)
-        affordable = max(0.0, self._budget_s - self._spent_s) / max(per_tuple_s, 1e-12)
+        affordable = max(0.0, self._budget_s - self.spent_s) / max(per_tuple_s, 1e-12)
         # at least one tuple: a tick that moves nothing would never end a backlog
         tuples = min(turn.max_tuples, head.ready, max(1.0, affordable))
-        self._spent_s += tuples * per_tuple_s
+        self.spent_s += tuples * per_tuple_s
         self._move(turn.operators, tuples)
 
     def _seconds_through(self, operators: tuple[str, ...]) -> float:
@@ -127,9 +115,9 @@ class Forecast:
             self.taken[name] += tuples
             queue.ready = max(0.0, queue.ready - tuples)
             tuples *= self._profiles[name].selectivity
-            following = operators[position + 1] if position + 1 < len(operators) else None
+            following = operators[position + 1 : position + 2]
             for reader in self._network.readers(name):
-                if reader != following:
+                if reader not in following:
                     self._deliver(reader, tuples, oldest_s)
 
     def _deliver(self, reader: str, tuples: float, oldest_s: float) -> None:

@@ -1,4 +1,4 @@
-"""Python code of the user's inside of a run: reported as theirs if it fails, and not waited for for ever."""
+"""The user's Python code inside a run: its failures are reported as its own, and its calls may time out."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import threading
 import time
 import traceback
 from collections.abc import Callable, Collection, Iterable, Sequence
+from concurrent.futures import Future, wait
 from math import inf
 from pathlib import Path
 from typing import Any
 
 from headgate.errors import HeadgateError, UserCodeError
-from headgate.routing.router import Router, RoutingView
+from headgate.routing.policies import Router, RoutingView
 
 STOP_GRACE_S = 10.0
 """How long a run that is being stopped waits for a call of the user's code."""
 
 _OURS = str(Path(__file__).parents[1])
 _LIBRARIES = tuple({sysconfig.get_path(name) for name in ("stdlib", "platstdlib", "purelib", "platlib")})
-_TOLD_FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
-_RAISED = re.compile(r"^(?P<kind>[A-Za-z_][\w.]*)(?:: (?P<text>.*))?$", re.MULTILINE)
+_FRAME = re.compile(r'^ *File "(?P<file>[^"]+)", line (?P<line>\d+), in (?P<function>.+)$', re.MULTILINE)
 _POLL_S = 0.05
 
 
@@ -32,25 +32,21 @@ def user_code_error(what: str, error: BaseException) -> UserCodeError:
     if isinstance(error, UserCodeError):
         return error
     frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
-    return UserCodeError(f"{what} {_deed(type(error).__name__, str(error))}{_place(frames)}")
+    return UserCodeError(f"{what} {_action(type(error).__name__, str(error))}{_place(frames)}")
 
 
-def user_code_error_in(told: str, what: Callable[[str, str], str | None]) -> UserCodeError | None:
-    """The same from the text of a traceback, if it passes through code that ``what`` has a name for.
-
-    ``what`` gets the file and the function of a frame.
-    """
-    found = list(_TOLD_FRAME.finditer(told))
+def user_code_error_in(trace: str, what: Callable[[str, str], str | None]) -> UserCodeError | None:
+    """The same from the text of a traceback, if ``what`` names the file and function of one of its frames."""
+    found = list(_FRAME.finditer(trace))
     names = [name for frame in found if (name := what(frame["file"], frame["function"])) is not None]
     if not names:
         return None
-    last = next(
-        (line for line in told[found[-1].end() :].splitlines() if re.match(r"[\w.]+(: |$)", line)), ""
-    )
+    below = trace[found[-1].end() :].splitlines()
+    last = next((line for line in below if re.match(r"[\w.]+(: |$)", line)), "")
     kind, _, text = last.partition(": ")
     frames = [(frame["file"], int(frame["line"])) for frame in found]
-    deed = _deed(kind.rpartition(".")[2] or "an exception", text)
-    return UserCodeError(f"{names[-1]} {deed}{_place(frames)}")
+    action = _action(kind.rpartition(".")[2] or "an exception", text)
+    return UserCodeError(f"{names[-1]} {action}{_place(frames)}")
 
 
 def is_from_user(error: BaseException) -> bool:
@@ -62,10 +58,9 @@ def is_from_user(error: BaseException) -> bool:
 def routed(
     router: Router, done: Collection[str], eligible: Sequence[str], view: RoutingView
 ) -> dict[str, float]:
-    """What a router answers, made sure of: one of the user's may answer anything."""
+    """The weights that a router returns, checked: one of the user's may return anything."""
     what = f"router {getattr(router, 'name', name_of(router))}"
     try:
-        # a dict of numbers, if it keeps to the protocol
         weights: Any = router.route(done, eligible, view)
     except (Exception, SystemExit) as error:
         if is_from_user(error):
@@ -79,16 +74,15 @@ def routed(
     if not is_usable:
         wanted = f"weights, not all of them 0, of {', '.join(eligible)}"
         raise UserCodeError(f"{what} returned {weights!r}; route must return {wanted}")
-    checked: dict[str, float] = weights
-    return checked
+    return dict(weights)
 
 
 def name_of(function: Any) -> str:
-    """A function, or an object that can be called, as its author knows it."""
+    """The name of a function or of another callable object, as its author knows it."""
     return str(getattr(function, "__qualname__", type(function).__qualname__)).replace("<locals>.", "")
 
 
-def _deed(kind: str, text: str) -> str:
+def _action(kind: str, text: str) -> str:
     text = " ".join(text.split())
     if kind == "SystemExit":
         return f"called sys.exit({text})"
@@ -101,70 +95,59 @@ def _place(frames: Iterable[tuple[str, int]]) -> str:
 
 
 def _is_users(file: str) -> bool:
-    if file.startswith(_OURS) or "/pyspark/" in file or file.startswith("<frozen"):
-        return False
-    return not file.startswith(_LIBRARIES)
+    return not (file.startswith((_OURS, "<frozen", *_LIBRARIES)) or "/pyspark/" in file)
 
 
 class Guarded:
     """A function of the user's, called on a thread of its own.
 
-    A call that takes longer than ``timeout_s``, or that still runs ``STOP_GRACE_S`` after ``hurry``, is given
-    up: its thread cannot be ended and is left behind.
+    A call that takes longer than ``timeout_s``, or still runs ``STOP_GRACE_S`` after ``hurry``, is abandoned
+    with its thread, which Python cannot end.
     """
 
     def __init__(self, what: str, function: Callable[..., Any], timeout_s: float | None = None) -> None:
         self.what = what
         self._function = function
         self._timeout_s = timeout_s
-        self._calls: queue.SimpleQueue[tuple[tuple[Any, ...], _Answer]] = queue.SimpleQueue()
+        self._calls: queue.SimpleQueue[tuple[tuple[Any, ...], Future[None]]] = queue.SimpleQueue()
         self._thread: threading.Thread | None = None
-        self._hurried_s: float | None = None
+        self._hurried_s = inf
 
     def hurry(self) -> None:
-        """The run is being stopped."""
-        if self._hurried_s is None:
-            self._hurried_s = time.monotonic()
+        """Give the calls a last grace period: the run is being stopped."""
+        self._hurried_s = min(self._hurried_s, time.monotonic())
 
     def __call__(self, *arguments: Any) -> None:
         """Call the function and wait for it; raises ``UserCodeError``."""
         if self._thread is None:
-            # always the same one: what a function has opened may belong to its thread
+            # always the same thread: what a function has opened may belong to it
             self._thread = threading.Thread(target=self._serve, name=f"headgate {self.what}", daemon=True)
             self._thread.start()
-        answer, began_s = _Answer(), time.monotonic()
+        answer, began_s = Future[None](), time.monotonic()
         self._calls.put((arguments, answer))
-        while not answer.ready.wait(_POLL_S):
+        while not wait([answer], _POLL_S).done:
             self._check(began_s)
-        if answer.error is not None:
-            raise user_code_error(self.what, answer.error) from answer.error
+        if (error := answer.exception()) is not None:
+            raise user_code_error(self.what, error) from error
 
     def _serve(self) -> None:
         while True:
             arguments, answer = self._calls.get()
             try:
                 self._function(*arguments)
+                answer.set_result(None)
             except BaseException as error:
-                answer.error = error
-            answer.ready.set()
+                answer.set_exception(error)
             del arguments, answer
 
     def _check(self, began_s: float) -> None:
         now_s = time.monotonic()
         if self._timeout_s is not None and now_s - began_s > self._timeout_s:
             raise UserCodeError(f"{self.what} has not returned within {self._timeout_s:g} s{self._where()}")
-        if self._hurried_s is not None and now_s - max(began_s, self._hurried_s) > STOP_GRACE_S:
-            raise UserCodeError(
-                f"{self.what} has not returned {STOP_GRACE_S:g} s after the run was stopped{self._where()}"
-            )
+        if now_s - max(began_s, self._hurried_s) > STOP_GRACE_S:
+            late = f"{STOP_GRACE_S:g} s after the run was stopped"
+            raise UserCodeError(f"{self.what} has not returned {late}{self._where()}")
 
     def _where(self) -> str:
-        """Where it is stuck."""
         frame = sys._current_frames().get(self._thread.ident or 0) if self._thread else None
         return _place((f.filename, f.lineno or 0) for f in traceback.extract_stack(frame)) if frame else ""
-
-
-class _Answer:
-    def __init__(self) -> None:
-        self.ready = threading.Event()
-        self.error: BaseException | None = None

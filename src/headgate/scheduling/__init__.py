@@ -1,6 +1,6 @@
-"""Which work goes first: one file a strategy, each found by its name."""
+"""Scheduling strategies, which decide whose tuples move next."""
 
-from headgate.scheduling.registry import strategy_named, strategy_names
+from headgate.scheduling.strategies import strategy_named, strategy_names
 from headgate.scheduling.strategy import Strategy
 
 __all__ = ["Strategy", "strategy_named", "strategy_names"]

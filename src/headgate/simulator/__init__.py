@@ -1,7 +1,7 @@
-"""The engine in virtual time: networks of operators simulated entry by entry."""
+"""The engine in virtual time: networks of operators, simulated entry by entry."""
 
-from headgate.simulator.result import Result
-from headgate.simulator.run import simulate
-from headgate.simulator.scenario import Figures, OnePerOperator, Pool, Scenario
+from headgate.simulator.results import Result
+from headgate.simulator.scenario import Behaviour, OnePerOperator, Pool, Scenario
+from headgate.simulator.simulation import simulate
 
-__all__ = ["Figures", "OnePerOperator", "Pool", "Result", "Scenario", "simulate"]
+__all__ = ["Behaviour", "OnePerOperator", "Pool", "Result", "Scenario", "simulate"]

@@ -1,4 +1,10 @@
-"""What is simulated: a network, figures of its operators, and when tuples arrive."""
+"""What is simulated: a network, the behaviour of its operators, and the arrivals of its streams.
+
+All loops read it by numbers: operators, streams and queries as indices, times and sizes on a decimal grid.
+Sums of floats make 0.1 + 0.2 later than 0.3. On the grid, instants that are equal on paper are equal, a
+backlog that is empty is 0, and all loops do the same arithmetic to the last digit. The grid is as fine as
+floats represent exactly: the whole run has fewer than 2**50 ticks.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +19,28 @@ from numpy.typing import NDArray
 
 from headgate.errors import SetupError
 from headgate.model.network import Network
-from headgate.model.operator import StreamInput
+from headgate.model.operator import OperatorInput, StreamInput, is_ordered
 from headgate.model.profile import Profile, Profiles
+from headgate.model.uniform_hash import key_of
 
 _MOST_ENTRIES = 2e8
 _MOST_TIME_UNITS = 5e6
+# below, a decimal number as a float times a power of ten is off by a quarter at most, and rounds correctly
+_EXACT = 2.0**50
+# finer sizes would only show the rounding of products of selectivities
+_FINEST_SIZE = 12
+_FINEST_TIME = 15
+
+Integers = NDArray[np.int64]
+Floats = NDArray[np.float64]
 
 Fate = Literal["page", "random"]
 Service = Literal["constant", "exponential"]
 
 
 @dataclass(frozen=True)
-class Figures:
-    """What an operator does to its input, per tuple; ``size_ratio`` is output width over input width."""
+class Behaviour:
+    """Service and results of an operator, per tuple; ``size_ratio`` is output width over input width."""
 
     seconds: float
     selectivity: float = 1.0
@@ -35,7 +50,7 @@ class Figures:
 
 @dataclass(frozen=True)
 class Pool:
-    """Processors that serve any operator, several the same one if they are more than one."""
+    """Processors that serve any operator; several may serve the same one."""
 
     processors: int = 1
 
@@ -43,6 +58,15 @@ class Pool:
 @dataclass(frozen=True)
 class OnePerOperator:
     """Every operator has a processor of its own: a network of queues without scheduling."""
+
+
+@dataclass(frozen=True)
+class TotalInput:
+    """Tuples, bytes and pages that arrive at an operator over a whole run."""
+
+    tuples: float
+    bytes: float
+    pages: float
 
 
 @dataclass(frozen=True)
@@ -54,27 +78,22 @@ class Scenario:
     """
 
     network: Network
-    figures: Mapping[str, Figures]
-    arrivals_s: Mapping[str, NDArray[np.float64]]
+    behaviours: Mapping[str, Behaviour]
+    arrivals_s: Mapping[str, Floats]
     bytes_per_tuple: Mapping[str, float] = field(default_factory=dict)
-    """Width of a stream's tuples where it matters; 64 for the others."""
+    """Width of a stream's tuples; 64 for streams without."""
     time_unit_s: float | None = None
     processors: Pool | OnePerOperator = Pool()
     fate: Fate = "page"
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if missing := set(self.network.operators) - set(self.figures):
-            raise SetupError(f"no figures for operator {min(missing)}; give its seconds and selectivity")
+        if missing := set(self.network.operators) - set(self.behaviours):
+            raise SetupError(f"no behaviour for operator {min(missing)}; give its seconds and selectivity")
         if missing := set(self.network.streams) - set(self.arrivals_s):
             raise SetupError(f"no arrivals for stream {min(missing)}; give a list of times or a process")
-        self._check_size()
-
-    def _check_size(self) -> None:
-        """Raise if the run would not end in a lifetime, or not fit into numbers."""
         # by the bytes too, since widths may grow without bound
-        amounts = [load.bytes for load in self.loads.values()]
-        if not math.isfinite(self.work_s + sum(amounts)):
+        if not math.isfinite(self.work_s + sum(load.bytes for load in self.loads.values())):
             raise SetupError("seconds and selectivities multiply to more than can be counted; lower them")
         if self.entries > _MOST_ENTRIES:
             raise SetupError(f"about {self.entries:.3g} entries to serve are too many; lower selectivities")
@@ -82,99 +101,217 @@ class Scenario:
             cuts = f"a time unit of {self.time_unit_s:g} s cuts the run {self.time_units:.3g} times"
             raise SetupError(f"{cuts}; write a longer one")
 
+    @cached_property
+    def numbered(self) -> NumberedScenario:
+        return NumberedScenario.of(self)
+
     @staticmethod
     def from_profiles(
-        network: Network, profiles: Profiles, arrivals_s: Mapping[str, NDArray[np.float64]], **settings: Any
+        network: Network, profiles: Profiles, arrivals_s: Mapping[str, Floats], **settings: Any
     ) -> Scenario:
         """A scenario of measured operators; widths follow from those of their inputs."""
         widths = {
             stream: float(np.mean([profiles[leaf].bytes_per_tuple for leaf in network.leaves(stream)]))
             for stream in network.streams
         }
-        figures = {}
+        behaviours = {}
         for name, operator in network.operators.items():
             own, source = profiles[name], operator.inputs[0]
             width = widths[source.stream] if isinstance(source, StreamInput) else own.bytes_per_tuple
             readers = [profiles[reader].bytes_per_tuple for reader in network.readers(name)] or [width]
             ratio = float(np.mean(readers)) / width if width > 0 else 1.0
-            figures[name] = Figures(own.seconds_per_tuple, own.selectivity, ratio)
-        return Scenario(network, figures, arrivals_s, widths, **settings)
+            behaviours[name] = Behaviour(own.seconds_per_tuple, own.selectivity, ratio)
+        return Scenario(network, behaviours, arrivals_s, widths, **settings)
 
     def width(self, stream: str) -> float:
         """Bytes of a tuple as it arrives."""
         return self.bytes_per_tuple.get(stream, Profile.bytes_per_tuple)
 
     @cached_property
-    def loads(self) -> Mapping[str, Load]:
-        """What is expected to come to each operator in all."""
-        loads: dict[str, Load] = {}
+    def loads(self) -> Mapping[str, TotalInput]:
+        """The expected total input of each operator."""
+        loads: dict[str, TotalInput] = {}
         for name, operator in self.network.operators.items():
-            tuples = amount_bytes = 0.0
+            tuples = amount_bytes = pages = 0.0
             for source in operator.inputs:
                 if isinstance(source, StreamInput):
                     arrived = float(len(self.arrivals_s[source.stream]))
                     tuples += arrived
                     amount_bytes += arrived * self.width(source.stream)
+                    pages += arrived
                 else:
-                    below, figures = loads[source.operator], self.figures[source.operator]
-                    tuples += below.tuples * figures.selectivity
-                    amount_bytes += below.bytes * figures.selectivity * figures.size_ratio
-            loads[name] = Load(tuples, amount_bytes)
+                    below, behaviour = loads[source.operator], self.behaviours[source.operator]
+                    tuples += below.tuples * behaviour.selectivity
+                    amount_bytes += below.bytes * behaviour.selectivity * behaviour.size_ratio
+                    # a page goes on as one page, unless nothing is left of it
+                    pages += below.pages * (behaviour.selectivity > 0)
+            loads[name] = TotalInput(tuples, amount_bytes, pages)
         return loads
 
     @cached_property
     def profiles(self) -> Mapping[str, Profile]:
-        """The figures as strategies know them; widths of several inputs weigh by how much comes of each."""
+        """Profiles for strategies; widths of several inputs are weighted by how much arrives from each."""
         profiles = {}
-        for name, figures in self.figures.items():
+        for name, behaviour in self.behaviours.items():
             if name in self.network.operators:
                 load = self.loads[name]
                 width = load.bytes / load.tuples if load.tuples > 0 else self._assumed_width(name)
-                profiles[name] = Profile(figures.seconds, figures.selectivity, width)
+                profiles[name] = Profile(behaviour.seconds, behaviour.selectivity, width)
         return profiles
 
     def _assumed_width(self, operator: str) -> float:
-        """The width where nothing is expected to come: that of the first input."""
+        """The width where no input is expected: that of the first input."""
         source = self.network.operators[operator].inputs[0]
         if isinstance(source, StreamInput):
             return self.width(source.stream)
-        return self._assumed_width(source.operator) * self.figures[source.operator].size_ratio
+        return self._assumed_width(source.operator) * self.behaviours[source.operator].size_ratio
 
     @property
     def work_s(self) -> float:
         """Processor time that all arrivals are expected to take."""
-        return sum(load.tuples * self.figures[name].seconds for name, load in self.loads.items())
+        return sum(load.tuples * self.behaviours[name].seconds for name, load in self.loads.items())
 
-    @cached_property
+    @property
     def entries(self) -> float:
         """Entries that operators are expected to serve, all together."""
-        if self.fate == "random":
-            return sum(load.tuples for load in self.loads.values())
-        served: dict[str, float] = {}
-        for name, operator in self.network.operators.items():
-            served[name] = sum(
-                len(self.arrivals_s[source.stream])
-                if isinstance(source, StreamInput)
-                # a page goes on as one page, unless nothing is left of it
-                else served[source.operator] * (self.figures[source.operator].selectivity > 0)
-                for source in operator.inputs
-            )
-        return sum(served.values())
+        is_random = self.fate == "random"
+        return sum(load.tuples if is_random else load.pages for load in self.loads.values())
 
     @property
     def time_units(self) -> float:
-        """How many time units the run is expected to take; 0 if there are none."""
         return (self.last_arrival_s + self.work_s) / self.time_unit_s if self.time_unit_s else 0.0
 
     @property
     def last_arrival_s(self) -> float:
-        """When the last tuple arrives; 0 if none does."""
         return max((float(times[-1]) for times in self.arrivals_s.values() if len(times)), default=0.0)
 
 
-@dataclass(frozen=True)
-class Load:
-    """Tuples, and bytes, that come to an operator over a whole run."""
+def nearest(value: float) -> int:
+    return math.floor(value + 0.5)
 
-    tuples: float
-    bytes: float
+
+@dataclass(frozen=True)
+class Grid:
+    """Ticks per second, and units per size of one arriving tuple: powers of ten."""
+
+    ticks_per_s: float
+    units_per_tuple: float
+
+    @staticmethod
+    def of(scenario: Scenario) -> Grid:
+        """The finest grid on which the whole run is exact."""
+        longest_s = scenario.last_arrival_s + scenario.work_s
+        largest = sum(load.tuples + 1 for load in scenario.loads.values())
+        widest = max((load.bytes for load in scenario.loads.values()), default=0.0)
+        narrowest = min((scenario.width(stream) for stream in scenario.network.streams), default=1.0)
+        most = max(largest, widest / narrowest * len(scenario.loads))
+        return Grid(_power_of_ten(longest_s, _FINEST_TIME), _power_of_ten(most, _FINEST_SIZE))
+
+    def ticks(self, seconds: float) -> int:
+        return nearest(seconds * self.ticks_per_s)
+
+    def seconds(self, ticks: int) -> float:
+        """A tick as seconds: the float nearest to the decimal number."""
+        return ticks / self.ticks_per_s
+
+    def units(self, size: float) -> int:
+        return nearest(size * self.units_per_tuple)
+
+
+def _power_of_ten(largest: float, finest: int) -> float:
+    return 10.0 ** min(finest, math.floor(math.log10(_EXACT / max(largest, 1.0))))
+
+
+Reader = tuple[int, int]
+"""An operator and which of its inputs."""
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """What lies below one input of an operator, from where older tuples may still arrive."""
+
+    operators: frozenset[int]
+    streams: frozenset[int]
+
+
+@dataclass(frozen=True)
+class NumberedArrivals:
+    """All arrivals by time, then stream, then number. A tuple's rank is its index in them."""
+
+    ticks: Integers
+    streams: Integers
+    numbers: Integers
+    last_ranks: tuple[int, ...]
+    """The rank of each stream's last tuple; -1 for a stream without any."""
+
+
+@dataclass(frozen=True)
+class NumberedScenario:
+    """Operators, streams and queries by their indices."""
+
+    names: tuple[str, ...]
+    readers: tuple[tuple[Reader, ...], ...]
+    leaves: tuple[tuple[Reader, ...], ...]
+    """Readers of every stream."""
+    outputs: tuple[tuple[int, ...], ...]
+    """Queries that each operator is an output of."""
+    upstream: tuple[tuple[Upstream, ...] | None, ...]
+    """For operators that need timestamp order: what lies below each input."""
+    fate_keys: tuple[int, ...]
+    service_keys: tuple[int, ...]
+    stream_keys: tuple[int, ...]
+    arrivals: NumberedArrivals
+    grid: Grid
+
+    @staticmethod
+    def of(scenario: Scenario) -> NumberedScenario:
+        network, seed = scenario.network, scenario.seed
+        names, grid = tuple(network.operators), Grid.of(scenario)
+        queries = list(network.queries.values())
+        operator_readers: dict[str, list[Reader]] = {name: [] for name in names}
+        stream_readers: dict[str, list[Reader]] = {name: [] for name in network.streams}
+        for index, operator in enumerate(network.operators.values()):
+            for edge, source in enumerate(operator.inputs):
+                if isinstance(source, StreamInput):
+                    stream_readers[source.stream].append((index, edge))
+                else:
+                    operator_readers[source.operator].append((index, edge))
+        return NumberedScenario(
+            names=names,
+            readers=tuple(map(tuple, operator_readers.values())),
+            leaves=tuple(map(tuple, stream_readers.values())),
+            outputs=tuple(tuple(i for i, q in enumerate(queries) if name in q.outputs) for name in names),
+            upstream=_upstream(network),
+            fate_keys=tuple(key_of(seed, "fate", name) for name in names),
+            service_keys=tuple(key_of(seed, "service", name) for name in names),
+            stream_keys=tuple(key_of(seed, "stream", name) for name in network.streams),
+            arrivals=_arrivals(scenario, grid),
+            grid=grid,
+        )
+
+
+def _upstream(network: Network) -> tuple[tuple[Upstream, ...] | None, ...]:
+    streams = {name: Upstream(frozenset(), frozenset([i])) for i, name in enumerate(network.streams)}
+    through: dict[str, Upstream] = {}
+    found: list[tuple[Upstream, ...] | None] = []
+    for index, (name, operator) in enumerate(network.operators.items()):
+        below = tuple(
+            through[i.operator] if isinstance(i, OperatorInput) else streams[i.stream]
+            for i in operator.inputs
+        )
+        found.append(below if is_ordered(operator) and len(below) > 1 else None)
+        operators = frozenset([index]).union(*(side.operators for side in below))
+        through[name] = Upstream(operators, frozenset[int]().union(*(side.streams for side in below)))
+    return tuple(found)
+
+
+def _arrivals(scenario: Scenario, grid: Grid) -> NumberedArrivals:
+    seconds = [scenario.arrivals_s[stream] for stream in scenario.network.streams]
+    counts = [len(times) for times in seconds]
+    ticks = np.floor(np.concatenate([np.empty(0), *seconds]) * grid.ticks_per_s + 0.5).astype(np.int64)
+    numbers = np.concatenate([np.empty(0, np.int64), *map(np.arange, counts)])
+    # stable: streams are concatenated in order of declaration, and each is sorted
+    order = np.argsort(ticks, kind="stable")
+    streams = np.repeat(np.arange(len(counts)), counts)[order]
+    last = [int(np.flatnonzero(streams == i)[-1]) if count else -1 for i, count in enumerate(counts)]
+    return NumberedArrivals(ticks[order], streams, numbers[order], tuple(last))

@@ -1,27 +1,25 @@
-"""Workload files: streams, operators and queries in TOML."""
+"""Workload files: streams with their arrivals, operators and queries in TOML."""
 
 from __future__ import annotations
 
-import importlib
 import re
-import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from typing import Any
+
+import numpy as np
 
 from headgate.errors import SetupError, known_names
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Input, OperatorInput, StreamInput, Synthetic
+from headgate.model.uniform_hash import key_of
 from headgate.scheduling import strategy_named
-from headgate.simulator.arrivals import arrival_times
-from headgate.simulator.scenario import Figures, OnePerOperator, Pool, Scenario
-from headgate.simulator.table import Table, shown
+from headgate.simulator.scenario import Behaviour, OnePerOperator, Pool, Scenario
+from headgate.simulator.toml_table import Table, is_number, quote, toml_content
+from headgate.workload.processes import Times, check_sorted, process_named, process_names
 
-# Python 3.10 has no tomllib; tomli is the same under its first name
-_toml: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
-
+_ARRIVALS = 'a list of times, or { process = "poisson", rate = 10, until = 100 }'
 _KEYS = ("time_unit", "processors", "servers", "fate", "streams", "operators", "queries", "strategies")
 # in full and in short
 _RATIO = ("output_size_ratio", "size_ratio")
@@ -34,7 +32,7 @@ _QUERY = '[queries.NAME] with output = "OPERATOR"'
 
 @dataclass(frozen=True)
 class WorkloadFile:
-    """A workload, and what the file says about strategies."""
+    """A workload, and the settings of strategies in its file."""
 
     scenario: Scenario
     strategy_settings: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
@@ -50,61 +48,46 @@ def _with(name: str, settings: Mapping[str, float]) -> str:
     return f"{name}:{written}" if written else name
 
 
+def is_workload(path: Path) -> bool:
+    """Whether a file is a workload rather than CQL, by its name or else by its text."""
+    if path.suffix.lower() in (".sql", ".cql"):
+        return False
+    if path.suffix.lower() == ".toml" or not path.is_file():
+        return True
+    return not re.search(r"^\s*CREATE\s", path.read_text(encoding="utf-8", errors="replace"), _ANY_LINE)
+
+
 def read_workload(path: Path, seed: int = 0) -> WorkloadFile:
-    """Read and check a file; ``seed`` decides random arrivals and fates."""
-    return workload_of(toml_content(path), str(path), path.parent, seed)
-
-
-def workload_of(content: Mapping[str, Any], file: str, folder: Path, seed: int = 0) -> WorkloadFile:
-    """A workload from what TOML gives; ``folder`` is where recorded traces are."""
-    whole = Table(content, file)
-    whole.only(*_KEYS)
-    streams = whole.tables("streams", _STREAM)
-    operators = whole.tables("operators", _OPERATOR)
+    """Read and check a file; ``seed`` decides random arrivals and results."""
+    whole = Table(toml_content(path), str(path)).only(*_KEYS)
+    streams = whole.tables("streams", _STREAM, "arrivals", "bytes")
+    operators = whole.tables("operators", _OPERATOR, *_OPERATOR_KEYS)
     for name in operators:
         if name in streams:
             raise whole.error(f"operators.{name}", "has the name of a stream; choose another")
-    figures = {name: _figures(table) for name, table in operators.items()}
-    network = _network(whole, streams, operators)
-    for table in streams.values():
-        table.only("arrivals", "bytes")
-    widths = {name: table.number("bytes", 64.0, above=True) for name, table in streams.items()}
-    times = {name: arrival_times(table, name, folder, seed) for name, table in streams.items()}
-    time_unit_s = whole.number("time_unit", None, above=True)
-    processors, fate = _processors(whole), whole.choice("fate", ("page", "random"))
     try:
-        scenario = Scenario(network, figures, times, widths, time_unit_s, processors, fate, seed)
+        scenario = Scenario(
+            network=_network(whole, streams, operators),
+            behaviours={name: _behaviour(table) for name, table in operators.items()},
+            arrivals_s={name: _arrivals(table, name, path, seed) for name, table in streams.items()},
+            bytes_per_tuple={n: table.number("bytes", 64.0, above=True) for n, table in streams.items()},
+            time_unit_s=whole.number("time_unit", None, above=True),
+            processors=_processors(whole),
+            fate=whole.choice("fate", ("page", "random")),
+            seed=seed,
+        )
     except SetupError as error:
-        raise SetupError(f"{file}: {error}") from None
+        # an error of a table names the file already
+        raise error if str(error).startswith(str(path)) else SetupError(f"{path}: {error}") from None
     return WorkloadFile(scenario, _strategy_settings(whole))
 
 
-def toml_content(path: Path, wanted: str = "a workload file (.toml)", hint: str = "") -> dict[str, Any]:
-    """What a file of TOML holds; errors name what is ``wanted``, and what helps if there is no such file."""
-    if path.is_dir():
-        raise SetupError(f"{path} is a folder; name {wanted}")
-    try:
-        content: dict[str, Any] = _toml.loads(path.read_text(encoding="utf-8"))
-        return content
-    except FileNotFoundError:
-        raise SetupError(f"no such file: {path}{hint}") from None
-    except UnicodeDecodeError:
-        raise SetupError(f"{path} is no text in UTF-8; name {wanted}") from None
-    except OSError as error:
-        raise SetupError(f"{path} cannot be read: {error.strerror}") from None
-    except _toml.TOMLDecodeError as error:
-        raise SetupError(f"{path} is no valid TOML: {error}") from None
-
-
-def _figures(table: Table) -> Figures:
-    table.only(*_OPERATOR_KEYS)
-    if all(key in table for key in _RATIO):
-        raise table.error(_RATIO[0], f"and {_RATIO[1]} are the same; keep one of them")
-    ratio = _RATIO[0] if _RATIO[0] in table else _RATIO[1]
-    return Figures(
+def _behaviour(table: Table) -> Behaviour:
+    table.one_of(*_RATIO, "are the same")
+    return Behaviour(
         seconds=table.number("seconds"),
         selectivity=table.number("selectivity", 1.0),
-        size_ratio=table.number(ratio, 1.0, above=True),
+        size_ratio=table.number(_RATIO[0] if _RATIO[0] in table else _RATIO[1], 1.0, above=True),
         service=table.choice("service", ("constant", "exponential")),
     )
 
@@ -129,19 +112,17 @@ def _network(whole: Table, streams: Mapping[str, Table], operators: Mapping[str,
 
 
 def _inputs(table: Table, streams: Mapping[str, Table], operators: Mapping[str, Table]) -> tuple[Input, ...]:
-    if "input" in table and "inputs" in table:
-        raise table.error("input", "and inputs exclude each other; keep one of them")
+    table.one_of("input", "inputs")
     key = "inputs" if "inputs" in table else "input"
-    names = table.names(key, 'the name of a stream or an operator, or inputs = ["a", "b"]')
     found: list[Input] = []
-    for name in names:
+    for name in table.names(key, 'the name of a stream or an operator, or inputs = ["a", "b"]'):
         if name in streams:
             found.append(StreamInput(name, name, ()))
         elif name in operators:
             found.append(OperatorInput(name))
         else:
             known = known_names([*streams, *operators])
-            raise table.error(key, f"= {shown(name)} is no stream or operator; known: {known}")
+            raise table.error(key, f"= {quote(name)} is not a stream or operator; known: {known}")
     return tuple(found)
 
 
@@ -153,13 +134,12 @@ def _queries(
         last = [name for name in operators if name not in read]
         return tuple(QueryDefinition(name, (name,), SinkDefinition("none")) for name in last)
     queries = []
-    for name, table in whole.tables("queries", _QUERY).items():
-        table.only("output", "latency")
+    for name, table in whole.tables("queries", _QUERY, "output", "latency").items():
         outputs = table.names("output", "the name of an operator")
         for output in outputs:
             if output not in operators:
                 known = known_names(list(operators))
-                raise table.error("output", f"= {shown(output)} is no operator; known: {known}")
+                raise table.error("output", f"= {quote(output)} is not an operator; known: {known}")
         latency_s = table.number("latency", None, above=True)
         queries.append(QueryDefinition(name, outputs, SinkDefinition("none"), latency_s))
     return tuple(queries)
@@ -175,21 +155,38 @@ def _processors(whole: Table) -> Pool | OnePerOperator:
 
 
 def _strategy_settings(whole: Table) -> dict[str, dict[str, float]]:
-    settings: dict[str, dict[str, float]] = {}
-    if "strategies" in whole:
-        for name, table in whole.tables("strategies", "[strategies.NAME] with its settings").items():
-            settings[name] = {key: table.number(key, least=float("-inf")) for key in table.keys}
-            try:
-                strategy_named(_with(name, settings[name]))
-            except SetupError as error:
-                raise whole.error(f"strategies.{name}:", str(error)) from None
+    if "strategies" not in whole:
+        return {}
+    settings = {}
+    for name, table in whole.tables("strategies", "[strategies.NAME] with its settings").items():
+        settings[name] = {key: table.number(key, least=float("-inf")) for key in table.keys}
+        try:
+            strategy_named(_with(name, settings[name]))
+        except SetupError as error:
+            raise whole.error(f"strategies.{name}:", str(error)) from None
     return settings
 
 
-def is_workload(path: Path) -> bool:
-    """Whether a file is a workload, and not one of CQL: by its name, or else by its text."""
-    if path.suffix.lower() in (".sql", ".cql"):
-        return False
-    if path.suffix.lower() == ".toml" or not path.is_file():
-        return True
-    return not re.search(r"^\s*CREATE\s", path.read_text(encoding="utf-8", errors="replace"), _ANY_LINE)
+def _arrivals(table: Table, stream: str, path: Path, seed: int) -> Times:
+    """Arrival times of the stream: a list, or a process with its settings."""
+    value = table.raw("arrivals", _ARRIVALS)
+    try:
+        if isinstance(value, list):
+            for number, time in enumerate(value):
+                if not is_number(time):
+                    problem = f"= {quote(time)} is not a number; write seconds"
+                    raise table.error(f"arrivals[{number}]", problem)
+            return check_sorted(np.array(value, np.float64), "the times")
+        if not isinstance(value, dict):
+            raise table.error("arrivals", f"= {quote(value)} is wrong; write {_ARRIVALS}")
+        settings = dict(value)
+        name = settings.pop("process", None)
+        if not isinstance(name, str):
+            raise table.error("arrivals", f"name no process; known: {known_names(process_names())}")
+        if isinstance(file := settings.get("file"), str):
+            # relative to the workload file, which can be run from anywhere
+            settings["file"] = str(path.parent / file)
+        # streams of one process differ: each has a seed of its own
+        return process_named(name, settings).times_s(key_of(seed, "arrivals", stream) >> 1)
+    except SetupError as error:
+        raise error if str(error).startswith(table.file) else table.error("arrivals:", str(error)) from None

@@ -1,7 +1,7 @@
-"""Building a tick: how far each operator goes, and the fused queries that carry the tuples there.
+"""Building a tick: how far each operator progresses, and the fused queries that process tuples up to there.
 
 An operator's progress is one timestamp: it has processed every tuple below it. Tuples between the progress
-of two operators stand in the queue between them; a query crosses as many operators as their progress allows,
+of two operators are in the queue between them; a query crosses as many operators as their progress allows,
 and a block is stored only where one of them stops.
 """
 
@@ -19,35 +19,31 @@ from headgate.model.network import QueryDefinition
 from headgate.model.operator import Eddy, Select, StreamInput, WindowJoin
 from headgate.model.window import RowWindow
 from headgate.spark import sql
-from headgate.spark.blocks import BlockStore
-from headgate.spark.columns import BEGINNING_US, END_US
-from headgate.spark.eddies.crossing import probed_since
-from headgate.spark.eddies.line import Standing
-from headgate.spark.intake import Arrival
+from headgate.spark.arrival.intake import Arrival
+from headgate.spark.blocks import BlockStore, Input, groups_to_merge, merged_block
+from headgate.spark.eddies.queue import EddySnapshot, probing_timestamps
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
-from headgate.spark.merging import Input, groups_to_merge, merged_block
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
-from headgate.spark.prepare import Prepared
-from headgate.spark.probing import Content, probes_of
-from headgate.spark.rows import Rows, progress_of
-from headgate.spark.spread import Spread, cut_at
+from headgate.spark.prepared import Prepared
+from headgate.spark.rows import Rows, Spread, cut_at, progress_of
+from headgate.spark.samples import Trial, WindowContent, join_samples
+from headgate.spark.sql import BEGINNING_US, END_US
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick_plan import Merged, Moved, TickPlan
-from headgate.spark.trial import Trial
 
 # fewer tuples than this are not worth a shuffle
 _ROWS_TO_SPREAD = 1_000
 
 
 class EddyTuples(Protocol):
-    """What a tick has to do with eddies."""
+    """Eddies as a tick sees them."""
 
-    def entering(self, eddy: str, tuples: DataFrame) -> DataFrame:
+    def entering_tuples(self, eddy: str, tuples: DataFrame) -> DataFrame:
         """Tuples on their way into an eddy, as they are stored in its queue."""
 
-    def finished(self, eddy: str, standing: Standing) -> DataFrame | None:
-        """The tuples that have come through."""
+    def finished_tuples(self, eddy: str, snapshot: EddySnapshot) -> DataFrame | None:
+        """The tuples that have left the eddy."""
 
 
 class TickBuilder:
@@ -74,12 +70,12 @@ class TickBuilder:
         arrivals: Mapping[str, Arrival],
         plan: TickPlan,
         end_of_input: bool,
-        standings: Mapping[str, Standing],
+        snapshots: Mapping[str, EddySnapshot],
     ) -> None:
         """Plan an operator's part of the tick."""
         operator = self._prepared.operators[name]
         if isinstance(operator.settings, Eddy):
-            self._add_eddy(name, arrivals, plan, standings[name])
+            self._add_eddy(name, arrivals, plan, snapshots[name])
             return
         state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.settings.inputs)))
         inputs = [
@@ -94,7 +90,7 @@ class TickBuilder:
         new = bound if share >= 1.0 else _cut(inputs, old, bound, share, operator.is_ordered)
         plan.progress[name] = new
         if operator.is_ordered:
-            rows = self._add_ordered(name, inputs, state, new, before, plan, standings)
+            rows = self._add_ordered(name, inputs, state, new, before, plan, snapshots)
         else:
             rows = self._add_stateless(name, inputs[0], old, new, plan)
         fetched = sum(one.waiting_rows(old, new) for one in inputs)
@@ -104,7 +100,7 @@ class TickBuilder:
             name,
             replace(
                 rows,
-                # a queue is cut by how many tuples stand in it, stored ones and those to come
+                # a queue is cut by its expected length: stored tuples and those still to arrive
                 upstream_rows=upstream_rows,
                 count=rows.count * plan.chosen.selectivities[name],
                 # a cut leaves tuples behind: readers must not pass them, even if the stream is idle
@@ -115,10 +111,10 @@ class TickBuilder:
         )
 
     def results(self, query: QueryDefinition, plan: TickPlan) -> str | None:
-        """The SQL of a query's results, all operators being added; None if there can be none."""
+        """The SQL of a query's results, once all operators are added; None if there can be none."""
         columns = sql.names(self._prepared.operators[query.outputs[0]].output.names)
         outputs = [plan.rows[name].query for name in query.outputs]
-        return sql.union([output and sql.select(columns, output) for output in outputs])
+        return sql.union([o and sql.by_slice(o, lambda part: sql.select(columns, part)) for o in outputs])
 
     def _read(self, query: str) -> DataFrame:
         return self._store.spark.sql(sql.as_query(query))
@@ -154,7 +150,7 @@ class TickBuilder:
             source=stream,
             window=self._prepared.window(name, number),
             selects=selects,
-            asking=self._prepared.asking,
+            predicate_order=self._prepared.predicate_order,
             blocks=blocks,
             fresh=arrival.blocks,
             rows=plan.rows[selects[-1].name] if selects else arrival.rows,
@@ -169,11 +165,11 @@ class TickBuilder:
         source = replace(self._prepared.stream_input(name, number), columns=())
         blocks = state.pushing[number] if state.pushing else ()
         arrival, window = arrivals[source.stream], self._prepared.operators[name].windows[number]
-        asking = self._prepared.asking
-        return LogInput(self._logs, source, window, (), asking, blocks, arrival.blocks, arrival.rows)
+        predicate_order = self._prepared.predicate_order
+        return LogInput(self._logs, source, window, (), predicate_order, blocks, arrival.blocks, arrival.rows)
 
     def _flowing(self, reader: str, number: int, arrivals: Mapping[str, Arrival], plan: TickPlan) -> Rows:
-        """What flows into a queue: out of the operator below, or straight from a stream."""
+        """The input of a queue: the output of the operator below, or a stream."""
         source = self._network.operators[reader].inputs[number]
         if not isinstance(source, StreamInput):
             return plan.rows[source.operator]
@@ -182,10 +178,10 @@ class TickBuilder:
             return arrival.rows
         window = self._prepared.window(reader, number)
         read = LogInput(
-            self._logs, source, window, (), self._prepared.asking, (), arrival.blocks, arrival.rows
+            self._logs, source, window, (), self._prepared.predicate_order, (), arrival.blocks, arrival.rows
         )
         return replace(
-            arrival.rows, query=read.content(BEGINNING_US, END_US), read_range=lambda a, b: read.content(a, b)
+            arrival.rows, query=read.content(BEGINNING_US, END_US), reader=lambda a, b: read.content(a, b)
         )
 
     def _add_stateless(self, name: str, one: TickInput, old: int, new: int, plan: TickPlan) -> Rows:
@@ -197,10 +193,12 @@ class TickBuilder:
 
         def read_range(from_ts: int, to_ts: int) -> str | None:
             tuples = one.taken(old, new, from_ts, to_ts)
-            return None if tuples is None else operator.applied(self._spread_out(tuples, rows, new))
+            if tuples is None:
+                return None
+            return sql.by_slice(self._spread_out(tuples, rows, new), operator.applied)
 
         if plan.trying and isinstance(operator.settings, Select):
-            alone = self._prepared.asking.to_try(operator.settings)
+            alone = self._prepared.predicate_order.to_try(operator.settings)
             taken = one.taken(old, new, BEGINNING_US, END_US) if alone else None
             if taken is not None:
                 plan.trials.append(Trial(name, alone, self._read(taken), rows))
@@ -213,11 +211,11 @@ class TickBuilder:
             max_ts=min(max([one.rows.max_ts, *(block.max_ts for block in waiting)]), new - 1),
             progress_ts=END_US,
             spreads=one.spreads(old, BEGINNING_US, new),
-            read_range=read_range,
+            reader=read_range,
         )
 
     def _spread_out(self, tuples: str, rows: float, new: int) -> str:
-        """What a cut takes stands together: without this it would be the work of one task."""
+        """Repartition what a cut takes: its tuples are adjacent, and one task would process them all."""
         if new >= END_US or rows < _ROWS_TO_SPREAD:
             return tuples
         # Spark would evaluate predicates before it spreads, were it not for something to count in between
@@ -234,14 +232,14 @@ class TickBuilder:
         new: int,
         before: Manifest,
         plan: TickPlan,
-        standings: Mapping[str, Standing],
+        snapshots: Mapping[str, EddySnapshot],
     ) -> Rows:
         operator, old = self._prepared.operators[name], state.progress_ts
-        if plan.probing and isinstance(operator.settings, WindowJoin):
+        if plan.sampling and isinstance(operator.settings, WindowJoin):
             contents = [self._content(one, old) for one in inputs]
-            plan.probes += probes_of(operator.settings, contents)
-        since = min([new, *probed_since(self._network, name, old, standings)])
-        stretch = Stretch(old, new, since, state, before.course.orders, self._store.parallelism)
+            plan.samples += join_samples(operator.settings, contents)
+        since = min([new, *probing_timestamps(self._network, name, old, snapshots)])
+        stretch = Stretch(old, new, since, state, before.settings.orders, self._store.parallelism)
         found = operator.results(inputs, stretch)
         self._keep(name, found.retained, plan)
         plan.stores += found.stores
@@ -250,28 +248,29 @@ class TickBuilder:
         emitted = (Spread.over(rows, (old, new - 1)),) if old > BEGINNING_US else ()
         return Rows(found.query, rows, rows, old, new - 1, new, spreads=emitted)
 
-    def _content(self, one: TickInput, old: int) -> Content | None:
+    def _content(self, one: TickInput, old: int) -> WindowContent | None:
         query = one.content(BEGINNING_US, old) if old > BEGINNING_US else None
         if query is None:
             return None
-        return Content(self._read(query), max(1, round(sum(b.rows for b in one.blocks))))
+        return WindowContent(self._read(query), max(1, round(sum(b.rows for b in one.blocks))))
 
     def _keep(self, name: str, retained: list[Retained], plan: TickPlan) -> None:
-        plan.kept[name] = [list(one.blocks) for one in retained]
+        plan.retained[name] = [list(one.blocks) for one in retained]
         plan.pushing[name] = [list(one.pushing.blocks) if one.pushing else [] for one in retained]
         for number, one in enumerate(retained):
             if one.query is not None:
-                plan.stores.append(StoreTask(name, number, one.query, one.expected_rows))
+                plan.stores.append(StoreTask(name, number, one.query, one.columns, one.expected_rows))
             pushing = one.pushing
             if pushing is not None and pushing.query is not None:
-                plan.stores.append(
-                    StoreTask(name, number, pushing.query, pushing.expected_rows, is_pushing=True)
+                task = StoreTask(
+                    name, number, pushing.query, pushing.columns, pushing.expected_rows, is_pushing=True
                 )
+                plan.stores.append(task)
 
     def merge_blocks(self, batch_id: int, plan: TickPlan) -> None:
-        """Let small blocks of logs become one, in all that is kept after the tick."""
+        """Merge small blocks of logs, in everything retained after the tick."""
         kept: dict[str, dict[Input, list[BlockRef]]] = {}
-        for name, sides in plan.kept.items():
+        for name, sides in plan.retained.items():
             pushing = plan.pushing.get(name) or [[]] * len(sides)
             for number, (own, below) in enumerate(zip(sides, pushing, strict=True)):
                 reads_log = self._prepared.through(name, number) is not None
@@ -290,7 +289,7 @@ class TickBuilder:
 
     def _merged_tuples(self, stream: str, group: Sequence[BlockRef], block: BlockRef) -> DataFrame:
         names = self._logs.schemas[stream].struct.names
-        tuples = self._logs.frame(stream, group).select(*names)
+        tuples = self._read(self._logs.view(stream, group)).select(*names)
         if not self._logs.memory.is_lasting:
             return tuples
         held = self._logs.memory.hold(tuples)
@@ -298,7 +297,7 @@ class TickBuilder:
         return held.frame
 
     def _passed_on(self, name: str, rows: Rows, plan: TickPlan) -> Rows:
-        """The output of an operator on its way to the next: counted if this tick counts, computed once."""
+        """The output of an operator for its readers: computed once, counted if this tick counts."""
         if rows.query is None or not self._network.readers(name):
             return rows
         several = self._prepared.physical_readers(name) > 1
@@ -314,22 +313,22 @@ class TickBuilder:
         return rows.named(self._store.views.define(f"output of {name}", tuples))
 
     def _add_eddy(
-        self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, standing: Standing
+        self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, snapshot: EddySnapshot
     ) -> None:
-        """An eddy in a tick: what comes goes into its queue, what has come through flows on."""
+        """An eddy in a tick: new tuples enter its queue, finished ones continue."""
         entering = self._flowing(name, 0, arrivals, plan)
         plan.progress[name] = BEGINNING_US
-        plan.kept[name] = [list(standing.inside)]
+        plan.retained[name] = [list(snapshot.inside)]
         plan.moved[name] = Moved(plan.chosen.taken[name])
         if entering.query is not None:
-            tuples = self._eddies.entering(name, self._read(entering.query))
+            tuples = self._eddies.entering_tuples(name, self._read(entering.query))
             expected = max(entering.count, entering.upstream_rows)
-            plan.stores.append(StoreTask(name, 0, tuples, expected))
-        finished = standing.finished
+            plan.stores.append(StoreTask(name, 0, tuples, tuples.schema, expected))
+        finished = snapshot.finished
         comes = [entering.min_ts] if entering.query is not None else []
-        oldest_ts = min([block.min_ts for block in standing.inside] + comes, default=END_US)
+        oldest_ts = min([block.min_ts for block in snapshot.inside] + comes, default=END_US)
         view = None
-        if (through := self._eddies.finished(name, standing)) is not None:
+        if (through := self._eddies.finished_tuples(name, snapshot)) is not None:
             view = self._store.views.define(f"through {name}", through)
         rows = Rows(
             query=view,

@@ -3,29 +3,9 @@
     burst.register(spark)
     spark.readStream.format("burst").option("rate", "5000").option("duration", "60 s").load()
 
-Options, all of them optional:
-
-=================== ======== =============================================================================
-rate                1000     mean tuples a second; in phases: ``500, 2000 from 60 s, 8000 from 2 min``
-process             onoff    ``poisson``: flows are always on, and gaps between tuples exponential
-flows               64       on/off flows whose sum is the traffic
-seed                7        equal seeds give equal tuples
-onShape, offShape   1.4, 1.2 Pareto shapes of on-times and off-times
-start               now      event time of the first moment: ``now`` or an ISO time (UTC unless it says so)
-duration            endless  traffic time after which the stream ends, as in ``60 s``
-speed               1        traffic seconds per second; ``max`` hands out everything at once
-partitions          2        Spark tasks per micro-batch, at most; one for every 2000 tuples
-keys                1000     distinct addresses, for ``src`` as for ``dst``
-skew                1        the k-th address is drawn in proportion to ``k ** -skew``; 0 is uniform
-maxRowsPerTrigger   no cap   most rows of a micro-batch (``rowsPerTrigger`` is understood too)
-=================== ======== =============================================================================
-
-A declared schema may name any of the packet columns, and others of type INT or BIGINT (uniform below
-``keys``), DOUBLE (uniform below 1) or STRING (one of ``keys`` texts).
-
-An offset is the traffic time handed out, with the moments in event time and in wall-clock time at which the
-traffic began. Both are fixed when the query first starts; a query restarted from its checkpoint finds them
-there, gets the same tuples, and catches up with what came in while it was down.
+Its options are in docs/cql.md. An offset is the traffic time delivered so far, with the event time and the
+wall-clock time at which the traffic began. Both are fixed when the query first starts; a query restarted from
+its checkpoint reads them there, gets the same tuples, and catches up with the time it was down.
 
 Tasks import this module: Spark's Python workers must run a Python that has the package, installed or on
 PYTHONPATH. A session started from a virtual environment needs ``spark.pyspark.python`` set to its Python.
@@ -36,7 +16,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Iterator, Mapping, MutableMapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +27,8 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType, TimestampType
 
 from headgate.errors import SetupError
-from headgate.spark.worker import end_quietly
-from headgate.workload.columns import SQL_NAMES, no_values_for
-from headgate.workload.settings import BurstSettings
+from headgate.spark.application.workers import silence_daemon
+from headgate.workload.packets import SQL_NAMES, BurstSettings, no_values_for
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -67,17 +46,17 @@ SCHEMA = StructType(
 )
 # far beyond any run, and small enough for an offset to stay an integer of 64 bits
 _NEVER_US = 1 << 45
-# a task costs some 10 ms before its first tuple: fewer tuples than this are not worth another one
+# a task costs some 10 ms before its first tuple, so fewer tuples than this are not worth another one
 _TUPLES_PER_TASK = 2000
 
 
 # in whatever worker this is imported
-end_quietly()
+silence_daemon()
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("burst")`` known to a session; sessions of one application may share it."""
-    # Spark registers with the active session, whichever one is asked
+    """Register ``format("burst")`` with a session; sessions of one application may share it."""
+    # Spark registers with the active session, whichever one is called
     jvm: Any = spark._jvm
     jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
     try:
@@ -88,39 +67,24 @@ def register(spark: SparkSession) -> None:
 
 
 def is_finite(options: Mapping[str, str]) -> bool:
-    """Whether a stream with these options ends by itself."""
     return BurstSettings.parse(options).is_finite
 
 
 def wall_clock_us() -> int:
-    """Microseconds since 1970."""
     return time.time_ns() // 1000
 
 
-@dataclass(frozen=True)
-class BurstOffset:
-    """A place in the stream."""
-
-    at_us: int
-    """Traffic time handed out."""
-    start_us: int
-    """Event time of traffic time 0."""
-    wall_us: int
-    """Wall-clock time of traffic time 0."""
-
-    def moved_to(self, at_us: int) -> BurstOffset:
-        """The same traffic, later."""
-        return BurstOffset(at_us, self.start_us, self.wall_us)
+Offset = dict[str, int]
+"""``at_us``: traffic time delivered so far; ``start_us``, ``wall_us``: event and wall-clock time of its 0."""
 
 
+@dataclass
 class Stretch(InputPartition):
     """A stretch of traffic time, generated by one task."""
 
-    def __init__(self, begin_us: int, end_us: int, start_us: int) -> None:
-        super().__init__((begin_us, end_us, start_us))
-        self.begin_us = begin_us
-        self.end_us = end_us
-        self.start_us = start_us
+    begin_us: int
+    end_us: int
+    start_us: int
 
 
 class BurstDataSource(DataSource):
@@ -129,140 +93,118 @@ class BurstDataSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(options)
         self._settings = BurstSettings.parse(dict(options))
-        # kept with the plan, so that a batch read twice is the same batch
+        # part of the plan, so that a batch read twice is the same batch
         self._created_us = wall_clock_us()
 
     @classmethod
     def name(cls) -> str:
-        """The name to write after ``format``."""
         return "burst"
 
     def schema(self) -> StructType:
-        """The columns of a packet."""
         return SCHEMA
 
     def reader(self, schema: StructType) -> BurstReader:
-        """All tuples up to ``duration``."""
         return BurstReader(self._settings, schema, self._created_us)
 
     def streamReader(self, schema: StructType) -> BurstStreamReader:
-        """Tuples as time goes by."""
         return BurstStreamReader(self._settings, schema)
 
 
-def arrow_schema(schema: StructType) -> pa.Schema:
-    """The declared columns in Arrow's words; raise on a type that has no values."""
-    types = {name: type_ for type_, name in SQL_NAMES.items()}
-    columns = []
-    for field in schema.fields:
-        name = field.dataType.simpleString().upper()
-        if name not in types:
-            raise SetupError(no_values_for(field.name, name))
-        columns.append(pa.field(field.name, types[name], field.nullable))
-    return pa.schema(columns)
-
-
 class _Generator:
-    """What the two readers share: it plans stretches, and fills the columns of one."""
+    """Common part of both readers: plans stretches of time and generates their rows."""
 
     def __init__(self, settings: BurstSettings, schema: StructType) -> None:
+        types = {name: type_ for type_, name in SQL_NAMES.items()}
+        columns = []
+        for field in schema.fields:
+            name = field.dataType.simpleString().upper()
+            if name not in types:
+                raise SetupError(no_values_for(field.name, name))
+            columns.append(pa.field(field.name, types[name], field.nullable))
         self._settings = settings
-        self._columns = arrow_schema(schema)
+        self._columns = pa.schema(columns)
         settings.values.check(self._columns)
 
-    def stretches(self, begin_us: int, end_us: int, start_us: int) -> list[Stretch]:
+    def _stretches(self, begin_us: int, end_us: int, start_us: int) -> list[Stretch]:
         process = self._settings.process
         worthwhile = 1 + int(process.rate.expected(begin_us, end_us) / _TUPLES_PER_TASK)
         cuts = process.cuts(begin_us, end_us, min(self._settings.partitions, worthwhile))
         return [Stretch(begin, end, start_us) for begin, end in pairwise(cuts)]
 
-    def batches(self, stretch: InputPartition) -> Iterator[pa.RecordBatch]:
-        assert isinstance(stretch, Stretch)
-        for block in self._settings.process.blocks(stretch.begin_us, stretch.end_us):
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        assert isinstance(partition, Stretch)
+        for block in self._settings.process.blocks(partition.begin_us, partition.end_us):
             if len(block):
-                yield self._settings.values.batch(block, stretch.start_us, self._columns)
+                yield self._settings.values.batch(block, partition.start_us, self._columns)
 
 
-class BurstReader(DataSourceReader):
-    """Reads the whole of a finite stream as a batch."""
+class BurstReader(_Generator, DataSourceReader):
+    """Reads a finite stream as one batch."""
 
     def __init__(self, settings: BurstSettings, schema: StructType, created_us: int) -> None:
         if settings.duration_us is None:
             raise SetupError("a batch of burst must end; add option duration, as in '60 s'")
+        super().__init__(settings, schema)
         self._end_us = settings.duration_us
         self._start_us = created_us if settings.start_us is None else settings.start_us
-        self._generator = _Generator(settings, schema)
 
     def partitions(self) -> list[Stretch]:
-        """One stretch of time for each task."""
-        return self._generator.stretches(0, self._end_us, self._start_us)
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The tuples of a stretch."""
-        return self._generator.batches(partition)
+        return self._stretches(0, self._end_us, self._start_us)
 
 
-class BurstStreamReader(DataSourceStreamReader):
-    """Hands out as much traffic as time has passed since the stream began."""
+class BurstStreamReader(_Generator, DataSourceStreamReader):
+    """Delivers as much traffic as time has passed since the stream began."""
 
     def __init__(
         self, settings: BurstSettings, schema: StructType, clock_us: Callable[[], int] = wall_clock_us
     ) -> None:
-        self._settings = settings
-        self._generator = _Generator(settings, schema)
+        super().__init__(settings, schema)
         self._clock_us = clock_us
-        self._seen: BurstOffset | None = None
+        self._seen: Offset | None = None
 
-    def initialOffset(self) -> dict[str, int]:
-        """The beginning of the traffic: now, the first time that it is asked for."""
+    def initialOffset(self) -> Offset:
+        """The beginning of the traffic: the time of the first call."""
         if self._seen is None:
             now_us = self._clock_us()
             start_us = now_us if self._settings.start_us is None else self._settings.start_us
-            self._seen = BurstOffset(0, start_us, now_us)
-        return asdict(self._seen.moved_to(0))
+            self._seen = {"at_us": 0, "start_us": start_us, "wall_us": now_us}
+        return {**self._seen, "at_us": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """The cap of ``maxRowsPerTrigger``."""
         return ReadAllAvailable() if self._settings.max_rows is None else ReadMaxRows(self._settings.max_rows)
 
-    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:
-        """How far the traffic has come, or as far as the limit lets it."""
-        begin = self._seen = BurstOffset(**start)
-        end_us = max(begin.at_us, self._available_us(begin))
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:
+        """How far the traffic has come, within the limit."""
+        self._seen = start
+        end_us = max(start["at_us"], self._available_us(start))
         if isinstance(limit, ReadMaxRows):
-            end_us = self._settings.process.advance(begin.at_us, end_us, limit.max_rows)
+            end_us = self._settings.process.advance(start["at_us"], end_us, limit.max_rows)
         elif end_us == _NEVER_US:
             raise SetupError("speed 'max' would hand out an endless stream at once; add option duration")
-        return asdict(begin.moved_to(end_us))
+        return {**start, "at_us": end_us}
 
-    def reportLatestOffset(self) -> dict[str, int] | None:
-        """How far the traffic has come, whatever the limit: the progress report shows what waits."""
-        available_us = _NEVER_US if self._seen is None else self._available_us(self._seen)
-        if self._seen is None or available_us == _NEVER_US:
+    def reportLatestOffset(self) -> Offset | None:
+        """How far the traffic has come, regardless of the limit, for Spark's progress report."""
+        if self._seen is None or (available_us := self._available_us(self._seen)) == _NEVER_US:
             return None
-        return asdict(self._seen.moved_to(available_us))
+        return {**self._seen, "at_us": available_us}
 
-    def partitions(self, start: dict[str, int], end: dict[str, int]) -> list[Stretch]:
-        """One stretch of time for each task."""
-        # a first batch that is replayed starts from a fresh initial offset: only the end tells when it began
-        return self._generator.stretches(start["at_us"], end["at_us"], end["start_us"])
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The tuples of a stretch."""
-        return self._generator.batches(partition)
+    def partitions(self, start: Offset, end: Offset) -> list[Stretch]:
+        # a first batch that is replayed starts from a fresh initial offset: only the end has the true start
+        return self._stretches(start["at_us"], end["at_us"], end["start_us"])
 
     def __getstate__(self) -> dict[str, Any]:
-        # tasks read, and never look at the clock
+        # tasks never read the clock
         return {**self.__dict__, "_clock_us": wall_clock_us}
 
-    def _available_us(self, begin: BurstOffset) -> int:
+    def _available_us(self, begin: Offset) -> int:
         end_us = _NEVER_US if self._settings.duration_us is None else self._settings.duration_us
         if self._settings.speed is None:
             return end_us
-        return min(end_us, max(0, int((self._clock_us() - begin.wall_us) * self._settings.speed)))
+        return min(end_us, max(0, int((self._clock_us() - begin["wall_us"]) * self._settings.speed)))
 
 
 def is_finished(options: Mapping[str, str], offset: str) -> bool:
-    """Whether a stream that has come to this offset will bring no more."""
+    """Whether a stream ends at this offset."""
     settings = BurstSettings.parse(options)
     return settings.duration_us is not None and json.loads(offset)["at_us"] >= settings.duration_us

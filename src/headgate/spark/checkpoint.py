@@ -1,64 +1,63 @@
-"""A checkpoint folder: whose it is, its lock, its manifests, its blocks."""
+"""A checkpoint folder: its owner, lock, manifests and blocks, and rollback to an earlier tick."""
 
 from __future__ import annotations
 
 import time
 import uuid
 from collections.abc import Iterable
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
-from headgate.errors import DamagedStateError, HeadgateError, SetupError
+from headgate.errors import DamagedStateError, HeadgateError, SetupError, known_names
 from headgate.model.network import Network
-from headgate.model.shedding import Course
-from headgate.spark.fingerprint import Fingerprint, compare, take_fingerprint
-from headgate.spark.history import KEPT_MANIFESTS, History, is_in_place, located
-from headgate.spark.localfiles import FileSystem
+from headgate.model.shedding import TickSettings
+from headgate.spark.file_system import Files
+from headgate.spark.history import KEPT_MANIFESTS, History, compare, is_in_place, located, take_fingerprint
 from headgate.spark.lock import RunLock
-from headgate.spark.manifest import BlockRef, Manifest, Owner
+from headgate.spark.manifest import BlockRef, Fingerprint, Manifest, Owner
 
 EDDIES = "eddies"
-# where a listing is a request over the network, a block is looked at again after this time only
-_REMOTE_LOOK_EVERY_S = 60.0
+# where a listing is a request over the network, a block is verified again only after this time
+_VERIFY_REMOTE_EVERY_S = 60.0
 
 
 class Checkpoint:
     """Durable state below one folder.
 
-    ``spark/`` is Structured Streaming's own checkpoint, ``manifests/`` one document a tick,
-    ``blocks/`` tuples, ``eddies/`` what jobs of pools wrote, ``dead-letters/`` rows set aside,
-    ``results/`` of queries INTO memory. ``headgate.json`` says whose it is, ``headgate.lock`` who uses it.
+    ``spark/`` is Structured Streaming's checkpoint, ``manifests/`` has one document per tick, ``blocks/``
+    holds tuples, ``eddies/`` the output of pool jobs, ``dead-letters/`` rows set aside, ``results/`` those of
+    queries INTO memory. ``headgate.json`` names the owner, ``headgate.lock`` the process that uses it.
     """
 
-    def __init__(self, files: FileSystem, root: str) -> None:
+    def __init__(self, files: Files, root: str) -> None:
         self.root = root.rstrip("/")
         self._files = files
         self._owner_path = f"{self.root}/headgate.json"
+        self.spark_folder = f"{self.root}/spark"
+        self.dead_letters = f"{self.root}/dead-letters"
         self.lock = RunLock(files, self.root)
         self.history = History(files, self.root)
         self._owner: Owner | None = None
         self._fingerprints: dict[str, Fingerprint] = {}
-        self._looked_s: dict[str, float] = {}
+        self._verified_s: dict[str, float] = {}
         self._needed_by: dict[int, set[str]] = {}
         self._condemned: set[str] = set()
 
     @property
     def uid(self) -> str:
-        """Names the files of this checkpoint's results; empty until it is open."""
+        """Id in the file names of this checkpoint's results; empty until it is open."""
         return "" if self._owner is None else self._owner.uid
 
     @property
     def is_local(self) -> bool:
-        """Whether it is on a disk of this machine."""
         return self._files.is_local(self.root)
 
     def open(self, network: Network) -> None:
-        """Take the lock, then claim a new folder, or make sure that an old one is of these very queries."""
-        self._files.make_folder(self.root)
+        """Take the lock, then claim a new folder, or verify that an old one belongs to these queries."""
         self.lock.acquire()
         try:
-            # another run may have come and gone since the first look
-            self.check(network)
-            self._owner = self._read_owner()
+            # another run may have used it since the first check
+            self._owner = self.check(network)
             if self._owner is None:
                 self._owner = Owner(uuid.uuid4().hex[:8], network.fingerprint, tuple(network.queries))
                 self._files.write_text(self._owner_path, self._owner.to_json())
@@ -67,14 +66,13 @@ class Checkpoint:
             raise
 
     def close(self) -> None:
-        """Let another run have it."""
         self.lock.release()
 
-    def check(self, network: Network) -> None:
-        """Refuse a folder that belongs to something else, without touching it."""
-        found = self._read_owner()
+    def check(self, network: Network) -> Owner | None:
+        """The owner; raises if the folder belongs to something else. Changes nothing."""
+        found = self.check_owner()
         if found is None:
-            # a run that ended before it could claim the folder leaves a lock, or a draft
+            # a run that ended before it could claim the folder leaves a lock or a draft
             if not all(name.startswith("headgate.") for name in self._files.names(self.root)):
                 raise SetupError(
                     f"checkpoint {self.root} is not empty and not Headgate's; choose an empty or new folder"
@@ -84,80 +82,56 @@ class Checkpoint:
                 f"checkpoint {self.root} belongs to other queries ({', '.join(found.queries)}, or an "
                 "earlier version of them); choose another folder, or remove it to start anew"
             )
-
-    def check_owner(self) -> None:
-        """Raise if ``headgate.json`` is damaged."""
-        self._read_owner()
+        return found
 
     def belongs_to(self, network: Network) -> bool:
-        """Whether these very operators have left it."""
-        found = self._read_owner()
+        """Whether it was written by these very operators."""
+        found = self.check_owner()
         return found is not None and found.fingerprint == network.fingerprint
 
-    def _read_owner(self) -> Owner | None:
-        """Who has left it; None if nobody has."""
+    def check_owner(self) -> Owner | None:
+        """The owner; None if there is none. Raises if ``headgate.json`` is damaged."""
+        restored = f"headgate checkpoint rollback {self.root} restores it from the last good manifest"
         if not self._files.exists(self._owner_path):
             if self.history.ticks():
-                raise self._owner_damaged("is missing")
+                raise DamagedStateError(f"{self._owner_path} is missing; {restored}")
             return None
         try:
             return Owner.from_json(self._files.read_text(self._owner_path))
         except SetupError as error:
             raise SetupError(f"{self._owner_path}: {error}") from error
         except (DamagedStateError, ValueError, OSError) as error:
-            raise self._owner_damaged(f"is damaged: {error}") from error
-
-    def _owner_damaged(self, reason: str) -> DamagedStateError:
-        way = f"headgate checkpoint rollback {self.root} restores it from the last good manifest"
-        return DamagedStateError(f"{self._owner_path} {reason}; {way}")
+            raise DamagedStateError(f"{self._owner_path} is damaged: {error}; {restored}") from error
 
     def restore_owner(self, manifest: Manifest) -> bool:
-        """Write ``headgate.json`` anew if it is damaged; whether it was."""
-        try:
-            if self._read_owner() is not None:
+        """Rewrite ``headgate.json`` if it is damaged, and return whether it was."""
+        with suppress(DamagedStateError):
+            if self.check_owner() is not None:
                 return False
-        except DamagedStateError:
-            pass
         if manifest.owner is None:
             raise SetupError(f"{self._owner_path} is lost, and no manifest says whose it is; start anew")
         self._files.write_text(self._owner_path, manifest.owner.to_json())
         return True
 
-    @property
-    def spark_folder(self) -> str:
-        """Structured Streaming's part."""
-        return f"{self.root}/spark"
-
-    @property
-    def dead_letters(self) -> str:
-        """Rows that were late or did not parse."""
-        return f"{self.root}/dead-letters"
-
     def results(self, query: str) -> str:
-        """Results of a query INTO memory."""
         return f"{self.root}/results/{query}"
 
     def block(self, batch_id: int, name: str) -> str:
-        """Path of a new block, relative to the checkpoint."""
         return f"blocks/{batch_id:09d}/{name}"
 
     def eddy_block(self, name: str) -> str:
-        """Path of what a job of a pool writes, relative to the checkpoint."""
         return f"{EDDIES}/{name}"
 
     def full(self, path: str) -> str:
         """A block's path as Spark reads it."""
         return located(self.root, path)
 
-    def last_manifest(self, course: Course) -> Manifest:
-        """State after the last tick, verified; before the first, ``course`` is what it will go by.
-
-        Raises ``DamagedStateError`` if the manifest or a block that it names is not what was written.
-        """
+    def last_manifest(self, settings: TickSettings) -> Manifest:
+        """State after the last tick, verified with its blocks; before the first, one with ``settings``."""
         found = self.history.current()
         if found is None:
-            beginning = Manifest(course=course)
-            if course.keep:
+            beginning = Manifest(settings=settings)
+            if settings.keep:
                 # tuples that the first tick sheds must be the same when it is tried again
                 self.commit(beginning)
             return beginning
@@ -167,71 +141,61 @@ class Checkpoint:
     def check_block(self, block: BlockRef) -> None:
         """Raise if a block's files are not those that were written; called before every read.
 
-        Content is compared once a run. After that a listing must do: of local files each time, of others from
-        time to time. Blocks of the tick under way are not known yet.
+        Content is compared once per run, after that the listing alone: of local files each time, of others
+        from time to time. Blocks of the current tick are not known yet.
         """
         for path in block.stored_at:
-            self._check_path(path)
-
-    def _check_path(self, path: str) -> None:
-        known = self._fingerprints.get(path)
-        if known is None or not self._is_due(path):
-            return
-        full = self.full(path)
-        damages = compare(self._files, full, full, known, content=path not in self._looked_s)
-        if damages:
-            raise DamagedStateError(
-                f"{damages[0]}; step back to the last good tick with headgate checkpoint rollback {self.root}"
-            )
-        self._looked_s[path] = time.monotonic()
-
-    def _is_due(self, path: str) -> bool:
-        looked_s = self._looked_s.get(path)
-        if looked_s is None or self._files.is_local(self.full(path)):
-            return True
-        return time.monotonic() - looked_s > _REMOTE_LOOK_EVERY_S
+            known, verified_s = self._fingerprints.get(path), self._verified_s.get(path)
+            full, now_s = self.full(path), time.monotonic()
+            is_recent = verified_s is not None and now_s - verified_s <= _VERIFY_REMOTE_EVERY_S
+            if known is None or (is_recent and not self._files.is_local(full)):
+                continue
+            if damages := compare(self._files, full, full, known, content=verified_s is None):
+                rollback = f"headgate checkpoint rollback {self.root}"
+                raise DamagedStateError(f"{damages[0]}; step back to the last good tick with {rollback}")
+            self._verified_s[path] = now_s
 
     def begin(self, batch_id: int) -> None:
-        """Remove what an interrupted attempt at this tick has left behind."""
+        """Remove the output of an interrupted attempt at this tick."""
         self._files.delete(f"{self.root}/blocks/{batch_id:09d}")
 
     def commit(self, manifest: Manifest) -> None:
-        """The tick has happened."""
+        """Write the manifest, with fingerprints of all blocks: from then on, the tick has happened."""
         files = self._taken(manifest.block_paths(), self._fingerprints)
         self._remember(manifest.batch_id, files)
         self.history.write(replace(manifest, files=files, owner=self._owner, written_s=time.time()))
 
     def _taken(self, paths: Iterable[str], known: dict[str, Fingerprint]) -> dict[str, Fingerprint]:
-        """Fingerprints of blocks; of new ones, of their files as they are now."""
-        found = {path: known[path] if path in known else self._take(path) for path in paths}
-        if lost := [path for path, parts in found.items() if not parts]:
-            raise DamagedStateError(f"{self.full(lost[0])} is missing, though it has just been written")
+        """Fingerprints of blocks; those of new blocks are taken now."""
+        found = {}
+        for path in paths:
+            ours = not is_in_place(path)
+            found[path] = known.get(path) or take_fingerprint(self._files, self.full(path), ours)
+            if not found[path]:
+                raise DamagedStateError(f"{self.full(path)} is missing, though it has just been written")
         return found
-
-    def _take(self, path: str) -> Fingerprint:
-        return take_fingerprint(self._files, self.full(path), ours=not is_in_place(path))
 
     def _remember(self, tick: int, files: dict[str, Fingerprint]) -> None:
         now_s = time.monotonic()
-        # what was verified, or written by this run, need not be read once more
-        self._looked_s = {path: self._looked_s.get(path, now_s) for path in files}
+        # blocks that were verified, or written by this run, need not be read again
+        self._verified_s = {path: self._verified_s.get(path, now_s) for path in files}
         self._fingerprints = files
         self._needed_by[tick] = set(files)
 
     def sweep_eddies(self, needed: set[str]) -> None:
-        """Drop what jobs of an earlier run wrote that no manifest knows of."""
+        """Delete pool output of an earlier run that no manifest names."""
         for name in self._files.names(f"{self.root}/{EDDIES}"):
             if self.eddy_block(name) not in needed:
                 self.drop(self.eddy_block(name))
         self._remove_condemned(self._needed(self.history.ticks()))
 
     def drop(self, path: str) -> None:
-        """Remove a block of ours, once no manifest that is kept names it."""
+        """Delete a block of ours, once none of the retained manifests names it."""
         if not is_in_place(path):
             self._condemned.add(path)
 
     def sweep(self, manifest: Manifest) -> None:
-        """Drop manifests that are too old, and blocks that none of the others names."""
+        """Delete old manifests, and blocks that none of the retained ones names."""
         ticks = self.history.ticks()
         for tick in ticks[:-KEPT_MANIFESTS]:
             self.history.remove(tick)
@@ -239,38 +203,92 @@ class Checkpoint:
         needed = manifest.block_paths() | self._needed(ticks[-KEPT_MANIFESTS:])
         self._remove_condemned(needed)
         for batch in self._files.names(f"{self.root}/blocks"):
-            # later ones are of the tick under way
+            # later ones belong to the current tick
             if int(batch) <= manifest.batch_id:
-                self._sweep_blocks(f"blocks/{batch}", needed)
+                folder = self.full(f"blocks/{batch}")
+                paths = [f"blocks/{batch}/{name}" for name in self._files.names(folder)]
+                unneeded = [self.full(path) for path in paths if path not in needed]
+                for path in [folder] if len(unneeded) == len(paths) else unneeded:
+                    self._files.delete(path)
 
     def _remove_condemned(self, needed: set[str]) -> None:
-        # a copy: ticks condemn blocks while an earlier one is swept
+        # a copy: ticks add blocks while an earlier tick is swept
         for path in list(self._condemned):
             if path not in needed:
                 self._files.delete(self.full(path))
                 self._condemned.discard(path)
-
-    def _sweep_blocks(self, folder: str, needed: set[str]) -> None:
-        paths = [f"{folder}/{name}" for name in self._files.names(self.full(folder))]
-        if not any(path in needed for path in paths):
-            self._files.delete(self.full(folder))
-            return
-        for path in paths:
-            if path not in needed:
-                self._files.delete(self.full(path))
 
     def _needed(self, ticks: Iterable[int]) -> set[str]:
         """Blocks that the manifests of some ticks name."""
         found: set[str] = set()
         for tick in ticks:
             if tick not in self._needed_by:
-                self._needed_by[tick] = self._read_needed(tick)
+                named: set[str] = set()
+                # no rollback to a manifest that cannot be read
+                with suppress(HeadgateError):
+                    named = self.history.read(tick).block_paths()
+                self._needed_by[tick] = named
             found |= self._needed_by[tick]
         return found
 
-    def _read_needed(self, tick: int) -> set[str]:
-        try:
-            return self.history.read(tick).block_paths()
-        except HeadgateError:
-            # nobody can go back to what cannot be read
-            return set()
+
+@dataclass(frozen=True)
+class Rollback:
+    """The outcome: manifests and Spark's entries of ticks after ``to_tick`` are deleted."""
+
+    from_tick: int
+    to_tick: int
+    batches_again: tuple[int, ...]
+    restored_owner: bool
+
+    @property
+    def changed(self) -> bool:
+        return self.from_tick != self.to_tick or bool(self.batches_again) or self.restored_owner
+
+
+def roll_back(files: Files, root: str, to_tick: int | None = None) -> Rollback:
+    """Roll back to the last good tick, or to ``to_tick``; refused while a run uses the checkpoint."""
+    checkpoint = Checkpoint(files, root)
+    if not checkpoint.history.ticks():
+        raise SetupError(f"{root} has no manifests: it is not a checkpoint, or its first tick never ended")
+    checkpoint.lock.acquire()
+    try:
+        return _step_back(files, checkpoint, _target(checkpoint.history, to_tick))
+    finally:
+        checkpoint.lock.release()
+
+
+def _target(history: History, to_tick: int | None) -> int:
+    ticks = history.ticks()
+    if to_tick is not None and to_tick not in ticks:
+        kept = known_names([str(tick) for tick in ticks])
+        raise SetupError(f"{history.root} keeps no manifest of tick {to_tick}; it has {kept}")
+    # Spark may be further ahead: its entries are about to be deleted
+    states = [history.state(tick) for tick in (reversed(ticks) if to_tick is None else [to_tick])]
+    for state in states:
+        if state.is_good:
+            return state.tick
+    first = states[0].damages[0]
+    if to_tick is None:
+        raise SetupError(f"no tick of {history.root} is good ({first}); remove it to start anew")
+    raise SetupError(f"tick {to_tick} of {history.root} is damaged: {first}; choose another one")
+
+
+def _step_back(files: Files, checkpoint: Checkpoint, target: int) -> Rollback:
+    """Delete manifests first: if interrupted, runs refuse the checkpoint until a second call repairs it."""
+    history, root = checkpoint.history, checkpoint.root
+    ticks, offsets = history.ticks(), history.spark_entries("offsets")
+    for tick in reversed(ticks):
+        if tick > target:
+            history.remove(tick)
+    # entries of sources/ stay: a source may know of more than has been processed, and its log of files then
+    # delivers them again in the same order
+    for kind in ("commits", "offsets"):
+        for batch in reversed(history.spark_entries(kind)):
+            if batch > target:
+                files.delete(f"{checkpoint.spark_folder}/{kind}/{batch}")
+    for name in files.names(f"{root}/blocks"):
+        if int(name) > target:
+            files.delete(f"{root}/blocks/{name}")
+    restored = checkpoint.restore_owner(history.read(target))
+    return Rollback(ticks[-1], target, tuple(batch for batch in offsets if batch > target), restored)

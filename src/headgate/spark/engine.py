@@ -1,7 +1,7 @@
 """The engine on Spark: one Structured Streaming query, tick by tick.
 
-The streaming thread hands each micro-batch over and waits; the loop in ``runtime.drive`` lets the
-strategy choose turns in predicted time; then the tick is executed and committed, and Spark goes on.
+Spark's streaming thread hands over each micro-batch and waits; the loop in ``runtime.drive`` lets the
+strategy choose turns in predicted time; then the tick is executed and committed, and the thread continues.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
 from headgate.runtime.forecast import Forecast
-from headgate.spark.learn import Learner, Overall
 from headgate.spark.tick import TickRunner
 from headgate.spark.tick_plan import Chosen, OpenTick
+from headgate.statistics.store import StatisticsStore
 
 RestTime = Callable[[float], float]
-"""How many seconds to wait after a tick of some length, while tuples for the next one gather."""
+"""Seconds to wait after a tick of a given length, while tuples for the next one arrive."""
 
 
 def no_rest(tick_s: float) -> float:
-    """Every tick begins when the one before it is over."""
+    """Start every tick as soon as the previous one has ended."""
     del tick_s
     return 0.0
 
 
 @dataclass(frozen=True)
 class TickLimits:
-    """What a tick may use: processor seconds, and bytes of backlog before sources are held back."""
+    """Limits of a tick: CPU seconds, and bytes of backlog above which sources are held back."""
 
     budget_s: float = float("inf")
     memory_bytes: float = float("inf")
@@ -44,7 +44,7 @@ class TickLimits:
 
 
 class _Handover:
-    """A micro-batch on its way from Spark's thread to the loop and back."""
+    """A micro-batch passed from Spark's thread to the loop and back."""
 
     def __init__(self, batch: DataFrame, batch_id: int) -> None:
         self.batch = batch
@@ -60,14 +60,13 @@ class SparkEngine:
         self,
         runner: TickRunner,
         limits: TickLimits,
-        known: Profiles,
         clock_s: Callable[[], float] = time.time,
         rest_s: RestTime = no_rest,
     ) -> None:
         self._runner = runner
         self.limits = limits
         self._clock_s = clock_s
-        self._learner = Learner(runner.network, runner.widths_bytes(), known)
+        self.statistics.operators.assume_widths(runner.widths_bytes())
         self._inbox: queue.Queue[_Handover | None] = queue.Queue()
         self._events: deque[Event] = deque()
         self._tick: OpenTick | None = None
@@ -86,15 +85,12 @@ class SparkEngine:
 
     def profiles(self) -> Profiles:
         """What has been learnt of each operator."""
-        return self._learner.profiles
+        return self.statistics.profiles
 
-    def measured(self) -> Overall:
-        """What explains the whole run."""
-        return self._learner.over_all()
-
-    def go_on_from(self, earlier: SparkEngine) -> None:
-        """Remember what an earlier run of the same network has learnt."""
-        self._learner.go_on_from(earlier._learner)
+    @property
+    def statistics(self) -> StatisticsStore:
+        """What is known of the network."""
+        return self._runner.statistics
 
     def on_batch(self, batch: DataFrame, batch_id: int) -> None:
         """Called by Structured Streaming; returns when the tick is durable."""
@@ -107,29 +103,29 @@ class SparkEngine:
             raise handover.error
 
     def stop(self) -> None:
-        """Let ``next_event`` end the run after the tick under way."""
+        """Let ``next_event`` end the run after the current tick."""
         self.stopping = True
         self._inbox.put(None)
 
     def let_go(self) -> None:
-        """Nobody will take the micro-batch that Spark's thread may be waiting with."""
+        """Release Spark's thread: its micro-batch will not be processed."""
         self._over.set()
 
     def fail(self, error: BaseException) -> None:
-        """The loop has died: wake Spark's thread."""
+        """Release Spark's thread with the error that ended the loop."""
         self._over.set()
         if self._handover is not None:
             self._handover.error = error
             self._handover.done.set()
 
     def view(self) -> SystemView:
-        """The queues as predicted at this moment of the tick."""
+        """The queues as predicted at this point of the tick."""
         if self._forecast is None:
             return SystemView(self._clock_s(), {})
         return self._forecast.view()
 
     def accepts_turn(self) -> bool:
-        """Whether the tick's budget has room; backlog above the memory limit makes room."""
+        """Whether the tick's budget has room; a backlog above the memory limit extends the budget."""
         if self._forecast is None:
             return False
         if self._forecast.spent and self._forecast.backlog_bytes() > self.limits.memory_bytes:
@@ -137,12 +133,12 @@ class SparkEngine:
         return not self._forecast.spent
 
     def start(self, turn: Turn) -> None:
-        """Plan a turn into the tick."""
+        """Add a turn to the tick."""
         assert self._forecast is not None
         self._forecast.run(turn)
 
     def next_event(self) -> Event | None:
-        """Open a tick when a micro-batch is there; execute it once its turns are chosen."""
+        """Open a tick when a micro-batch arrives; execute it once its turns are chosen."""
         if self._events:
             return self._events.popleft()
         if self._tick is None:
@@ -157,7 +153,7 @@ class SparkEngine:
                 return None
             if not self._runner.is_committed(handover.batch_id):
                 break
-            # the tick happened, only Spark had not noted it when the process ended
+            # the tick was committed, but the process ended before Spark recorded it
             handover.done.set()
         self._handover = handover
         now_s = self._clock_s()
@@ -192,12 +188,12 @@ class SparkEngine:
             self._forecast.taken,
             {name: profile.selectivity for name, profile in self.profiles().items()},
         )
-        count = self._learner.wants_counts(max(chosen.taken.values(), default=0.0))
+        count = self.statistics.operators.wants_counts(max(chosen.taken.values(), default=0.0))
         outcome = self._runner.execute(self._tick, chosen, count, self.profiles())
         now_s = self._clock_s()
         if outcome.change is not None:
             self._events.append(outcome.change)
-        if self._learner.learn(outcome.works, outcome.passed, outcome.widths_bytes):
+        if self.statistics.operators.add(outcome.works, outcome.passed, outcome.widths_bytes):
             self._events.append(ProfilesLearnt(now_s))
         handover = self._handover
         self._tick = self._forecast = self._handover = None
@@ -205,6 +201,6 @@ class SparkEngine:
         self._over.wait(rest_s)
         handover.done.set()
         if self._runner.manifest.flushed and outcome.event.backlog_tuples == 0:
-            # the end of input, and all of it done
+            # the input has ended and all of it is processed
             self.stop()
         return replace(outcome.event, phases_s={**outcome.event.phases_s, "rest": rest_s})

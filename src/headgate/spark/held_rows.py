@@ -18,7 +18,7 @@ class HeldRows(Protocol):
 
     @property
     def frame(self) -> DataFrame:
-        """Reads them; the first job that does so computes them."""
+        """A plan that reads the rows; the first job to do so computes them."""
 
     def rdd(self) -> Any:
         """The same as Spark's internal rows."""
@@ -28,10 +28,10 @@ class HeldRows(Protocol):
         """Addresses in Spark's block manager; none if the rows have an ancestry that may be needed."""
 
     def settle(self) -> None:
-        """Jobs that may have computed them are over."""
+        """Note that all jobs that may have computed the rows have ended."""
 
     def release(self) -> None:
-        """Nobody reads them any more."""
+        """Free the memory."""
 
 
 class LocalRows:
@@ -54,7 +54,7 @@ class LocalRows:
 
     def settle(self) -> None:
         """From now on, blocks alone are read."""
-        # a tick in which nobody has read them leaves rows uncomputed
+        # rows that no job of the tick has read are not computed
         if not self._settled and self._computed.isCheckpointed():
             number, partitions = self._computed.id(), self._computed.getNumPartitions()
             java: Any = self.frame.sparkSession._jvm
@@ -67,7 +67,7 @@ class LocalRows:
         return self._settled
 
     def release(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self._computed.unpersist(False)
 
 
@@ -89,7 +89,7 @@ class SharedRows:
         """Their ancestry may be needed again."""
 
     def release(self) -> None:
-        """Give the memory back."""
+        """Free the memory."""
         self.frame.unpersist()
 
 
@@ -130,7 +130,7 @@ class LogMemory:
         return self._blocks[path]
 
     def keep_only(self, paths: Iterable[str]) -> None:
-        """Let go of everything but these blocks, and of those that are better read from files."""
+        """Release everything but these blocks, and also blocks that are better read from files."""
         kept = set(paths) if self.is_lasting else set()
         for path, block in list(self._blocks.items()):
             block.rows.settle()

@@ -1,33 +1,98 @@
-"""The manifests that a checkpoint keeps, and whether what each of them needs is still there."""
+"""The manifests of a checkpoint, and whether the blocks that each of them needs are intact.
+
+The fingerprint of a block records enough of its files to detect that one is lost, truncated, replaced or
+changed.
+"""
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from headgate.errors import DamagedStateError, SetupError
-from headgate.spark.fingerprint import Damage, compare
-from headgate.spark.localfiles import FileSystem, has_scheme
-from headgate.spark.manifest import Manifest
+from headgate.spark.file_system import Files, FileStatus
+from headgate.spark.manifest import FilePart, Fingerprint, Manifest
 
 KEPT_MANIFESTS = 5
 """A run can step back to any of these."""
 
 _COMMITS = "spark/commits"
+# smaller files are read whole; of larger ones the end, where Parquet keeps its footer: lengths and places of
+# all pages, row counts and statistics
+_WHOLE_BYTES = 1 << 20
+_TAIL_BYTES = 1 << 16
 
 
 def is_in_place(path: str) -> bool:
-    """Whether a block is a file of the user's, which is read where it is and never removed."""
-    return path.startswith("/") or has_scheme(path)
+    """Whether a block is a source file, which is read in place and never removed."""
+    return path.startswith(("/", "file:")) or "://" in path
 
 
 def located(root: str, path: str) -> str:
-    """A block's path as Spark reads it."""
     return path if is_in_place(path) else f"{root}/{path}"
 
 
-def verify_blocks(files: FileSystem, root: str, manifest: Manifest) -> list[Damage]:
-    """Compare all blocks that a manifest names with their fingerprints."""
+@dataclass(frozen=True)
+class Damage:
+    """A fault in one file of the state; ``path`` is relative to the checkpoint, or absolute."""
+
+    path: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.path} {self.reason}"
+
+
+def take_fingerprint(files: Files, path: str, ours: bool) -> Fingerprint:
+    return tuple(
+        FilePart(s.name, s.size_bytes, _crc32(files, path, s), None if ours else s.modified_ms)
+        for s in files.data_files(path)
+    )
+
+
+def compare(
+    files: Files, full_path: str, shown: str, known: Fingerprint, content: bool = True
+) -> list[Damage]:
+    """What has changed since a fingerprint was taken; without ``content``, judged by the listing alone."""
+    present = {status.name: status for status in files.data_files(full_path)}
+    if not present:
+        return [Damage(shown, "is missing")]
+    found = [
+        Damage(_joined(shown, part.name), reason)
+        for part in known
+        if (reason := _change(files, full_path, part, present.get(part.name), content))
+    ]
+    # Spark reads every file in the folder
+    strange = sorted(present.keys() - {part.name for part in known})
+    return [*found, *(Damage(_joined(shown, name), "does not belong there") for name in strange)]
+
+
+def _change(files: Files, path: str, part: FilePart, status: FileStatus | None, content: bool) -> str | None:
+    if status is None:
+        return "is missing"
+    if status.size_bytes != part.size_bytes:
+        return f"has {status.size_bytes:,} bytes instead of {part.size_bytes:,}"
+    if part.modified_ms is not None and status.modified_ms != part.modified_ms:
+        return "was modified"
+    try:
+        return "has other content" if content and _crc32(files, path, status) != part.crc32 else None
+    except Exception as error:
+        # every file system raises its own kind of error
+        return f"cannot be read ({str(error).strip().splitlines()[0]})"
+
+
+def _crc32(files: Files, path: str, status: FileStatus) -> int:
+    start = 0 if status.size_bytes <= _WHOLE_BYTES else status.size_bytes - _TAIL_BYTES
+    return zlib.crc32(files.read_bytes(_joined(path, status.name), start))
+
+
+def _joined(path: str, name: str) -> str:
+    return f"{path}/{name}" if name else path
+
+
+def verify_blocks(files: Files, root: str, manifest: Manifest) -> list[Damage]:
     found: list[Damage] = []
     for path in sorted(manifest.block_paths()):
         known, full = manifest.files.get(path), located(root, path)
@@ -41,7 +106,7 @@ def verify_blocks(files: FileSystem, root: str, manifest: Manifest) -> list[Dama
 
 @dataclass(frozen=True)
 class TickState:
-    """A manifest, and what is wrong with it or with what it needs; None if it cannot be read."""
+    """A manifest, None if it cannot be read, and the damages to it or to its blocks."""
 
     tick: int
     manifest: Manifest | None
@@ -49,41 +114,38 @@ class TickState:
 
     @property
     def is_good(self) -> bool:
-        """Whether a run can go on from it."""
+        """Whether a run can continue from it."""
         return not self.damages
 
 
+@dataclass(frozen=True)
 class History:
-    """Manifests of one checkpoint, by the tick they were written after."""
+    """Manifests of one checkpoint, by tick."""
 
-    def __init__(self, files: FileSystem, root: str) -> None:
-        self._files = files
-        self.root = root
-        self._folder = f"{root}/manifests"
+    _files: Files
+    root: str
 
     def ticks(self) -> list[int]:
-        """Ticks that have a manifest, oldest first; -1 is the state before the first tick."""
-        names = (name for name in self._files.names(self._folder) if name.endswith(".json"))
-        stems = (name.removesuffix(".json") for name in names)
-        return sorted(int(stem) for stem in stems if stem.lstrip("-").isdigit())
+        """Ticks with a manifest, oldest first; -1 is the state before the first tick."""
+        found = (re.fullmatch(r"(-*\d+)\.json", name) for name in self._files.names(f"{self.root}/manifests"))
+        return sorted(int(match[1]) for match in found if match)
 
-    def path(self, tick: int) -> str:
-        """Where the manifest of a tick is."""
-        return f"{self._folder}/{tick:09d}.json"
+    def _path(self, tick: int) -> str:
+        return f"{self.root}/manifests/{tick:09d}.json"
 
     def write(self, manifest: Manifest) -> None:
-        """From here on, the tick has happened."""
-        self._files.write_text(self.path(manifest.batch_id), manifest.to_json())
+        """Commit a tick: from here on, it has happened."""
+        self._files.write_text(self._path(manifest.batch_id), manifest.to_json())
 
     def read(self, tick: int) -> Manifest:
-        """The manifest of a tick; raises ``DamagedStateError``, which says why but not where."""
+        """The manifest of a tick; raises ``DamagedStateError`` with the reason but not the path."""
         try:
-            manifest = Manifest.from_json(self._files.read_text(self.path(tick)))
+            manifest = Manifest.from_json(self._files.read_text(self._path(tick)))
         except DamagedStateError:
             raise
         except SetupError as error:
-            # of another version: no damage, and nothing to step back from
-            raise SetupError(f"{self.path(tick)}: {error}") from error
+            # written by another version, which is no damage
+            raise SetupError(f"{self._path(tick)}: {error}") from error
         except Exception as error:
             raise DamagedStateError(str(error).strip().splitlines()[0]) from error
         if manifest.batch_id != tick:
@@ -91,39 +153,29 @@ class History:
         return manifest
 
     def remove(self, tick: int) -> None:
-        """Forget a tick."""
-        self._files.delete(self.path(tick))
+        self._files.delete(self._path(tick))
 
     def state(self, tick: int, committed: int = -1) -> TickState:
-        """A manifest with its blocks and Spark's notes.
-
-        ``committed`` is the last micro-batch that Spark has noted as done: the newest manifest must cover it.
-        """
+        """A manifest checked against its blocks and Spark's logs, of which it must cover ``committed``."""
         try:
             manifest = self.read(tick)
         except DamagedStateError as error:
             return TickState(tick, None, (Damage(f"manifests/{tick:09d}.json", f"is damaged: {error}"),))
-        damages = verify_blocks(self._files, self.root, manifest)
-        damages += self._spark_damages(tick, committed)
-        return TickState(tick, manifest, tuple(damages))
+        blocks = verify_blocks(self._files, self.root, manifest)
+        return TickState(tick, manifest, (*blocks, *self._spark_damages(tick, committed)))
 
     def states(self) -> Iterator[TickState]:
-        """All of them, newest first."""
-        # in this order, so that a run that goes on meanwhile does not look damaged
+        """All manifests, newest first."""
+        # in this order, so that a run that continues meanwhile does not look damaged
         committed, ticks = self._committed(), self.ticks()
         for tick in reversed(ticks):
             state = self.state(tick, committed if tick == ticks[-1] else -1)
-            # a run that goes on may have removed the oldest ones in the meantime
+            # a run that continues may have removed the oldest ones meanwhile
             if state.is_good or tick in self.ticks():
                 yield state
 
-    def last_good(self, before: int) -> int | None:
-        """The newest tick before another one that a run can go on from."""
-        earlier = [tick for tick in reversed(self.ticks()) if tick < before]
-        return next((tick for tick in earlier if self.state(tick).is_good), None)
-
     def current(self) -> Manifest | None:
-        """What a run goes on from, verified; None before the first tick. Raises if it is damaged."""
+        """The manifest that a run continues from, verified; None before the first tick. Raises if damaged."""
         committed, ticks = self._committed(), self.ticks()
         if not ticks:
             if damages := self._spark_damages(-1, committed):
@@ -131,28 +183,29 @@ class History:
             return None
         state = self.state(ticks[-1], committed)
         if not state.is_good or state.manifest is None:
-            raise self.refusal(state)
+            raise self._refusal(state)
         return state.manifest
 
-    def refusal(self, state: TickState) -> DamagedStateError:
-        """One line: what is damaged, which tick is good, and how to step back to it."""
+    def _refusal(self, state: TickState) -> DamagedStateError:
+        """One line: what is damaged, which tick is good, and how to roll back to it."""
         first, more = state.damages[0], len(state.damages) - 1
         also = f" (and {more} more)" if more else ""
         what = f"{located(self.root, first.path)} {first.reason}{also}"
         only_spark = all(damage.path == _COMMITS for damage in state.damages)
-        good = state.tick if only_spark else self.last_good(state.tick)
-        if good is None:
+        earlier = [tick for tick in reversed(self.ticks()) if tick < state.tick]
+        good = (tick for tick in earlier if self.state(tick).is_good)
+        last_good = state.tick if only_spark else next(good, None)
+        if last_good is None:
             return DamagedStateError(f"{what}; no earlier tick is good: remove {self.root} to start anew")
         return DamagedStateError(
-            f"{what}; tick {good} is good: step back to it with headgate checkpoint rollback {self.root}"
+            f"{what}; tick {last_good} is good: step back to it with headgate checkpoint rollback {self.root}"
         )
 
     def _spark_damages(self, tick: int, committed: int) -> list[Damage]:
-        """Spark notes where a tick begins before it, and that it is over after its manifest."""
+        """Spark logs the offsets of a tick before it runs, and its commit after the manifest is written."""
         if tick >= 0 and not self._files.exists(f"{self.root}/spark/offsets/{tick}"):
-            return [
-                Damage("spark/offsets", f"has no entry {tick}, which the manifest of that tick goes with")
-            ]
+            reason = f"has no entry {tick}, which the manifest of that tick goes with"
+            return [Damage("spark/offsets", reason)]
         if committed > tick:
             known = f"the last manifest is of tick {tick}" if tick >= 0 else "there is no manifest"
             return [Damage(_COMMITS, f"has an entry {committed}, but {known}")]

@@ -1,31 +1,32 @@
-"""The jobs of a tick: results into sinks, blocks into the checkpoint, dead letters, probes; all at once."""
+"""The jobs of a tick: results into sinks, blocks into the checkpoint, dead letters, samples; all at once."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from pyspark import inheritable_thread_target
-from pyspark.sql import DataFrame, Observation
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame
 
 from headgate.model.network import QueryDefinition
-from headgate.runtime.matches import Link, Sampled
-from headgate.spark import probing, sql
+from headgate.spark import sql
+from headgate.spark.arrival.dead_letters import DeadLetters
 from headgate.spark.blocks import BlockStore
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.columns import TS
-from headgate.spark.deadletters import DeadLetters
 from headgate.spark.manifest import BlockRef, Manifest
 from headgate.spark.measuring import Measuring
 from headgate.spark.operators.inputs import StoreTask
-from headgate.spark.prepare import Prepared
-from headgate.spark.result_latency import ResultLatency, counts_until
+from headgate.spark.physical_plans import Measured
+from headgate.spark.prepared import Prepared
+from headgate.spark.result_quality import ResultLatency, counts_until
+from headgate.spark.samples import count_matches
 from headgate.spark.sinks import Sink
+from headgate.spark.sql import TS
 from headgate.spark.tick_plan import OpenTick, TickPlan
+from headgate.statistics.store import Link, PairCounts
 
 Result = TypeVar("Result")
 Stored = list[tuple[StoreTask, BlockRef | None]]
@@ -40,16 +41,27 @@ class Written:
 
     rows: int
     arrived_at: tuple[tuple[float, float], ...]
-    """When the tuples of results had arrived, microseconds, and of how many results."""
+    """Pairs of an arrival time in microseconds and the number of results with that arrival time."""
+    slices: tuple[int, ...]
+    """Numbers of the slices to be published."""
 
 
 @dataclass(frozen=True)
 class JobResults:
-    """What the jobs of a tick have brought: results by query, stored blocks, samples if any were wanted."""
+    """Outcome of a tick's jobs: results by query, stored blocks, and samples if any were requested."""
 
     written: Mapping[str, Written]
     stored: Stored
-    samples: Mapping[Link, Sampled] | None
+    samples: Mapping[Link, PairCounts] | None
+
+
+@dataclass(frozen=True)
+class _Write:
+    """The jobs that write a query's results, which are counted up to each timestamp of ``steps``."""
+
+    query: QueryDefinition
+    steps: Sequence[int]
+    slices: list[Future[Mapping[str, Any]]]
 
 
 class TickJobs:
@@ -78,13 +90,13 @@ class TickJobs:
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
 
     def close(self) -> None:
-        """Wait for what still runs."""
+        """Wait for running jobs."""
         self._pool.shutdown(wait=True)
 
     def run(self, tick: OpenTick, plan: TickPlan, before: Manifest) -> JobResults:
         """Run all jobs of a tick at once; ``before`` is the manifest that it starts from."""
         writes = {
-            query.name: self.submit(self._write_results, tick, query, results, before)
+            query.name: self._write_results(tick, query, results, before)
             for query in self._network.queries.values()
             if (results := self._results(query, plan, before)) is not None
         }
@@ -92,26 +104,27 @@ class TickJobs:
         appends = [self.submit(*append) for append in self._appends(tick, plan)]
         aside = sql.union([arrival.dead_letters for arrival in tick.arrivals.values()])
         letters = self.submit(self._write_letters, aside, tick.batch_id) if aside else None
-        probes = self.submit(probing.run, plan.probes) if plan.probes else None
+        samples = self.submit(count_matches, plan.samples) if plan.samples else None
         # every job is waited for, so that none still runs when a failed tick is tried again
-        jobs = [*writes.values(), *[f for _, f in stores], *appends, letters, probes]
+        slices = [future for write in writes.values() for future in write.slices]
+        jobs = [*slices, *[future for _, future in stores], *appends, letters, samples]
         failed = [e for f in jobs if f and (e := f.exception())]
         plan.release()
         if failed:
             raise failed[0]
         return JobResults(
-            {name: future.result() for name, future in writes.items()},
+            {name: self._written(tick, write, before) for name, write in writes.items()},
             [(task, future.result()) for task, future in stores],
-            probes.result() if probes is not None else None,
+            samples.result() if samples is not None else None,
         )
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
-        """Run something beside the caller."""
+        """Run a function in a thread of the pool."""
         return self._pool.submit(inheritable_thread_target(self._store.spark)(function), *arguments)
 
     def _appends(self, tick: OpenTick, plan: TickPlan) -> Iterator[tuple[Any, ...]]:
         """New blocks of logs that have to outlive the tick: a window, a queue or a tail still needs them."""
-        kept = [*plan.kept.values(), *plan.pushing.values()]
+        kept = [*plan.retained.values(), *plan.pushing.values()]
         needed = {block.path for sides in kept for side in sides for block in side}
         for arrival in tick.arrivals.values():
             needed |= {block.path for block in arrival.state.tail}
@@ -123,31 +136,49 @@ class TickJobs:
             yield self._store.write_known, merged.tuples, merged.block.path, merged.block.rows
 
     def _write_letters(self, query: str, batch_id: int) -> None:
-        self._dead_letters.write(self._store.spark.sql(query), batch_id)
+        letters = Measured(self._store.plans, self._store.spark.sql(query).coalesce(1), ())
+        self._dead_letters.write(letters, batch_id)
 
     def _results(self, query: QueryDefinition, plan: TickPlan, before: Manifest) -> str | DataFrame | None:
         results = self._builder.results(query, plan)
         if results is None and before.rows_out.get(query.name) is None:
-            # an empty file tells readers the schema of a query without results
+            # an empty file shows readers the columns of a query without results
             return self._store.empty(self._prepared.operators[query.outputs[0]].output)
         return results
 
     def _write_results(
         self, tick: OpenTick, query: QueryDefinition, results: str | DataFrame, before: Manifest
-    ) -> Written:
-        tuples = self._store.spark.sql(results) if isinstance(results, str) else results
-        counted = Observation(f"results of {query.name}")
+    ) -> _Write:
+        """Start the jobs that write a query's results."""
+        parts: Sequence[str | DataFrame] = [results]
+        if isinstance(results, sql.Slices) and self._sinks[query.name].takes_slices:
+            parts = results.parts
         steps = self._latency.steps(query, before)
-        observed = tuples.observe(
-            counted, F.expr("count(1) AS rows"), F.expr(f"{counts_until(steps)} AS until")
-        )
-        is_first = query.name not in before.rows_out
-        with self._measuring.of_query(tick.batch_id, query.name):
-            self._sinks[query.name].write(observed.drop(TS), tick.batch_id, is_first)
-        found = counted.get
-        now_us = tick.started_s * 1e6
-        arrived_at = self._latency.arrived_at(query, steps, found["until"], found["rows"], now_us)
-        return Written(found["rows"], arrived_at)
+        slices = [
+            self.submit(self._write_slice, tick.batch_id, query, number, part, steps)
+            for number, part in enumerate(parts)
+        ]
+        return _Write(query, steps, slices)
+
+    def _written(self, tick: OpenTick, write: _Write, before: Manifest) -> Written:
+        """What the jobs of a query have written, all of them being done."""
+        found = [one.result() for one in write.slices]
+        rows = sum(one["rows"] for one in found)
+        until = [sum(counts) for counts in zip(*(one["until"] for one in found), strict=True)]
+        arrived_at = self._latency.arrived_at(write.query, write.steps, until, rows, tick.started_s * 1e6)
+        shown = tuple(number for number, one in enumerate(found) if one["rows"])
+        is_first = write.query.name not in before.rows_out
+        # an empty file shows readers the columns of a query without results
+        return Written(rows, arrived_at, shown or ((0,) if is_first else ()))
+
+    def _write_slice(
+        self, batch_id: int, query: QueryDefinition, number: int, part: str | DataFrame, steps: Sequence[int]
+    ) -> Mapping[str, Any]:
+        measures = ["count(1) AS rows", f"{counts_until(steps)} AS until"]
+        results = Measured(self._store.plans, part, measures, hidden=(TS,))
+        with self._measuring.of_query(batch_id, query.name):
+            self._sinks[query.name].write(results, batch_id, number)
+        return results.found
 
     def _write_block(self, tick: OpenTick, task: StoreTask) -> BlockRef | None:
         part = (
@@ -156,9 +187,9 @@ class TickJobs:
             else f"{'log' if task.is_pushing else 'in'}{task.side}"
         )
         path = self._checkpoint.block(tick.batch_id, f"{task.operator}-{part}")
-        tuples = self._store.spark.sql(task.tuples) if isinstance(task.tuples, str) else task.tuples
+        arrived_us = int(tick.started_s * 1e6)
         with self._measuring.of_operator(tick.batch_id, task.operator):
-            block = self._store.write(tuples, path, task.expected_rows, int(tick.started_s * 1e6))
+            block = self._store.write(task.tuples, task.columns, path, task.expected_rows, arrived_us)
         if block is None or task.level is None:
             return block
         # where panes lie in time is all there is to know of them

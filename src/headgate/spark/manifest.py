@@ -1,32 +1,42 @@
 """The state of the engine after a tick, as one durable document.
 
-A manifest lists every block that is still needed. Once it is written the tick has happened;
-without it, it has not.
+A manifest lists every block that is still needed. Writing it commits the tick: a tick without a manifest is
+re-executed and overwrites its partial output.
+
+A document is one JSON object: ``version``, its fields, ``checksum``. The checksum covers everything before it
+as Python serialises it, so white space may change but values may not.
 """
 
 from __future__ import annotations
 
+import hashlib
+import json
+import types
 from bisect import bisect_left
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from functools import cache
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from headgate.errors import DamagedStateError, SetupError
 from headgate.model.event import StreamCounts
-from headgate.model.shedding import Course
-from headgate.spark.columns import BEGINNING_US
-from headgate.spark.documents import decode, decode_all, seal, unseal
-from headgate.spark.fingerprint import Fingerprint
-from headgate.spark.spread import Spread
+from headgate.model.shedding import TickSettings
+from headgate.spark.rows import Spread
+from headgate.spark.sql import BEGINNING_US
 
-FORMAT_VERSION = 3
-"""Of manifests; one higher whenever a document can no longer be read by the version before."""
+FORMAT_VERSION = 4
+"""Format of documents, incremented whenever the previous version could not read new ones."""
+
+Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True)
 class BlockRef:
-    """An immutable block of tuples: files below the checkpoint, or a file of the user's in place.
+    """An immutable block of tuples: files below the checkpoint, or source files in place.
 
-    ``path`` is relative to the checkpoint, or absolute where the files are not ours.
-    ``number`` is that of its first tuple in the line before an eddy, of which it may be a part. ``step`` is
-    the probe that its tuples are on their way to; others may be in the same files.
+    ``path`` is relative to the checkpoint, or absolute where the files are not ours. ``number`` is that of
+    its first tuple in the queue of an eddy. ``step`` is the probe that its tuples go to next; the same files
+    may hold others.
     """
 
     path: str
@@ -39,11 +49,11 @@ class BlockRef:
     number: int | None = None
     step: int | None = None
     first_seq: int | None = None
-    """Number of its first tuple in the stream, where the order of the stream matters."""
+    """Sequence number of its first tuple in the stream, where the order of the stream matters."""
     files: tuple[str, ...] = ()
-    """Source files that are read where they lie; ``path`` is then a name and nothing more."""
+    """Source files that are read in place; ``path`` is then only a name."""
     is_in_order: bool = False
-    """Whether its tuples are in timestamp order, and its quantiles those at evenly spaced places."""
+    """Whether its tuples are in timestamp order, and its quantiles at evenly spaced places."""
 
     @property
     def stored_at(self) -> tuple[str, ...]:
@@ -52,28 +62,26 @@ class BlockRef:
 
     @property
     def spread(self) -> Spread:
-        """How its tuples lie over time."""
         return Spread.over(self.rows, self.quantiles or (self.min_ts, self.max_ts))
 
     @property
     def end_seq(self) -> int:
-        """The number behind that of its last tuple."""
         return (self.first_seq or 0) + self.rows
 
     def first_seq_from(self, ts: int) -> int:
-        """At most the number of its first tuple with a timestamp from ``ts`` on."""
+        """A lower bound of the sequence number of its first tuple with a timestamp of at least ``ts``."""
         first = self.first_seq or 0
         if not self.is_in_order or len(self.quantiles) < 2:
             return first
-        # the tuples at these places, and all before them, are older
+        # the tuples at these quantiles, and all before them, are older
         older = bisect_left(self.quantiles, ts)
         return first + (max(0, older - 1) * (self.rows - 1)) // (len(self.quantiles) - 1)
 
     def rows_from(self, ts: int) -> float:
-        """About how many of its tuples have a timestamp from ``ts`` on; 0 only if there is none."""
+        """Approximate number of its tuples with a timestamp of at least ``ts``; 0 only if there is none."""
         if ts > self.max_ts:
             return 0.0
-        # whatever the quantiles say, the last tuple is not below its own timestamp
+        # quantiles are approximate, but the last tuple is not below its own timestamp
         return max(1.0, self.rows - self.spread.rows_below(ts))
 
 
@@ -83,7 +91,7 @@ class StreamState:
 
     Tuples below ``floor_ts`` are late; those below ``watermark_ts`` are complete. ``next_seq`` is the number
     of the next tuple in timestamp order, ``next_position`` in order of arrival. ``tail`` holds tuples that
-    have arrived, but not been numbered, since others may still come before them.
+    have arrived but are not sequenced yet, since earlier ones may still arrive.
     """
 
     max_ts: int = BEGINNING_US
@@ -95,23 +103,36 @@ class StreamState:
     silent_since_us: int | None = None
     totals: StreamCounts = field(default_factory=StreamCounts)
     utilities: tuple[float, ...] = ()
-    """Quantiles of how much its tuples matter, where a query says."""
+    """Quantiles of its tuples' utilities, where a query defines one."""
 
 
 @dataclass(frozen=True)
 class OperatorState:
     """An operator has processed every tuple with a timestamp below ``progress_ts``.
 
-    ``blocks`` hold, for each input, tuples that wait and tuples still inside a window; blocks of a stream's
-    log are shared by all operators that read the stream. ``groups`` are partial aggregates: of all tuples so
-    far, or of the panes of a window.
+    ``blocks`` hold, for each input, waiting tuples and tuples still inside a window; blocks of a stream's log
+    are shared by all operators that read the stream. ``groups`` are partial aggregates: of all tuples so far,
+    or of the panes of a window.
     """
 
     progress_ts: int = BEGINNING_US
     blocks: tuple[tuple[BlockRef, ...], ...] = ((),)
     groups: tuple[BlockRef, ...] = ()
     pushing: tuple[tuple[BlockRef, ...], ...] = ()
-    """For row windows over a queue: blocks of the log whose tuples push others out, by input."""
+    """For row windows over a queue: blocks of the log whose tuples expire others, by input."""
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """A file of a block; ``modified_ms`` is recorded for files that their owner may overwrite."""
+
+    name: str
+    size_bytes: int
+    crc32: int
+    modified_ms: int | None = None
+
+
+Fingerprint = tuple[FilePart, ...]
 
 
 @dataclass(frozen=True)
@@ -123,18 +144,16 @@ class Owner:
     queries: tuple[str, ...]
 
     def to_json(self) -> str:
-        """One JSON document."""
-        return seal(self, FORMAT_VERSION)
+        return seal(self)
 
     @staticmethod
     def from_json(text: str) -> Owner:
-        """The inverse of ``to_json``."""
-        return decode(Owner, unseal(text, FORMAT_VERSION))
+        return decode(Owner, unseal(text))
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything a restarted engine has to know; ``course`` is what the next tick goes by.
+    """Everything a restarted engine has to know; ``settings`` are those of the next tick.
 
     ``files`` are the fingerprints of all blocks by path. These, ``owner`` and ``written_s`` are filled in
     when the manifest is committed.
@@ -145,52 +164,144 @@ class Manifest:
     streams: dict[str, StreamState] = field(default_factory=dict)
     operators: dict[str, OperatorState] = field(default_factory=dict)
     rows_out: dict[str, int] = field(default_factory=dict)
-    course: Course = field(default_factory=Course)
+    settings: TickSettings = field(default_factory=TickSettings)
     files: dict[str, Fingerprint] = field(default_factory=dict)
     owner: Owner | None = None
     written_s: float = 0.0
 
     def block_refs(self) -> list[BlockRef]:
-        """Every block that must be kept; one that several operators need comes several times."""
+        """Every block that must be retained; one that several operators need is listed several times."""
         refs = [ref for stream in self.streams.values() for ref in stream.tail]
         for operator in self.operators.values():
             refs += [ref for side in (*operator.blocks, operator.groups, *operator.pushing) for ref in side]
         return refs
 
     def block_paths(self) -> set[str]:
-        """Where they are stored: below the checkpoint, or at an address of their own."""
+        """Where these blocks are stored: below the checkpoint, or at a path of their own."""
         return {path for ref in self.block_refs() for path in ref.stored_at}
 
     def to_json(self) -> str:
-        """One JSON document, in which a block that many operators read stands once."""
+        """One JSON document, in which a block that many operators read occurs once."""
         places: dict[int, int] = {}
         table: list[BlockRef] = []
 
-        def place(ref: BlockRef) -> int:
-            if id(ref) not in places:
-                places[id(ref)] = len(table)
-                table.append(ref)
-            return places[id(ref)]
+        def numbered(refs: tuple[BlockRef, ...]) -> list[int]:
+            for ref in refs:
+                if id(ref) not in places:
+                    places[id(ref)] = len(table)
+                    table.append(ref)
+            return [places[id(ref)] for ref in refs]
 
         operators = {
             name: {
                 "progress_ts": state.progress_ts,
-                "blocks": [[place(ref) for ref in side] for side in state.blocks],
-                "groups": [place(ref) for ref in state.groups],
-                "pushing": [[place(ref) for ref in side] for side in state.pushing],
+                "blocks": [numbered(side) for side in state.blocks],
+                "groups": numbered(state.groups),
+                "pushing": [numbered(side) for side in state.pushing],
             }
             for name, state in self.operators.items()
         }
-        own = {field.name: getattr(self, field.name) for field in fields(self)}
-        return seal({**own, "operators": operators, "blocks": table}, FORMAT_VERSION)
+        return seal({**_plain(self), "operators": operators, "blocks": table})
 
     @staticmethod
     def from_json(text: str) -> Manifest:
         """The inverse of ``to_json``; raises if the text is damaged or of another version."""
-        document = unseal(text, FORMAT_VERSION)
-        table = decode_all(BlockRef, document.pop("blocks", []))
+        document = unseal(text)
+        if "course" in document:
+            # the name up to the third format
+            document["settings"] = document.pop("course")
+        table = [decode(BlockRef, raw) for raw in document.pop("blocks", [])]
         for state in document.get("operators", {}).values():
             for side in (*state.get("blocks", ()), state.get("groups", []), *state.get("pushing", ())):
-                # documents of the second format have blocks themselves in place of their numbers
+                # the second format has blocks in place of their numbers
                 side[:] = [table[ref] if isinstance(ref, int) else ref for ref in side]
         return decode(Manifest, document)
+
+
+def seal(content: Any) -> str:
+    """The text of a document whose content is a dataclass, or a mapping of its fields."""
+    body = json.dumps({"version": FORMAT_VERSION, **_plain(content)}, default=_plain)
+    # a manifest is written every tick, so it is serialised only once
+    return f'{body[:-1]}, "checksum": "{_checksum(body)}"}}'
+
+
+def _plain(value: Any) -> dict[str, Any]:
+    if isinstance(value, Mapping):
+        return dict(value)
+    # raises for anything but a dataclass
+    return {name: getattr(value, name) for name in value.__dataclass_fields__}
+
+
+def unseal(text: str) -> dict[str, Any]:
+    """The content of a document; raises if it is damaged or of a later version. The first had no checksum."""
+    try:
+        document = json.loads(text)
+    except ValueError as error:
+        is_cut = not text.rstrip().endswith("}")
+        raise DamagedStateError("it ends too early" if is_cut else f"not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise DamagedStateError("it is not a JSON object")
+    found = document.get("version", 1)
+    if not isinstance(found, int) or found > FORMAT_VERSION:
+        # a later version may compute its checksum in another way
+        raise SetupError(
+            f"it has format {found}, of a later version of Headgate; this one reads {FORMAT_VERSION}"
+        )
+    checksum = document.pop("checksum", None)
+    if (found > 1 or checksum is not None) and checksum != _checksum(json.dumps(document)):
+        raise DamagedStateError("its checksum does not match its content")
+    document.pop("version", None)
+    return document
+
+
+def _checksum(body: str) -> str:
+    return hashlib.sha256(body.encode()).hexdigest()
+
+
+def decode(kind: type[Kind], raw: Any) -> Kind:
+    """A dataclass from JSON values, some of them built already, by its fields; raises if they differ."""
+    built: Kind = _value(kind, raw, kind.__name__)
+    return built
+
+
+def _value(kind: Any, raw: Any, place: str) -> Any:
+    origin, arguments = get_origin(kind), get_args(kind)
+    if origin in (Union, types.UnionType):
+        [inner] = [argument for argument in arguments if argument is not type(None)]
+        return None if raw is None else _value(inner, raw, place)
+    if is_dataclass(kind):
+        return raw if isinstance(raw, kind) else _built(kind, raw, place)  # type: ignore[arg-type]
+    if origin is tuple:
+        return tuple(_value(arguments[0], item, place) for item in _expect(raw, list, place))
+    if origin is not None and issubclass(origin, Mapping):
+        named = _expect(raw, dict, place)
+        return {name: _value(arguments[1], item, f"{place}.{name}") for name, item in named.items()}
+    if kind is float:
+        return _expect(raw, (int, float), place)
+    return raw if kind is Any else _expect(raw, kind, place)
+
+
+def _built(kind: Any, raw: Any, place: str) -> Any:
+    known = {field.name: field for field in fields(kind)}
+    if unknown := sorted(_expect(raw, dict, place).keys() - known.keys()):
+        raise _other_version(f"{place} has an unknown field {unknown[0]}")
+    needed = {n for n, f in known.items() if f.default is MISSING and f.default_factory is MISSING}
+    if missing := sorted(needed - raw.keys()):
+        raise _other_version(f"{place} lacks the field {missing[0]}")
+    hints = _hints(kind)
+    return kind(**{name: _value(hints[name], item, f"{place}.{name}") for name, item in raw.items()})
+
+
+@cache
+def _hints(kind: type) -> dict[str, Any]:
+    return get_type_hints(kind)
+
+
+def _expect(raw: Any, kind: Any, place: str) -> Any:
+    if not isinstance(raw, kind):
+        raise _other_version(f"{place} is a {type(raw).__name__}")
+    return raw
+
+
+def _other_version(what: str) -> SetupError:
+    return SetupError(f"{what}; it was written by another version of Headgate, which can go on from it")

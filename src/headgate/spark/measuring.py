@@ -1,30 +1,32 @@
-"""Measuring a tick: what the learner is told of it."""
+"""Measuring a tick: processor time of each group of queries, tuples that operators took and passed on."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 
 from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
 
-from headgate.model.network import Network
-from headgate.model.operator import Aggregate, Operator, OperatorInput, WindowUpdate
+from headgate.model.network import Network, StreamDefinition
+from headgate.model.operator import Aggregate, OperatorInput, WindowUpdate
 from headgate.model.profile import Profiles
-from headgate.spark.costs import Work
-from headgate.spark.learn import TELLING_ROWS, Passed
+from headgate.spark import sql
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators.inputs import StoreTask
-from headgate.spark.tasktime import TaskTime
+from headgate.spark.samples import TaskTime, Trial, run_trials
+from headgate.spark.sources import Sources, timestamp_us
 from headgate.spark.tick_plan import TickPlan, counted_rows
-from headgate.spark.trial import Trial, tried
+from headgate.statistics.estimators import TickWork
+from headgate.statistics.store import TELLING_ROWS, Passed
 
 Stored = Sequence[tuple[StoreTask, BlockRef | None]]
 
 
 class Measuring:
-    """Times and counts of a network's queries. ``run`` tells this run's jobs from those of others.
+    """Times and counts of a network's queries; ``run`` separates the jobs of this run from those of others.
 
-    What queries share is done by the jobs of one of them, so their times are told together.
+    Queries that share operators are measured together: the jobs of one of them do the shared work.
     """
 
     def __init__(self, network: Network, spark: SparkSession, run: str) -> None:
@@ -38,26 +40,28 @@ class Measuring:
             self._operators_of[group] = tuple(names)
 
     def of_query(self, batch_id: int, query: str) -> AbstractContextManager[None]:
-        """The jobs that this thread starts now are a query's."""
+        """Attribute the jobs that this thread starts to a query."""
         return self._task_time.under(self._tag(batch_id, self._group_of[query]))
 
     def of_operator(self, batch_id: int, operator: str) -> AbstractContextManager[None]:
-        """The jobs that this thread starts now are of an operator's queries."""
+        """Attribute the jobs that this thread starts to the queries of an operator."""
         return self.of_query(batch_id, self._network.queries_of(operator)[0])
 
     def _tag(self, batch_id: int, group: str) -> str:
         return f"headgate {self._run} {batch_id} {group}"
 
-    def tried(self, batch_id: int, trials: Sequence[Trial]) -> Mapping[str, Profiles]:
-        """What predicates are like, each asked alone."""
-        return tried(trials, self._task_time, f"headgate {self._run} {batch_id} trial")
+    def run_trials(self, batch_id: int, trials: Sequence[Trial]) -> Mapping[str, Profiles]:
+        """Evaluate predicates alone; their profiles by operator and text."""
+        return run_trials(trials, self._task_time, self._tag(batch_id, "trial"))
 
-    def works(self, batch_id: int, plan: TickPlan, results: Mapping[str, int], stored: Stored) -> list[Work]:
-        """What the tick did for each group of queries that it did enough for.
+    def works(
+        self, batch_id: int, plan: TickPlan, results: Mapping[str, int], stored: Stored
+    ) -> list[TickWork]:
+        """The work of the tick for each group of queries with enough tuples.
 
-        What operators take is counted by the plan; where results tell better, they do.
+        What operators take is counted by the plan, unless the results are a better count.
         """
-        taken = {name: moved.rows for name, moved in plan.moved.items()} | self._projected(results)
+        taken = {name: moved.rows for name, moved in plan.moved.items()} | self._taken_by_last(results)
         rows_stored = {
             group: sum(plan.moved[name].fetched for name in names)
             for group, names in self._operators_of.items()
@@ -70,11 +74,11 @@ class Measuring:
             tuples = {name: taken[name] for name in names}
             if max(tuples.values()) >= TELLING_ROWS:
                 seconds = self._task_time.seconds(self._tag(batch_id, group))
-                works.append(Work(tuples, rows_stored[group], seconds))
+                works.append(TickWork(tuples, rows_stored[group], seconds))
         return works
 
-    def _projected(self, results: Mapping[str, int]) -> dict[str, float]:
-        """Tuples that the last operators of queries have taken, which pass on as many."""
+    def _taken_by_last(self, results: Mapping[str, int]) -> dict[str, float]:
+        """Tuples that the last operators of queries have taken: as many as they pass on."""
         return {
             query.outputs[0]: float(results[query.name])
             for query in self._network.queries.values()
@@ -83,32 +87,26 @@ class Measuring:
 
     def passed(self, plan: TickPlan, results: Mapping[str, int]) -> dict[str, Passed]:
         """What operators have taken and passed on; exact where the tick counted it."""
-        passed_on = {name: float(rows) for name, rows in counted_rows(plan.counted).items()}
-        projected = self._projected(results)
-        passed_on |= projected
-        operators = self._network.operators
+        last = self._taken_by_last(results)
+        passed_on = {name: float(rows) for name, rows in counted_rows(plan.counted).items()} | last
         found = {}
         for name, rows in passed_on.items():
-            sources = operators[name].inputs
-            below = [passed_on.get(i.operator) for i in sources if isinstance(i, OperatorInput)]
-            counted = [b for b in below if b is not None]
-            # an ordered operator may leave some of what it is given for the next tick
-            exact = plan.counting and len(counted) == len(sources) and not _keeps_order(operators[name])
+            operator = self._network.operators[name]
+            below = [passed_on.get(i.operator) for i in operator.inputs if isinstance(i, OperatorInput)]
+            counted = [count for count in below if count is not None]
+            # an operator that keeps order may leave some of its input for the next tick
+            keeps_order = isinstance(operator, (WindowUpdate, Aggregate))
             taken = plan.moved[name].rows
-            if name in projected:
+            if name in last:
                 taken = rows
-            elif exact:
+            elif plan.counting and len(counted) == len(operator.inputs) and not keeps_order:
                 taken = sum(counted)
             found[name] = Passed(taken, rows)
         return found
 
 
-def _keeps_order(operator: Operator) -> bool:
-    return isinstance(operator, (WindowUpdate, Aggregate))
-
-
 def groups_of(network: Network) -> dict[str, str]:
-    """A name for every query, the same for those that share operators."""
+    """A group for every query, the same for those that share operators."""
     group_of = {query: query for query in network.queries}
     for operator in network.operators:
         groups = {group_of[query] for query in network.queries_of(operator)}
@@ -119,9 +117,23 @@ def groups_of(network: Network) -> dict[str, str]:
 
 
 def widths_of(stored: Stored) -> dict[str, float]:
-    """Bytes of a tuple before each operator that tuples were stored for."""
+    """Bytes per tuple before each operator that tuples were stored for."""
     return {
         task.operator: ref.bytes / ref.rows
         for task, ref in stored
         if ref is not None and ref.rows >= TELLING_ROWS
     }
+
+
+def rates_of_files(sources: Sources, streams: Iterable[StreamDefinition]) -> dict[str, float]:
+    """Tuples per second of streams in files, by their own timestamps, however fast the files are read."""
+    found = {}
+    for definition in streams:
+        if definition.timestamp is None or not sources.is_file_stream(definition):
+            continue
+        read = sources.read_files(definition, sources.present_files(definition))
+        rows = read.selectExpr(f"{timestamp_us(read.schema, definition)} AS {sql.name(sql.TS)}")
+        [(tuples, span_s)] = rows.agg(F.count(sql.TS), (F.max(sql.TS) - F.min(sql.TS)) / 1e6).collect()
+        if tuples > 1 and span_s > 0:
+            found[definition.name] = tuples / span_s
+    return found

@@ -1,4 +1,4 @@
-"""The queues as a tick finds them, and what is left in them after it."""
+"""Queue lengths: what is ready at the start of a tick, and the backlog after it."""
 
 from __future__ import annotations
 
@@ -7,42 +7,35 @@ from collections.abc import Iterator, Mapping
 from headgate.model.operator import Eddy, OperatorInput, StreamInput
 from headgate.model.profile import Profiles
 from headgate.runtime.forecast import ForecastQueue
-from headgate.spark.columns import END_US
-from headgate.spark.eddies.line import Standing
-from headgate.spark.intake import Arrival
+from headgate.spark.arrival.intake import Arrival
+from headgate.spark.eddies.queue import EddySnapshot
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
-from headgate.spark.prepare import Prepared
+from headgate.spark.prepared import Prepared, streams_below
 from headgate.spark.rows import progress_of
+from headgate.spark.sql import END_US
 
 
 class Queues:
-    """Queue lengths of a network. ``streams_of`` are the streams that reach each operator."""
+    """Queue lengths of a network. ``streams_of`` are the streams below each operator."""
 
     def __init__(self, prepared: Prepared) -> None:
         self._prepared = prepared
         self._network = prepared.network
-        self.streams_of: dict[str, set[str]] = {}
-        for name, operator in self._network.operators.items():
-            self.streams_of[name] = set()
-            for source in operator.inputs:
-                if isinstance(source, StreamInput):
-                    self.streams_of[name].add(source.stream)
-                else:
-                    self.streams_of[name] |= self.streams_of[source.operator]
+        self.streams_of = streams_below(prepared.network)
 
     def forecast(
         self,
         before: Manifest,
         arrivals: Mapping[str, Arrival],
         now_s: float,
-        standings: Mapping[str, Standing],
+        snapshots: Mapping[str, EddySnapshot],
         profiles: Profiles,
     ) -> dict[str, ForecastQueue]:
-        """Queue lengths at the start of a tick, and which share of each can be taken."""
+        """Queue lengths at the start of a tick, and the share of each that can be taken."""
         queues: dict[str, ForecastQueue] = {}
         for name, operator in self._network.operators.items():
             if isinstance(operator, Eddy):
-                queues[name] = _inside(standings[name], operator, arrivals, now_s)
+                queues[name] = _inside(snapshots[name], operator, arrivals, now_s)
                 continue
             bound = self._ready_bound(name, before, arrivals)
             ready = blocked = 0.0
@@ -56,8 +49,8 @@ class Queues:
                     rows = arrivals[source.stream].rows
                     share = rows.share_below(bound)
                     ready, blocked = ready + rows.count * share, blocked + rows.count * (1 - share)
-                elif source.operator in standings:
-                    for block in standings[source.operator].finished:
+                elif source.operator in snapshots:
+                    for block in snapshots[source.operator].finished:
                         beyond = block.rows_from(bound)
                         ready, blocked = ready + block.rows - beyond, blocked + beyond
                         oldest_s = min(oldest_s, block.arrived_us / 1e6)
@@ -71,12 +64,12 @@ class Queues:
     def _waiting(
         self, name: str, manifest: Manifest, bound: int, profiles: Profiles
     ) -> Iterator[tuple[BlockRef, float, float]]:
-        """Blocks with about how many of their tuples wait for an operator, and how many beyond a bound."""
+        """Blocks, each with the approximate number of tuples that wait, and that wait beyond a bound."""
         state = manifest.operators.get(name, OperatorState())
         for number, blocks in enumerate(state.blocks):
             passed_ts, selectivity = END_US, 1.0
             for select in self._prepared.through(name, number) or ():
-                # what a selection has not passed on yet waits for the selection
+                # tuples that a selection has not passed on yet wait for the selection
                 below = manifest.operators.get(select.name, OperatorState())
                 passed_ts = min(passed_ts, below.progress_ts if any(below.blocks) else END_US)
                 selectivity *= profiles[select.name].selectivity
@@ -87,14 +80,14 @@ class Queues:
                 yield block, waiting, beyond
 
     def _ready_bound(self, name: str, before: Manifest, arrivals: Mapping[str, Arrival]) -> int:
-        """How far an operator could get with what the operators below it have passed on so far."""
+        """How far an operator could progress with what the operators below it have passed on so far."""
         if not self._prepared.operators[name].is_ordered:
             return END_US
         bound = progress_of([arrivals[stream].rows for stream in self.streams_of[name]])
         return min([bound, *self._held_back_at(name, before)])
 
     def _held_back_at(self, name: str, before: Manifest) -> list[int]:
-        """Progress of the operators below that still hold tuples: nothing beyond it may be taken."""
+        """Progress of operators below that still hold tuples: nothing beyond it may be taken."""
         found = []
         for source in self._network.operators[name].inputs:
             if isinstance(source, OperatorInput):
@@ -112,7 +105,7 @@ class Queues:
         return sum(rows.count * rows.share_below(bound) for rows in reaching) / total if total else 1.0
 
     def backlog(self, after: Manifest, profiles: Profiles) -> tuple[int, int, int]:
-        """Tuples and bytes that wait, and bytes of what windows hold; a shared block counts once."""
+        """Tuples and bytes that wait, and bytes held by windows; a shared block counts once."""
         tuples = size = 0.0
         for name in self._network.operators:
             for block, waiting, _ in self._waiting(name, after, END_US, profiles):
@@ -126,10 +119,12 @@ class Queues:
         return round(tuples), round(size), max(0, round(sum(held.values()) - size))
 
 
-def _inside(standing: Standing, eddy: Eddy, arrivals: Mapping[str, Arrival], now_s: float) -> ForecastQueue:
-    """What is inside an eddy is the work of pools, and none of the tick's."""
-    rows = float(sum(block.rows for block in standing.inside))
+def _inside(
+    snapshot: EddySnapshot, eddy: Eddy, arrivals: Mapping[str, Arrival], now_s: float
+) -> ForecastQueue:
+    """Tuples inside an eddy are work of its pools, not of the tick."""
+    rows = float(sum(block.rows for block in snapshot.inside))
     if isinstance(eddy.input, StreamInput):
         rows += arrivals[eddy.input.stream].rows.count
-    oldest_s = min([now_s, *(block.arrived_us / 1e6 for block in standing.inside)])
+    oldest_s = min([now_s, *(block.arrived_us / 1e6 for block in snapshot.inside)])
     return ForecastQueue(0.0, rows, oldest_s, ready_share=0.0)

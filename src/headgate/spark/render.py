@@ -1,9 +1,9 @@
-"""The SQL that runs for a query in a steady tick, to be read by people.
+"""The SQL of a query in a steady tick, for people to read (``explain --after sql``).
 
-It is built by the same code as a tick, over blocks without tuples: windows, queues and groups hold something
-from before, every stream brings something new, no queue is cut, and inputs are the work of one task. ``:old``
-and ``:new`` are an operator's progress before and after the tick. The view of a stream holds the blocks of
-its log that the operator reaches, kept and new ones, or new ones alone.
+It is built by the same code as a tick, over empty blocks, as if windows, queues and groups held tuples, every
+stream delivered new ones, no queue were cut, and inputs were small. ``:old`` and ``:new`` are an operator's
+progress before and after the tick. The view of a stream holds the blocks of its log that the operator reads:
+retained and new ones, or new ones alone.
 """
 
 from __future__ import annotations
@@ -16,31 +16,32 @@ from pyspark.sql.types import StructType
 from headgate.model.event import StreamCounts
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import Eddy
-from headgate.model.profile import Profiles
 from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
+from headgate.spark.arrival.intake import Arrival
 from headgate.spark.blocks import BlockStore
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.eddies.line import Standing
-from headgate.spark.files import Files
-from headgate.spark.intake import Arrival
+from headgate.spark.eddies.queue import EddySnapshot
+from headgate.spark.file_system import Files
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, StreamState
 from headgate.spark.operators.base import SparkOperator
-from headgate.spark.prepare import Functions, Prepared, prepare
+from headgate.spark.prepare import Functions, Preparation
+from headgate.spark.prepared import Prepared
 from headgate.spark.rows import Rows
 from headgate.spark.sources import Sources
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick_plan import Chosen, TickPlan
+from headgate.statistics.store import PredicateEstimates
 
 # so far apart that a boundary of any window lies between them
 _OLD, _NEW = sql.Symbol(0, ":old"), sql.Symbol(2**50, ":new")
-# what enters an eddy holds its readers back; they must not stand still for that
+# tuples that enter an eddy hold its readers back, which must still progress
 _FIRST_COMES_AT = sql.Symbol(_NEW - 1, _NEW.text)
-# tuples of a block lie on either side of both, so that no bound can be left out
+# tuples of a block lie on both sides of the bounds, so that none of these is omitted
 _MIN_TS, _MAX_TS = -(2**60), 2**60
 _ROWS = 1_000
-# of the first tuple that arrives in the tick
+# sequence number of the first tuple that arrives in the tick
 _FIRST_NEW_SEQ = 2**40
 _FRESH = "new"
 
@@ -50,17 +51,17 @@ def query_texts(
     network: Network,
     sources: Sources,
     functions: Functions,
-    known_predicates: Mapping[str, Profiles],
+    predicates: PredicateEstimates,
 ) -> dict[str, str]:
     """The text of every query, by name; no query runs."""
     files = Files(spark)
     store = _NoBlocks(spark, files, Checkpoint(files, ""))
-    prepared = prepare(spark, network, sources, functions, store, known_predicates)
+    prepared = Preparation(spark, network, sources, functions, store, predicates).run()
     return _SteadyTick(prepared, _NoLogs(spark, sources, store, prepared.logs), store).texts()
 
 
 class _NoBlocks(BlockStore):
-    """Blocks that hold nothing."""
+    """Blocks without tuples."""
 
     def read(self, blocks: Sequence[BlockRef], schema: StructType) -> DataFrame:
         """No tuples."""
@@ -69,41 +70,36 @@ class _NoBlocks(BlockStore):
 
 
 class _NoLogs(StreamLogs):
-    """Logs that hold nothing, under names that tell what a tick would read."""
+    """Logs without tuples, as views whose names show what a tick would read."""
 
     def view(self, stream: str, blocks: Sequence[BlockRef]) -> str:
-        """A view that is named after its stream."""
+        """A view named after its stream."""
         all_new = all(block.path == _FRESH for block in blocks)
         view = sql.name(f"new {stream}" if all_new else stream)
-        self.frame(stream, blocks).createOrReplaceTempView(view)
+        self._store.empty(self.schemas[stream].struct).createOrReplaceTempView(view)
         return view
-
-    def frame(self, stream: str, blocks: Sequence[BlockRef], columns: StructType | None = None) -> DataFrame:
-        """No tuples."""
-        del blocks
-        return self._store.empty(columns or self.schemas[stream].struct)
 
 
 class _NoEddies:
-    """Eddies that nothing has come through."""
+    """Eddies without tuples."""
 
     def __init__(self, prepared: Prepared, store: BlockStore) -> None:
         self._prepared = prepared
         self._store = store
 
-    def entering(self, eddy: str, tuples: DataFrame) -> DataFrame:
-        """As they come."""
+    def entering_tuples(self, eddy: str, tuples: DataFrame) -> DataFrame:
+        """The tuples unchanged."""
         del eddy
         return tuples
 
-    def finished(self, eddy: str, standing: Standing) -> DataFrame:
+    def finished_tuples(self, eddy: str, snapshot: EddySnapshot) -> DataFrame:
         """No tuples."""
-        del standing
+        del snapshot
         return self._store.empty(self._prepared.operators[eddy].output)
 
 
 class _SteadyTick(TickBuilder):
-    """Builds a tick in the middle of a run, and notes which text stands behind which view."""
+    """Builds a tick in the middle of a run, and records the text behind each view."""
 
     def __init__(self, prepared: Prepared, logs: StreamLogs, store: BlockStore) -> None:
         super().__init__(prepared, logs, store, _NoEddies(prepared, store))
@@ -116,12 +112,12 @@ class _SteadyTick(TickBuilder):
         before = Manifest(operators={name: _state(operator) for name, operator in operators.items()})
         arrivals = {name: _arrival() for name in self._network.streams}
         eddies = [name for name, operator in operators.items() if isinstance(operator.settings, Eddy)]
-        standings = {name: Standing(finished=(_block(name),)) for name in eddies}
+        snapshots = {name: EddySnapshot(finished=(_block(name),)) for name in eddies}
         everything, nothing = dict.fromkeys(operators, 1.0), dict.fromkeys(operators, 0.0)
         plan = TickPlan(Chosen(everything, taken=nothing, selectivities=everything))
         try:
             for name in operators:
-                self.add(name, before, arrivals, plan, False, standings)
+                self.add(name, before, arrivals, plan, False, snapshots)
             return {query.name: self._text(query, plan) for query in self._network.queries.values()}
         finally:
             plan.release()
@@ -143,18 +139,18 @@ class _SteadyTick(TickBuilder):
         return passed_on
 
     def _add_eddy(
-        self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, standing: Standing
+        self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, snapshot: EddySnapshot
     ) -> None:
-        super()._add_eddy(name, arrivals, plan, standing)
+        super()._add_eddy(name, arrivals, plan, snapshot)
         entering = self._flowing(name, 0, arrivals, plan).query
         if entering is not None:
-            told = f"{sql.name(f'through {name}')} is what has come out of the eddy, into which goes:"
-            lines = [told, *sql.as_query(entering).split("\n")]
+            note = f"{sql.name(f'through {name}')} is what has come out of the eddy, into which goes:"
+            lines = [note, *sql.as_query(entering).split("\n")]
             self._entering[name] = "\n".join(f"-- {line}" for line in lines)
 
 
 def _state(operator: SparkOperator) -> OperatorState:
-    """What an operator has after some ticks; one that takes tuples one by one leaves none behind."""
+    """An operator's state after some ticks; stateless operators have no blocks."""
     if not operator.is_ordered:
         return OperatorState(blocks=((),) * len(operator.settings.inputs))
     blocks = tuple((_kept(window),) for window in operator.windows)
@@ -162,7 +158,7 @@ def _state(operator: SparkOperator) -> OperatorState:
 
 
 def _kept(window: Window | None) -> BlockRef:
-    """A row window is full before the tick, so that it is new tuples which push others out."""
+    """A full row window, so that new tuples push others out."""
     rows = window.rows if isinstance(window, RowWindow) else _ROWS
     return _block("kept", rows, _FIRST_NEW_SEQ - rows)
 

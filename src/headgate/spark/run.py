@@ -1,4 +1,4 @@
-"""A run: the streaming query, the loop that drives it, and its handle."""
+"""A run: the streaming query, and the loop that drives its engine."""
 
 from __future__ import annotations
 
@@ -15,35 +15,32 @@ from pyspark.sql.types import StructType
 from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
-from headgate.model.profile import Profiles
-from headgate.routing.registry import router_named
-from headgate.routing.router import Router
-from headgate.runtime.drive import drive
-from headgate.runtime.helm import Helm
-from headgate.runtime.observers import Observer
-from headgate.runtime.steering import Steered
+from headgate.routing import router_named
+from headgate.routing.policies import Router
+from headgate.runtime.drive import Controller, Observer, ReplaceableStrategy, drive
 from headgate.runtime.usercode import Guarded
 from headgate.scheduling.strategy import Strategy
+from headgate.spark.application.cluster import processors, task_slots
+from headgate.spark.arrival.dead_letters import DeadLetters
+from headgate.spark.arrival.intake import Intake
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.cluster import processors, task_slots
-from headgate.spark.columns import TS
-from headgate.spark.deadletters import DeadLetters
-from headgate.spark.eddies.balance import Balance
-from headgate.spark.eddies.eddies import Eddies
-from headgate.spark.eddies.pools import Pools
+from headgate.spark.eddies.dispatcher import Eddies
+from headgate.spark.eddies.pools import Balance, Pools
 from headgate.spark.engine import RestTime, SparkEngine, TickLimits, no_rest
-from headgate.spark.faults import blamed
-from headgate.spark.filelog import FileSourceLog
-from headgate.spark.files import Files
-from headgate.spark.intake import Intake
-from headgate.spark.prepare import Functions, Prepared, prepare
+from headgate.spark.file_system import Files
+from headgate.spark.prepare import Functions, Preparation
+from headgate.spark.prepared import Prepared
 from headgate.spark.sinks import Callback, CallbackSink, FileSink, open_sink
+from headgate.spark.source_files import FileSourceLog
 from headgate.spark.sources import STREAM, Sources, first_line
+from headgate.spark.sql import TS
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick import TickRunner
+from headgate.spark.user_functions import blamed
+from headgate.statistics.store import StatisticsStore
 
-# Spark's usual way of writing its offsets starts processes of the shell on a local disk: some 60 ms a tick
+# by default Spark starts shell processes to write its offsets to a local disk: some 60 ms per tick
 _LOCAL_CHECKPOINT_FILES = (
     "spark.sql.streaming.checkpointFileManagerClass",
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
@@ -61,25 +58,24 @@ class SparkRun:
         strategy: Strategy,
         checkpoint_folder: str,
         limits: TickLimits,
-        known: Profiles,
         until_done: bool,
         callbacks: Mapping[str, Callback],
         observers: Iterable[Observer],
+        controller: Controller,
+        statistics: StatisticsStore,
         functions: Functions = MappingProxyType({}),
         router: Router | None = None,
         balance_pools: bool = False,
-        helm: Helm | None = None,
-        known_predicates: Mapping[str, Profiles] = MappingProxyType({}),
         rest_s: RestTime | None = None,
     ) -> None:
         self._spark = spark
         self._network = network
         self._sources = sources
-        self._steered = Steered(strategy)
+        self._strategy = ReplaceableStrategy(strategy)
         self._functions = functions
         self._until_done = until_done
-        self._known_predicates = known_predicates
-        self.helm = helm or Helm()
+        self._statistics = statistics
+        self._controller = controller
         self._observers = list(observers)
         self._files = Files(spark)
         self.checkpoint = Checkpoint(self._files, checkpoint_folder)
@@ -89,7 +85,7 @@ class SparkRun:
         self._query: Any = None
         sources.use_names(not any(name in sources.frames for name in network.streams))
         self._store = BlockStore(spark, self._files, self.checkpoint)
-        prepared = self._checked(functions)
+        prepared = self._prepare(functions)
         self._prepared = prepared
         eddies = [o for o in network.operators.values() if isinstance(o, Eddy)]
         self._eddies = len(eddies)
@@ -98,18 +94,18 @@ class SparkRun:
         self.checkpoint.open(network)
         try:
             self._runner = self._tick_runner(prepared, callbacks)
-            self._engine = SparkEngine(self._runner, limits, known, rest_s=rest_s or no_rest)
+            self._engine = SparkEngine(self._runner, limits, rest_s=rest_s or no_rest)
         except BaseException:
             self.checkpoint.close()
             raise
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
 
-    def _checked(self, functions: Functions) -> Prepared:
-        """Everything that can be wrong, found out before anything is written."""
+    def _prepare(self, functions: Functions) -> Prepared:
+        """Check everything that can be wrong before anything is written."""
         self.checkpoint.check(self._network)
-        prepared = prepare(
-            self._spark, self._network, self._sources, functions, self._store, self._known_predicates
-        )
+        prepared = Preparation(
+            self._spark, self._network, self._sources, functions, self._store, self._statistics.predicates
+        ).run()
         if self._until_done:
             endless = [s.name for s in self._network.streams.values() if not self._sources.ends(s)]
             if endless:
@@ -123,16 +119,17 @@ class SparkRun:
         log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions)
         intake = Intake(self._spark, self._network, self._sources, log, logs, prepared.raw)
         self._sinks = {
-            name: open_sink(query, self._files, self.checkpoint, callbacks)
+            name: open_sink(
+                query, prepared.operators[query.outputs[0]].output, self._files, self.checkpoint, callbacks
+            )
             for name, query in self._network.queries.items()
         }
         letters = DeadLetters(self._files, self.checkpoint)
-        manifest = self.checkpoint.last_manifest(self.helm.first())
+        manifest = self.checkpoint.last_manifest(self._controller.first())
         self._discard_after(manifest.batch_id, letters)
         eddies = Eddies(
             prepared.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
         )
-        self.asking = prepared.asking
         return TickRunner(
             prepared,
             self.checkpoint,
@@ -143,19 +140,20 @@ class SparkRun:
             letters,
             eddies,
             self._until_done,
-            self.helm,
+            self._controller,
+            self._statistics,
             manifest,
         )
 
     def _discard_after(self, batch_id: int, letters: DeadLetters) -> None:
-        """Ticks after the last manifest come again, and may be cut elsewhere: their first output goes."""
+        """Discard output of ticks after the last manifest: they are re-executed, perhaps with other cuts."""
         for sink in (*self._sinks.values(), letters):
             if isinstance(sink, (FileSink, DeadLetters)):
                 sink.discard_after(batch_id)
 
     @property
     def pools_want_tasks(self) -> str:
-        """A warning, if ticks and jobs of pools are in each other's way; otherwise nothing."""
+        """A warning if ticks and jobs of pools compete for task slots; otherwise empty."""
         slots, wanted = task_slots(self._spark), processors(self._spark) + 2 * self._eddies
         if not self._eddies or slots is None or slots >= wanted:
             return ""
@@ -166,17 +164,8 @@ class SparkRun:
 
     @property
     def engine(self) -> SparkEngine:
-        """The engine, for a loop of one's own between ``open`` and ``close``."""
+        """The engine, for callers that drive it themselves between ``open`` and ``close``."""
         return self._engine
-
-    def go_on_from(self, earlier: SparkRun, remembers_ticks: bool) -> None:
-        """Remember what an earlier run of the same network has learnt; before the first tick only.
-
-        That is how predicates are best ordered and, if ``remembers_ticks``, what its ticks say of operators.
-        """
-        self.asking.go_on_from(earlier.asking)
-        if remembers_ticks:
-            self._engine.go_on_from(earlier.engine)
 
     def start(self) -> None:
         """Start the streaming query and the loop."""
@@ -186,13 +175,13 @@ class SparkRun:
     def open(self) -> None:
         """Start the streaming query."""
         try:
-            self._query = self._started(self._all_streams())
+            self._query = self._start_query(self._all_streams())
         except BaseException:
             self.checkpoint.close()
             raise
         self._engine.is_alive = lambda: bool(self._query.isActive)
 
-    def _started(self, everything: DataFrame) -> Any:
+    def _start_query(self, everything: DataFrame) -> Any:
         writer = everything.writeStream.foreachBatch(self._engine.on_batch)
         try:
             return writer.option("checkpointLocation", self.checkpoint.spark_folder).start()
@@ -211,19 +200,19 @@ class SparkRun:
 
     def _loop(self) -> None:
         try:
-            drive(self._engine, self._steered, self._observers)
+            drive(self._engine, self._strategy, self._observers)
             failure = self._query.exception()
             if failure is not None and not self._engine.stopping:
                 raise SetupError(f"the streaming query ended: {first_line(failure)}")
         except BaseException as error:
             self._error = blamed(error, self._network, self._functions)
-            # the error itself is for whoever waits; two threads that raise one object mix up their traces
+            # ``wait`` raises the error itself; an error raised by two threads would mix up their tracebacks
             self._engine.fail(InterruptedError("the run has failed"))
         finally:
             self.close()
 
     def close(self) -> None:
-        """End the streaming query, and whatever still runs for it."""
+        """End the streaming query and its background work."""
         self._engine.let_go()
         try:
             self._query.stop()
@@ -238,7 +227,7 @@ class SparkRun:
             self.checkpoint.close()
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end; whether it has come. Raises what made the run fail."""
+        """Wait for the end, and return whether it has come. Raises the error that made the run fail."""
         self._thread.join(timeout_s)
         if self._thread.is_alive():
             return False
@@ -247,7 +236,7 @@ class SparkRun:
         return True
 
     def stop(self) -> None:
-        """Finish the tick under way, then end; code of the user's that does not return is given up."""
+        """Finish the current tick, then end; user code that does not return is abandoned."""
         self._engine.stop()
         callbacks = [sink.call for sink in self._sinks.values() if isinstance(sink, CallbackSink)]
         for call in (*callbacks, *self._observers):
@@ -258,25 +247,21 @@ class SparkRun:
     def change(
         self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]
     ) -> None:
-        """Steer the run; counts from the next tick on."""
+        """Change strategy, memory limit or latency bounds from the next tick on."""
         if strategy is not None:
-            self._steered.use(strategy)
+            self._strategy.use(strategy)
         if latencies_s:
-            self._steered.bound(latencies_s)
+            self._strategy.set_latency_bounds(latencies_s)
         if memory_bytes is not None:
             self._engine.limits = replace(self._engine.limits, memory_bytes=memory_bytes)
 
     @property
     def is_running(self) -> bool:
-        """Whether the loop goes on."""
+        """Whether the loop is running."""
         return self._thread.is_alive()
 
-    def profiles(self) -> Profiles:
-        """What has been learnt of each operator."""
-        return self._engine.profiles()
-
     def results(self, query: str) -> DataFrame:
-        """Results so far of a query that goes to files or to memory."""
+        """Results so far of a query INTO files or memory."""
         definition = self._network.queries[query]
         options = {k.lower(): v for k, v in definition.sink.options}
         in_memory = definition.sink.format == "memory"

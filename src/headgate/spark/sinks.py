@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
 from pyspark.sql.types import DoubleType, FloatType, StructType, TimestampNTZType, TimestampType
 
 from headgate.errors import SetupError, known_names
 from headgate.model.network import QueryDefinition
 from headgate.runtime.usercode import Guarded
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.files import Files
+from headgate.spark.file_system import Files
+from headgate.spark.physical_plans import Measured, Target
 
 FILE_SINKS = ("parquet", "json", "csv", "orc")
 SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "noop")
 
-KEPT = "headgate.kept"
+KEEP_RATIO = "headgate.keep_ratio"
 
 Callback = Callable[[pa.Table, int], None]
 
@@ -40,13 +40,16 @@ class TimedCallback:
 class Sink(Protocol):
     """Takes the results of a query, tick by tick."""
 
-    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
-        """Run the plan and make its rows ready; they show once ``publish`` is called."""
+    takes_slices: bool
+    """Whether several jobs may write the results of a batch at the same time."""
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
+    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+        """Execute a query and make its rows ready; they show once ``publish`` is called."""
+
+    def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
         """Put the rows of a batch in their place, replacing an earlier attempt.
 
-        ``kept`` is the share of source tuples that they are based on.
+        ``slices`` are those to be shown; ``keep_ratio`` is the share of source tuples that they are based on.
         """
 
 
@@ -60,10 +63,11 @@ class FileSink:
         self._files = files
         self._format = format
         self._path = path.rstrip("/")
-        self._options = options
-        self._encodings: dict[str, str] | None = None
+        self._options = tuple(sorted(options.items()))
         self._uid = uid
         self._visible: dict[int, list[str]] | None = None
+
+    takes_slices = True
 
     def _staging(self, batch_id: int) -> str:
         return f"{self._path}/_staging-{self._uid}/{batch_id:09d}"
@@ -71,25 +75,23 @@ class FileSink:
     def _prefix(self, batch_id: int) -> str:
         return f"part-{self._uid}-{batch_id:09d}-"
 
-    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
+    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
         """Write into the hidden folder."""
-        if self._encodings is None:
-            self._encodings = parquet_encodings(results.schema) if self._format == "parquet" else {}
-        options = {**self._encodings, **self._options}
-        results.write.format(self._format).options(**options).mode("overwrite").save(self._staging(batch_id))
+        results.save(Target(self._format, self._options, f"{self._staging(batch_id)}/{slice_number}"))
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
+    def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
         """Move the files to where readers look."""
         visible = self._visible_from(batch_id)
         for name in visible.pop(batch_id, ()):
             self._files.delete(f"{self._path}/{name}")
         staging, published = self._staging(batch_id), []
-        if rows or keep_empty:
-            parts = [name for name in self._files.names(staging) if name.startswith("part-")]
-            for number, part in enumerate(parts):
-                name = f"{self._prefix(batch_id)}{number:03d}{part[part.index('.') :]}"
-                self._files.move(f"{staging}/{part}", f"{self._path}/{name}")
-                published.append(name)
+        folders = [f"{staging}/{number}" for number in slices]
+        parts = [f"{f}/{name}" for f in folders for name in self._files.names(f) if name.startswith("part-")]
+        for number, part in enumerate(parts):
+            file = part.rpartition("/")[2]
+            name = f"{self._prefix(batch_id)}{number:03d}{file[file.index('.') :]}"
+            self._files.move(part, f"{self._path}/{name}")
+            published.append(name)
         self._files.delete(staging)
         self._visible = {**visible, batch_id: published}
 
@@ -119,7 +121,7 @@ class FileSink:
 
 
 def parquet_encodings(columns: StructType) -> dict[str, str]:
-    """Options of a Parquet writer: no dictionary of values that hardly ever come twice.
+    """Options of a Parquet writer: no dictionary for values that rarely repeat.
 
     Attempts at one, which Parquet gives up later, take longer than the rest of writing such a column.
     """
@@ -132,64 +134,78 @@ def parquet_encodings(columns: StructType) -> dict[str, str]:
 class ConsoleSink:
     """Shows the first rows of every batch."""
 
+    takes_slices = False
+
     def __init__(self, query: str, rows: int) -> None:
         self._query = query
         self._rows = rows
         self._shown: dict[int, str] = {}
 
-    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
-        """Run the plan, keeping what will be shown."""
-        table = results.limit(self._rows).toArrow()
+    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+        """Keep what will be shown."""
+        with results.observed() as frame:
+            table = frame.limit(self._rows).toArrow()
         self._shown[batch_id] = table.to_pandas().to_string(index=False) if table.num_rows else ""
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
+    def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
         """Show it."""
         text = self._shown.pop(batch_id, "")
         if text:
             more = f"\n... and {rows - self._rows} more" if rows > self._rows else ""
-            of = f" of {kept:.3g} of the tuples" if kept < 1 else ""
+            of = f" of {keep_ratio:.3g} of the tuples" if keep_ratio < 1 else ""
             print(f"-- {self._query}, batch {batch_id}: {rows} rows{of}\n{text}{more}", flush=True)
 
 
 class CallbackSink:
     """Hands every batch to a Python function, as an Arrow table with its batch id.
 
-    After a crash a batch may come twice, under the same id. The table's metadata say of which share of the
-    source tuples it is. A function that fails makes the tick fail, and the run with it.
+    After a crash, a batch may be delivered twice, with the same id. The table's metadata state which share of
+    the source tuples it is based on. A function that fails makes the tick fail, and the run with it.
     """
+
+    takes_slices = False
 
     def __init__(self, query: str, name: str, function: Callback, timeout_s: float | None = None) -> None:
         self.call = Guarded(f"callback {name} of query {query}", function, timeout_s)
         self._ready: dict[int, pa.Table] = {}
 
-    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
-        """Run the plan."""
-        self._ready[batch_id] = results.toArrow()
+    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+        """Keep the rows for the function."""
+        with results.observed() as frame:
+            self._ready[batch_id] = frame.toArrow()
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
+    def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
         """Call the function."""
         table = self._ready.pop(batch_id)
         if rows:
-            self.call(table.replace_schema_metadata({KEPT: repr(kept)}), batch_id)
+            self.call(table.replace_schema_metadata({KEEP_RATIO: repr(keep_ratio)}), batch_id)
 
 
 class NoopSink:
     """Runs the plan and forgets the rows; for measurements."""
 
-    def write(self, results: DataFrame, batch_id: int, keep_empty: bool) -> None:
-        """Run the plan."""
-        results.write.format("noop").mode("overwrite").save()
+    takes_slices = True
 
-    def publish(self, batch_id: int, rows: int, keep_empty: bool, kept: float) -> None:
+    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+        """Compute the rows."""
+        results.save(Target())
+
+    def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
         """Nothing to show."""
 
 
 def open_sink(
-    query: QueryDefinition, files: Files, checkpoint: Checkpoint, callbacks: Mapping[str, Callback]
+    query: QueryDefinition,
+    columns: StructType,
+    files: Files,
+    checkpoint: Checkpoint,
+    callbacks: Mapping[str, Callback],
 ) -> Sink:
-    """The sink of a query."""
-    options = {key: value for key, value in query.sink.options}
+    """The sink of a query; ``columns`` are those of its results."""
+    options = dict(query.sink.options)
     kind = query.sink.format
+    if kind in ("parquet", "memory"):
+        options = {**parquet_encodings(columns), **options}
     if kind in FILE_SINKS:
         path = options.pop("path")
         return FileSink(files, kind, path, options, checkpoint.uid)

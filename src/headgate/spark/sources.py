@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
-from typing import Any
+from typing import Any, TypeVar
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, DataFrameReader, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
+from pyspark.sql.streaming.readwriter import DataStreamReader
+from pyspark.sql.types import (
+    DateType,
+    IntegralType,
+    NumericType,
+    StructType,
+    TimestampNTZType,
+    TimestampType,
+)
 
 from headgate.errors import HeadgateError, QueryError, SetupError
-from headgate.model.network import RelationDefinition, StreamDefinition
-from headgate.model.schema import Column, Schema
-from headgate.spark import burst
-from headgate.spark.file_scans import FileScans
-from headgate.spark.files import Files
+from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
+from headgate.spark import burst, sql
+from headgate.spark.file_system import Files
+from headgate.spark.source_files import FileScans
 
 STREAM = "$stream"
 BAD_ROW = "_headgate_bad_row"
@@ -26,14 +33,17 @@ TEXT_FORMATS = ("csv", "json")
 FILE_FORMATS = (*TEXT_FORMATS, "parquet", "orc")
 STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", "burst")
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
-# where each one is a request over the network
+# more files of a remote file system are not measured: each one is a request over the network
 _MOST_REMOTE_FILES = 16
 _GLOB = "*?[{"
 RELATION_FORMATS = (*FILE_FORMATS, "jdbc", "text")
 
 
+Reader = TypeVar("Reader", DataFrameReader, DataStreamReader)
+
+
 class Sources:
-    """Opens declared streams and relations; Python may hand in DataFrames under a name."""
+    """Opens declared streams and relations; ``frames`` are DataFrames that were passed in by name."""
 
     def __init__(self, spark: SparkSession, files: Files) -> None:
         self._spark = spark
@@ -43,30 +53,31 @@ class Sources:
         self._scans = FileScans(spark)
 
     def use_names(self, named: bool) -> None:
-        """Whether sources are told apart by name; those inside of a DataFrame handed in have none."""
+        """Whether sources are identified by name; those inside a DataFrame of the user's have none."""
         self._named = named
-        self._spark.conf.set(
-            "spark.sql.streaming.queryEvolution.enableSourceEvolution", "true" if named else "false"
-        )
+        self._spark.conf.set("spark.sql.streaming.queryEvolution.enableSourceEvolution", named)
 
     def positions(self, streams: Iterable[StreamDefinition]) -> dict[str, int] | None:
-        """Where each stream's source stands in the plan, behind the clock; None if names tell."""
+        """Position of each stream's source in the plan, after the clock; None if sources have names."""
         if self._named:
             return None
         found, at = {}, 1
         for definition in streams:
             found[definition.name] = at
-            frame = self.frames.get(definition.name)
-            at += 1 if frame is None else _streaming_leaves(frame)
+            if definition.name in self.frames:
+                plan: Any = self.frames[definition.name]._jdf.queryExecution().analyzed()
+                leaves = plan.collectLeaves()
+                at += sum(1 for place in range(leaves.size()) if leaves.apply(place).isStreaming())
+            else:
+                at += 1
         return found
 
     def clock(self) -> DataFrame:
-        """A row a second, so that backlog drains when inputs fall silent."""
+        """One row per second, so that the backlog drains when inputs fall silent."""
         reader = self._spark.readStream.format("rate").option("rowsPerSecond", 1)
         return (reader.name("headgate_clock") if self._named else reader).load()
 
     def schema_of(self, definition: StreamDefinition | RelationDefinition) -> Schema:
-        """The schema that a source brings itself, where none is declared."""
         if definition.name in self.frames:
             return schema_from(self.frames[definition.name].schema)
         if isinstance(definition, RelationDefinition):
@@ -86,15 +97,13 @@ class Sources:
         try:
             return self._batch_reader(definition, None).schema
         except Exception as error:
-            options = dict(definition.options)
-            # lists files of any kind, and opens none
-            listed = self._spark.read.format("binaryFile").options(**options).load().inputFiles()
-            for path in sorted(listed):
+            reader = self._spark.read.options(**dict(definition.options))
+            # lists files of any kind without opening them
+            for path in sorted(reader.format("binaryFile").load().inputFiles()):
                 with suppress(Exception):
                     columns = self.columns_of(definition, path)
-                    # folders may stand for more columns
-                    reader = self._spark.read.format(definition.format).schema(columns)
-                    return reader.options(**options).load().schema
+                    # folder names may add partition columns
+                    return reader.format(definition.format).schema(columns).load().schema
             if isinstance(error, HeadgateError):
                 raise
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
@@ -110,7 +119,6 @@ class Sources:
             raise SetupError(f"{kind} {definition.name}: no such file or folder: {path}")
 
     def relation(self, definition: RelationDefinition) -> DataFrame:
-        """A stored relation."""
         if definition.name in self.frames:
             return self.frames[definition.name]
         self._check_path(definition)
@@ -125,7 +133,7 @@ class Sources:
             raise SetupError(f"relation {definition.name}: {first_line(error)}") from error
 
     def check(self, definition: StreamDefinition) -> None:
-        """Fail early, before anything is written."""
+        """Raise if a stream cannot be opened, before anything is written."""
         if definition.name not in self.frames:
             self._check_path(definition)
             self._open_stream(definition)
@@ -138,20 +146,19 @@ class Sources:
         """Whether the stream can come to an end."""
         if definition.name in self.frames or definition.format in FILE_FORMATS:
             return True
-        return definition.format == "burst" and _option(definition, "duration") is not None
+        return definition.format == "burst" and burst.is_finite(dict(definition.options))
 
     def is_at_end(self, definition: StreamDefinition, offset: str | None, earlier: str | None) -> bool:
-        """Whether no later micro-batch will bring anything of a stream, as far as its offsets tell."""
+        """Whether a stream has ended, judged by its offsets."""
         if definition.format == "burst" and definition.name not in self.frames:
             return offset is not None and burst.is_finished(dict(definition.options), offset)
         return offset == earlier
 
     def present_files(self, definition: StreamDefinition) -> list[str]:
-        """The files that a file stream consists of now."""
         return list(self._batch_reader(definition, None).inputFiles())
 
     def has_more_files(self, definition: StreamDefinition, than: int) -> bool:
-        """Whether a file stream certainly consists of more files; False if only a full listing could tell."""
+        """Whether a file stream is known to have more files; False if only a full listing could tell."""
         path = _option(definition, "path")
         if path is None or any(c in path for c in _GLOB):
             return False
@@ -159,29 +166,18 @@ class Sources:
         return count is not None and count > than
 
     def _open_stream(self, definition: StreamDefinition) -> DataFrame:
-        options = dict(definition.options)
         if definition.format == "burst":
-            # Spark starts a Python worker to hear of it: for those only who use it
+            # registered only where it is used: Spark starts a Python worker for it
             burst.register(self._spark)
-        reader = self._spark.readStream.format(definition.format).options(**options)
-        if definition.schema is not None and definition.format != "rate":
-            reader = reader.schema(stream_ddl(definition))
-        if definition.format in TEXT_FORMATS:
-            reader = reader.options(**_PERMISSIVE)
+        reader = _configured(self._spark.readStream, definition, dict(definition.options))
         try:
             return (reader.name(definition.name) if self._named else reader).load()
         except Exception as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
     def stream(self, definition: StreamDefinition, number: int) -> DataFrame:
-        """One branch of the streaming union: the stream's number and its row in a struct.
-
-        Rows of file streams are not carried: the engine reads their files itself.
-        """
-        if definition.name in self.frames:
-            frame = self.frames[definition.name]
-        else:
-            frame = self._open_stream(definition)
+        """One branch of the streaming union: the stream's number, and its row unless it consists of files."""
+        frame = self.frames.get(definition.name) or self._open_stream(definition)
         tag = F.lit(number).alias(STREAM)
         if self.is_file_stream(definition):
             # other streams' rows come from the same plan, which must not read the files once more
@@ -189,68 +185,78 @@ class Sources:
         return frame.select(tag, F.struct("*").alias(f"row{number}"))
 
     def read_files(self, definition: StreamDefinition, paths: list[str]) -> DataFrame:
-        """The rows of some of a file stream's files."""
         return self._scans.read(definition, paths, lambda: self._batch_reader(definition, paths))
 
     def columns_of(self, definition: StreamDefinition, path: str) -> StructType:
-        """The columns of one file, whatever is declared."""
         options = {k: v for k, v in definition.options if k.lower() != "path"}
         return self._spark.read.format(definition.format).options(**options).load(path).schema
 
     def rows_of(self, definition: StreamDefinition, path: str) -> int:
-        """How many rows a file holds; only formats that tell can be asked."""
         assert definition.format == "parquet"
         return self._files.parquet_rows(path)
 
     def local_bytes(self, paths: Sequence[str]) -> float:
-        """The length of some files together; beyond all bounds if one is not on a disk of this machine."""
+        """Total length of some files; infinite if one is not on a disk of this machine."""
         return self.total_bytes(paths) if all(map(self._files.is_local, paths)) else inf
 
     def total_bytes(self, paths: Sequence[str]) -> float:
-        """The length of some files together; beyond all bounds if finding out would take too long."""
+        """Total length of some files; infinite if finding out would take too long."""
         if len(paths) > _MOST_REMOTE_FILES and not all(map(self._files.is_local, paths)):
             return inf
         return sum(map(self._files.length_bytes, paths))
 
     def _batch_reader(self, definition: StreamDefinition, paths: list[str] | None) -> DataFrame:
         options = {k: v for k, v in definition.options if paths is None or k.lower() != "path"}
-        reader = self._spark.read.format(definition.format).options(**options)
-        if definition.schema is not None:
-            reader = reader.schema(stream_ddl(definition))
-        if definition.format in TEXT_FORMATS:
-            reader = reader.options(**_PERMISSIVE)
+        reader = _configured(self._spark.read, definition, options)
         try:
             return reader.load() if paths is None else reader.load(paths)
         except AnalysisException as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
 
-def stream_ddl(definition: StreamDefinition) -> str:
-    """The declared columns, with one more for rows that do not parse."""
-    assert definition.schema is not None
-    bad = f", `{BAD_ROW}` STRING" if definition.format in TEXT_FORMATS else ""
-    return definition.schema.ddl + bad
+def _configured(reader: Reader, definition: StreamDefinition, options: Mapping[str, str]) -> Reader:
+    """A reader of the declared columns, and of one more for rows that do not parse."""
+    is_text = definition.format in TEXT_FORMATS
+    reader = reader.format(definition.format).options(**options)
+    if definition.schema is not None and definition.format != "rate":
+        reader = reader.schema(definition.schema.ddl + (f", `{BAD_ROW}` STRING" if is_text else ""))
+    return reader.options(**_PERMISSIVE) if is_text else reader
 
 
 def schema_from(struct: StructType) -> Schema:
-    """A Spark schema in our words."""
     fields = (f for f in struct.fields if f.name != BAD_ROW)
     return Schema(tuple(Column(f.name, f.dataType.simpleString()) for f in fields))
 
 
+def timestamp_us(raw: StructType, definition: StreamDefinition) -> str:
+    """A stream's timestamp in microseconds, as an expression; numbers are seconds, invalid ones NULL."""
+    wanted = str(definition.timestamp)
+    found = next((f for f in raw.fields if f.name.lower() == wanted.lower()), None)
+    if found is None:
+        raise SetupError(
+            f"stream {definition.name} has no timestamp column {wanted}; it has {', '.join(raw.names)}"
+        )
+    column, kind = sql.name(found.name), found.dataType
+    if isinstance(kind, TimestampType):
+        return f"unix_micros({column})"
+    if isinstance(kind, (TimestampNTZType, DateType)):
+        return f"unix_micros(CAST({column} AS TIMESTAMP))"
+    if isinstance(kind, IntegralType):
+        return f"try_multiply(CAST({column} AS BIGINT), 1000000L)"
+    if isinstance(kind, NumericType):
+        return f"try_cast(round({column} * 1000000) AS BIGINT)"
+    raise SetupError(
+        f"stream {definition.name}: timestamp column {wanted} is {kind.simpleString()}; declare it TIMESTAMP "
+        "(or a number of seconds)"
+    )
+
+
 def first_line(error: BaseException) -> str:
-    """What Spark has to say, without its stack of details."""
     lines = str(error).strip().split("\n")
     if lines[0].startswith("An error occurred while calling") and len(lines) > 1:
         return lines[1].lstrip(": ")
     return lines[0]
 
 
-def _streaming_leaves(frame: DataFrame) -> int:
-    leaves: Any = frame._jdf.queryExecution().analyzed().collectLeaves()
-    return sum(1 for i in range(leaves.size()) if leaves.apply(i).isStreaming())
-
-
 def _option(definition: StreamDefinition | RelationDefinition, key: str) -> str | None:
-    options: Mapping[str, str] = {k.lower(): v for k, v in definition.options}
-    return options.get(key.lower())
+    return {k.lower(): v for k, v in definition.options}.get(key.lower())

@@ -1,21 +1,60 @@
-"""Spark SQL as text: names, clauses, and bounds that change from tick to tick."""
+"""Spark SQL as text: names, clauses, system columns, and bounds that change from tick to tick.
+
+User columns never start with ``$``. Timestamps are microseconds in a BIGINT: cheaper to compare than
+TIMESTAMP, and independent of the session's time zone.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from headgate.model.expression import Expression, NamedExpression
+from headgate.model.sql_tree import quote
+
+TS = "$ts"
+"""Timestamp of the tuple, microseconds."""
+
+SEQ = "$seq"
+"""Number of the tuple in its stream, in timestamp order; only on streams whose order matters."""
+
+POSITION = "$pos"
+"""Number of the tuple in order of arrival, while it waits for its number in the stream."""
+
+SIDE = "$side"
+"""Number of the join side that a tuple comes from, on its way through the placed probes of an eddy."""
+
+ROW = "$row"
+"""Place of the row in its source file."""
+
+FILE = "$file"
+"""Name of the source file."""
+
+BEGINNING_US = -(2**62)
+"""A timestamp before all others."""
+
+END_US = 2**62
+"""A timestamp after all others."""
 
 IN_ONE_TASK = "/*+ COALESCE(1) */ "
 """A hint: partitions become one, without a shuffle."""
-# longer lists go over several lines, for whoever reads the text of a plan
+# longer lists are broken into lines, for people who read the text of a plan
 _LINE_LENGTH = 100
+
+
+def window_key(position: int) -> str:
+    """Column that carries a key of [PARTITION BY ...] through a plan."""
+    return f"$key{position}"
+
+
+def is_system(column: str) -> bool:
+    """Whether a column is ours rather than the user's."""
+    return column.startswith("$")
 
 
 def name(column: str) -> str:
     """A quoted identifier."""
-    return "`" + column.replace("`", "``") + "`"
+    return quote(column)
 
 
 def names(columns: Iterable[str]) -> list[str]:
@@ -35,7 +74,7 @@ def aliased(item: NamedExpression) -> str:
 
 
 def all_of(conditions: Sequence[str]) -> str:
-    """The conjunction; what is empty holds."""
+    """The conjunction; an empty one is true."""
     return _joined(conditions, " AND ", "\n  AND ") if conditions else "TRUE"
 
 
@@ -61,16 +100,33 @@ def _joined(parts: Sequence[str], on_one_line: str, over_lines: str) -> str:
 
 
 def relation(source: str) -> str:
-    """What may stand behind FROM: a view by its name, or a subquery."""
+    """An item of a FROM clause: a view by name, or a subquery."""
     return f"(\n  {indented(source)}\n)" if source.startswith("SELECT") else source
 
 
 def union(parts: Sequence[str | None]) -> str | None:
-    """All parts that exist, as one; None if there is none."""
+    """UNION ALL of the parts that are not None; None if all are."""
     found = [part for part in parts if part is not None]
     if not found:
         return None
     return found[0] if len(found) == 1 else "\nUNION ALL\n".join(map(as_query, found))
+
+
+class Slices(str):
+    """A union of queries, each worth a job of its own: Spark plans jobs side by side."""
+
+    parts: tuple[str, ...]
+
+    def __new__(cls, parts: Sequence[str]) -> Slices:
+        """At least one query."""
+        made = super().__new__(cls, union(parts))
+        made.parts = tuple(parts)
+        return made
+
+
+def by_slice(source: str, apply: Callable[[str], str]) -> str:
+    """Apply to every slice what handles tuples one by one; to the whole where there are no slices."""
+    return Slices([apply(part) for part in source.parts]) if isinstance(source, Slices) else apply(source)
 
 
 def as_query(source: str) -> str:
@@ -79,20 +135,20 @@ def as_query(source: str) -> str:
 
 
 def indented(source: str) -> str:
-    """The text with every line but the first further to the right; no literal spans lines."""
+    """The text with every line but the first indented; no literal spans lines."""
     return source.replace("\n", "\n  ")
 
 
 class Symbol(int):
-    """A number that text shows by its name, such as ``:old``; computed with, it stays a symbol.
+    """A number that SQL text shows by name, such as ``:old``; arithmetic on it yields symbols.
 
-    So what builds a tick also builds the text that shows people what a tick runs.
+    The code that builds a tick can thus also build the text that ``explain`` prints.
     """
 
     text: str
 
     def __new__(cls, value: int, text: str) -> Symbol:
-        """A number and its name."""
+        """Create a number with a name."""
         made = super().__new__(cls, value)
         made.text = text
         return made

@@ -1,7 +1,7 @@
 """One log per stream: its tuples as immutable blocks, shared by all queries that read the stream.
 
 A window is a range of the log, by timestamp or by number. A block is a Parquet file below the checkpoint, or
-a source file that can be read again where it lies. Small blocks are held in memory too, so that a tick reads
+a source file that is read in place. Small blocks are held in memory too, so that a tick reads
 no file for what arrived a moment ago.
 """
 
@@ -10,36 +10,35 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import (
-    DateType,
-    IntegralType,
     LongType,
-    NumericType,
     StructField,
     StructType,
-    TimestampNTZType,
-    TimestampType,
 )
 
-from headgate.errors import SetupError
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import Aggregate, StreamInput, WindowUpdate
 from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.spark import sql
+from headgate.spark.application.cluster import task_slots
 from headgate.spark.blocks import BlockStore
-from headgate.spark.cluster import task_slots
-from headgate.spark.columns import SEQ, TS
 from headgate.spark.held_rows import HeldRows, LogMemory
 from headgate.spark.manifest import BlockRef
-from headgate.spark.sources import BAD_ROW, Sources
+from headgate.spark.sources import BAD_ROW, Sources, timestamp_us
+from headgate.spark.sql import SEQ, TS
 
 # fewer tuples than this are the work of one task: a second one costs more than it saves
 ONE_TASK_ROWS = 50_000
+MOST_SCANS = 8
+"""Of numbered files in one query; more files are one scan."""
+_PLACE_IN_FILE = (
+    f"_metadata.row_index AS {sql.name(sql.ROW)}",
+    f"_metadata.file_name AS {sql.name(sql.FILE)}",
+)
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 
@@ -59,7 +58,7 @@ class LogSchema:
     @property
     def is_sequenced(self) -> bool:
         """Whether tuples must wait for the watermark before they can be numbered."""
-        return self.is_numbered and self.definition.slack_us > 0
+        return self.is_numbered and self.definition.watermark_delay_us > 0
 
     @property
     def is_plain(self) -> bool:
@@ -111,29 +110,6 @@ def _log_schema(network: Network, definition: StreamDefinition, raw: StructType)
     )
 
 
-def timestamp_us(raw: StructType, definition: StreamDefinition) -> str:
-    """Microseconds of a stream's timestamp column; numbers are seconds. NULL where it cannot be told."""
-    wanted = str(definition.timestamp)
-    found = next((f for f in raw.fields if f.name.lower() == wanted.lower()), None)
-    if found is None:
-        raise SetupError(
-            f"stream {definition.name} has no timestamp column {wanted}; it has {', '.join(raw.names)}"
-        )
-    column, kind = sql.name(found.name), found.dataType
-    if isinstance(kind, TimestampType):
-        return f"unix_micros({column})"
-    if isinstance(kind, (TimestampNTZType, DateType)):
-        return f"unix_micros(CAST({column} AS TIMESTAMP))"
-    if isinstance(kind, IntegralType):
-        return f"try_multiply(CAST({column} AS BIGINT), 1000000L)"
-    if isinstance(kind, NumericType):
-        return f"try_cast(round({column} * 1000000) AS BIGINT)"
-    raise SetupError(
-        f"stream {definition.name}: timestamp column {wanted} is {kind.simpleString()}; declare it TIMESTAMP "
-        "(or a number of seconds)"
-    )
-
-
 class StreamLogs:
     """Reads ranges of logs. In a tick, readers of the same blocks share one view."""
 
@@ -147,61 +123,47 @@ class StreamLogs:
         self.views = store.views
         self.memory = LogMemory(is_lasting=task_slots(spark) is not None)
         self._java_schemas: dict[str, Any] = {}
-        self._views: dict[tuple[str, tuple[str, ...]], str] = {}
-
-    def begin(self) -> None:
-        """A tick begins: views are defined anew, under the names of the tick before."""
-        self._views.clear()
 
     def view(self, stream: str, blocks: Sequence[BlockRef]) -> str:
         """The name of a view of these blocks, or the text of a query."""
-        key = stream, tuple(block.path for block in blocks)
-        if key not in self._views:
-            number = sum(1 for known, _ in self._views if known == stream)
-            self._views[key] = self._defined(f"{stream}_{number}" if number else stream, stream, blocks)
-        return self._views[key]
+        struct, paths = self.schemas[stream].struct, [block.path for block in blocks]
+        return self.views.share(stream, paths, lambda name: self.text(name, stream, blocks, struct))
 
-    def _defined(self, name: str, stream: str, blocks: Sequence[BlockRef]) -> str:
-        schema = self.schemas[stream]
-        is_in_place = all(block.files and block.path not in self.memory for block in blocks)
-        if not (is_in_place and schema.is_plain and _rows(blocks) > ONE_TASK_ROWS):
-            return self.views.define(name, self.frame(stream, blocks))
-        # the tick's one text turns rows of large files into tuples: less to analyse than a plan of its own
-        view = self.views.define(f"files of {name}", self._files_of(stream, blocks))
-        return sql.select(in_place_items(schema, None, {}), view, [f"{schema.timestamp} IS NOT NULL"])
+    def text(self, name: str, stream: str, blocks: Sequence[BlockRef], struct: StructType) -> str:
+        """A query of these columns of some blocks; few tuples are the work of one task.
 
-    def frame(self, stream: str, blocks: Sequence[BlockRef], columns: StructType | None = None) -> DataFrame:
-        """The tuples of some blocks; few of them are the work of one task."""
-        struct = columns or self.schemas[stream].struct
+        ``name`` distinguishes its inputs from those of other queries in the tick.
+        """
+        columns = sql.names(struct.names)
         held = [block for block in blocks if block.path in self.memory]
         stored = [block for block in blocks if block.path not in self.memory]
-        parts = self._in_memory(held)
-        own = [block for block in stored if not block.files]
-        if own:
-            parts.append(self._store.read(own, struct))
-        parts += self._in_place(stream, [block for block in stored if block.files])
-        together = parts[0]
-        if len(parts) > 1:
-            # rows in memory may have more columns than tuples have
-            alike = [part.select(*struct.names) for part in parts]
-            together = reduce(DataFrame.unionAll, alike)
+        inputs = self._in_memory(f"memory of {name}", held)
+        if own := [block for block in stored if not block.files]:
+            inputs.append(self.views.define_input(f"blocks of {name}", self._store.read(own, struct)))
+        # rows in memory may have more columns than tuples have
+        parts = [sql.select(columns, view) for view in inputs]
+        parts += self._in_place(f"files of {name}", stream, [block for block in stored if block.files])
+        tuples = sql.union(parts)
+        assert tuples is not None
         if _rows(blocks) <= ONE_TASK_ROWS:
-            return together.coalesce(1)
-        return together.coalesce(self._store.parallelism) if held and not stored else together
+            return sql.select(columns, tuples, hint=sql.IN_ONE_TASK)
+        if held and not stored:
+            return sql.select(columns, tuples, hint=f"/*+ COALESCE({self._store.parallelism}) */ ")
+        return tuples
 
-    def _in_memory(self, blocks: Sequence[BlockRef]) -> list[DataFrame]:
-        """Plans over one RDD for all blocks of the same columns: Spark analyses these in no time."""
+    def _in_memory(self, name: str, blocks: Sequence[BlockRef]) -> list[str]:
+        """Views of one RDD for all blocks of the same columns: Spark analyses these in no time."""
         found: dict[str, tuple[StructType, list[HeldRows]]] = {}
         for block in blocks:
             held = self.memory.get(block.path)
             found.setdefault(held.columns.json(), (held.columns, []))[1].append(held.rows)
-        frames = []
-        for columns, rows in found.values():
+        views = []
+        for number, (columns, rows) in enumerate(found.values()):
             java_session: Any = self._spark._jsparkSession
             rdd = self._together(rows)
             java = java_session.internalCreateDataFrame(rdd, self._java_schema(columns), False)
-            frames.append(DataFrame(java, self._spark))
-        return frames
+            views.append(self.views.define_input(_numbered(name, number), DataFrame(java, self._spark)))
+        return views
 
     def _together(self, rows: Sequence[HeldRows]) -> Any:
         """One RDD: of blocks in memory where they are, and of what is being computed in this tick."""
@@ -228,23 +190,31 @@ class StreamLogs:
             self._java_schemas[text] = java.org.apache.spark.sql.types.DataType.fromJson(text)
         return self._java_schemas[text]
 
-    def _in_place(self, stream: str, blocks: Sequence[BlockRef]) -> list[DataFrame]:
-        """Source files as they are: what tells their tuples' timestamps and numbers differs by group."""
+    def _in_place(self, name: str, stream: str, blocks: Sequence[BlockRef]) -> list[str]:
+        """Source files read in place, grouped by how timestamps and sequence numbers are derived."""
         schema = self.schemas[stream]
         names = [_file_name(path) for block in blocks for path in block.files]
+        # a plan of few scans can be kept; names of files would make it another one in every tick
+        are_few = len({block.first_seq for block in blocks}) <= MOST_SCANS
         # in one scan, rows are numbered by the name of their file; Spark may spell unusual ones differently
         are_unique = len(set(names)) == len(names) and all(map(_PLAIN_NAME.fullmatch, names))
+        is_one_scan = are_unique and not are_few
         groups: dict[tuple[int | None, int | None], list[BlockRef]] = {}
         for block in blocks:
             stamp = block.min_ts if schema.definition.timestamp is None else None
-            groups.setdefault((stamp, None if are_unique else block.first_seq), []).append(block)
-        frames = []
-        for (stamp, _), alike in groups.items():
+            groups.setdefault((stamp, None if is_one_scan else block.first_seq), []).append(block)
+        parts = []
+        for number, ((stamp, _), alike) in enumerate(groups.items()):
             firsts = {_file_name(path): b.first_seq or 0 for b in alike for path in b.files}
-            tuples = self._files_of(stream, alike).selectExpr(*in_place_items(schema, stamp, firsts))
+            rows = self._files_of(stream, alike)
+            if schema.is_numbered:
+                # no view has metadata columns
+                rows = rows.selectExpr("*", *_PLACE_IN_FILE)
+            view = self.views.define_input(_numbered(name, number), rows)
             # rows without a timestamp are bad, and were set aside when they arrived
-            frames.append(tuples if stamp is not None else tuples.where(f"{sql.name(TS)} IS NOT NULL"))
-        return frames
+            where = [f"{schema.timestamp} IS NOT NULL"] if stamp is None else []
+            parts.append(sql.select(in_place_items(schema, stamp, firsts), view, where))
+        return parts
 
     def _files_of(self, stream: str, blocks: Sequence[BlockRef]) -> DataFrame:
         """The rows of source files, with the columns that they have."""
@@ -256,6 +226,10 @@ class StreamLogs:
 
 def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
+
+
+def _numbered(name: str, number: int) -> str:
+    return f"{name} {number}" if number else name
 
 
 def _rows(blocks: Sequence[BlockRef]) -> int:
@@ -278,6 +252,6 @@ def in_place_items(schema: LogSchema, stamp_us: int | None, first_seqs: Mapping[
             first = sql.Bound(number).at(schema.anchor)
         else:
             pairs = ", ".join(f"{sql.text(name)}, {number}L" for name, number in first_seqs.items())
-            first = f"map({pairs})[_metadata.file_name]"
-        items.append(f"_metadata.row_index + {first} AS {sql.name(SEQ)}")
+            first = f"map({pairs})[{sql.name(sql.FILE)}]"
+        items.append(f"{sql.name(sql.ROW)} + {first} AS {sql.name(SEQ)}")
     return items

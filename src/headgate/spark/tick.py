@@ -10,32 +10,31 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from headgate.model.event import CourseChanged, QueryCounts, TickCommitted
+from headgate.model.event import QueryCounts, SettingsChanged, TickCommitted
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
 from headgate.model.profile import Profiles
-from headgate.model.shedding import Course
+from headgate.model.shedding import TickSettings
+from headgate.runtime.drive import Controller
 from headgate.runtime.forecast import ForecastQueue
-from headgate.runtime.helm import Helm
+from headgate.spark.arrival.dead_letters import DeadLetters
+from headgate.spark.arrival.intake import Intake
 from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.columns import BEGINNING_US
-from headgate.spark.costs import Work
-from headgate.spark.deadletters import DeadLetters
-from headgate.spark.eddies.eddies import Eddies
-from headgate.spark.intake import Intake
+from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.jobs import JobResults, TickJobs
-from headgate.spark.kept import KeptShares
-from headgate.spark.learn import Passed
 from headgate.spark.manifest import Manifest, OperatorState, StreamState
 from headgate.spark.measuring import Measuring, widths_of
-from headgate.spark.prepare import Prepared
+from headgate.spark.prepared import Prepared
 from headgate.spark.queues import Queues
-from headgate.spark.result_latency import ResultLatency
+from headgate.spark.result_quality import KeepRatios, ResultLatency
 from headgate.spark.sinks import Sink
+from headgate.spark.sql import BEGINNING_US
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick_plan import Chosen, OpenTick, TickPlan
+from headgate.statistics.estimators import TickWork
+from headgate.statistics.store import Passed, StatisticsStore
 
 # fewer rows than this are not worth a task of their own
 _ROWS_PER_TASK = 20_000
@@ -43,68 +42,64 @@ _ROWS_PER_TASK = 20_000
 
 @dataclass(frozen=True)
 class Outcome:
-    """A tick that has happened."""
+    """The outcome of a committed tick."""
 
     event: TickCommitted
-    change: CourseChanged | None
-    works: list[Work]
+    change: SettingsChanged | None
+    works: list[TickWork]
     passed: dict[str, Passed]
     widths_bytes: dict[str, float]
 
 
+@dataclass(eq=False, repr=False)
 class TickRunner:
-    """Carries ticks out. ``manifest`` is the state after the last one."""
+    """Executes ticks. ``manifest`` is the state after the last one."""
 
-    def __init__(
-        self,
-        prepared: Prepared,
-        checkpoint: Checkpoint,
-        store: BlockStore,
-        logs: StreamLogs,
-        intake: Intake,
-        sinks: Mapping[str, Sink],
-        dead_letters: DeadLetters,
-        eddies: Eddies,
-        until_done: bool,
-        helm: Helm,
-        manifest: Manifest,
-    ) -> None:
-        self.network: Network = prepared.network
-        self._prepared = prepared
-        self._checkpoint = checkpoint
-        self._store = store
-        self._logs = logs
-        self._intake = intake
-        self._sinks = sinks
-        self._dead_letters = dead_letters
-        self._until_done = until_done
-        self._helm = helm
-        self._eddies = eddies
-        self._queues = Queues(prepared)
-        self._kept = KeptShares(self.network)
-        self._measuring = Measuring(self.network, store.spark, checkpoint.uid)
-        self._latency = ResultLatency(prepared, self._queues.streams_of)
-        self._builder = TickBuilder(prepared, logs, store, eddies)
+    _prepared: Prepared
+    _checkpoint: Checkpoint
+    _store: BlockStore
+    _logs: StreamLogs
+    _intake: Intake
+    _sinks: Mapping[str, Sink]
+    _dead_letters: DeadLetters
+    _eddies: Eddies
+    _until_done: bool
+    _controller: Controller
+    statistics: StatisticsStore
+    manifest: Manifest
+
+    def __post_init__(self) -> None:
+        self.network: Network = self._prepared.network
+        self._queues = Queues(self._prepared)
+        self._keep_ratios = KeepRatios(self.network)
+        self._measuring = Measuring(self.network, self._store.spark, self._checkpoint.uid)
+        self._latency = ResultLatency(self._prepared, self._queues.streams_of)
+        self._builder = TickBuilder(self._prepared, self._logs, self._store, self._eddies)
         self._jobs = TickJobs(
-            prepared, store, checkpoint, sinks, dead_letters, self._builder, self._measuring, self._latency
+            self._prepared,
+            self._store,
+            self._checkpoint,
+            self._sinks,
+            self._dead_letters,
+            self._builder,
+            self._measuring,
+            self._latency,
         )
         self._sweeping: Future[None] | None = None
-        self._tasks = ""
-        self.manifest = manifest
 
     def widths_bytes(self) -> dict[str, float]:
-        """Bytes of a tuple before each operator, as its columns suggest."""
+        """Bytes of a tuple before each operator, estimated from its columns."""
         operators = self._prepared.operators.items()
         return {name: max(width_bytes(schema) for schema in operator.inputs) for name, operator in operators}
 
     def is_committed(self, batch_id: int) -> bool:
-        """Whether a tick has happened already, before a restart."""
+        """Whether a tick was already committed before a restart."""
         return batch_id <= self.manifest.batch_id
 
     def forecast_queues(self, tick: OpenTick, profiles: Profiles) -> dict[str, ForecastQueue]:
-        """Queue lengths at the start of the tick, and which share of each can be taken."""
-        started_s, standings = tick.started_s, tick.standings
-        return self._queues.forecast(self.manifest, tick.arrivals, started_s, standings, profiles)
+        """Queue lengths at the start of the tick, and the share of each that can be taken."""
+        started_s, snapshots = tick.started_s, tick.snapshots
+        return self._queues.forecast(self.manifest, tick.arrivals, started_s, snapshots, profiles)
 
     def open(self, batch: DataFrame, batch_id: int, now_s: float) -> OpenTick:
         """Take in a micro-batch."""
@@ -113,66 +108,67 @@ class TickRunner:
         return tick
 
     def _arrive(self, tick: OpenTick) -> None:
-        """Take in what can be read of the micro-batch."""
+        """Append the readable part of the micro-batch to the logs."""
         while True:
             try:
                 with _timed(tick, "arrive"):
-                    return self._take_in(tick)
+                    return self._append(tick)
             except Exception as error:
                 self._set_files_aside(error)
 
-    def _take_in(self, tick: OpenTick) -> None:
+    def _append(self, tick: OpenTick) -> None:
         batch_id, now_us = tick.batch_id, int(tick.started_s * 1e6)
         self._checkpoint.begin(batch_id)
-        self._logs.begin()
-        self._store.begin()
+        self._store.views.begin_tick()
         tick.end_of_input = self._until_done and self._intake.is_exhausted(batch_id)
         tick.arrivals = self._intake.take(tick.batch, batch_id, self.manifest, now_us, tick.end_of_input)
         for name, arrival in tick.arrivals.items():
             self._latency.arrived.note(name, arrival.state.max_ts, now_us)
-        tick.standings = self._eddies.standing()
+        tick.snapshots = self._eddies.snapshots()
 
     def _set_files_aside(self, error: Exception) -> None:
-        """Make ready to try a tick again without the files that made it fail; raises if none did."""
+        """Prepare to retry a tick without the files that made it fail; raises if none did."""
         self._intake.quarantine.blame(error)
         self._logs.memory.keep_only({block.path for block in self.manifest.block_refs()})
 
     def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> Outcome:
-        """Run the chosen moves as concurrent jobs, then make the tick durable.
+        """Run the chosen turns as concurrent jobs, then commit the tick.
 
-        With ``count``, what each operator passes on is counted on the way.
+        With ``count``, the output of each operator is counted in the same jobs.
         """
         while True:
             try:
-                plan, found = self._carry_out(tick, chosen, count)
+                plan, found = self._run_plan(tick, chosen, count)
                 break
             except Exception as error:
                 self._set_files_aside(error)
                 self._arrive(tick)
         with _timed(tick, "commit"):
-            tick.kept = self._kept.take_in(tick.arrivals)
+            tick.keep_ratios = self._keep_ratios.add(tick.arrivals)
             self._publish(tick, found)
             after = self._next_manifest(tick, plan, found)
             event = self._event(tick, after, found, profiles)
-            change = self._steer(event, after.course)
-            self.manifest = after if change is None else replace(after, course=change.after)
+            self.statistics.arrivals.add(event)
+            change = self._next_settings(event, after.settings)
+            self.manifest = after if change is None else replace(after, settings=change.after)
             self._checkpoint.commit(self.manifest)
-            self._eddies.committed(self.manifest, tick.standings)
+            self._eddies.after_commit(self.manifest, tick.snapshots)
             self._release()
         with _timed(tick, "learn"):
             return self._outcome(event, change, plan, found)
 
-    def _carry_out(self, tick: OpenTick, chosen: Chosen, count: bool) -> tuple[TickPlan, JobResults]:
+    def _run_plan(self, tick: OpenTick, chosen: Chosen, count: bool) -> tuple[TickPlan, JobResults]:
         with _timed(tick, "build"):
             plan = self._build(tick, chosen, count)
         if plan.trials:
-            # before other jobs, whose tasks would slow these down
+            # before other jobs, whose tasks would distort the measurement
             with _timed(tick, "try"):
-                self._prepared.asking.take_in(self._measuring.tried(tick.batch_id, plan.trials))
+                profiles = self._measuring.run_trials(tick.batch_id, plan.trials)
+                self._prepared.predicate_order.add_trials(profiles)
         with _timed(tick, "run"):
             found = self._jobs.run(tick, plan, self.manifest)
         if found.samples is not None:
-            self._helm.controller.sampled(found.samples)
+            self.statistics.joins.add(found.samples)
         return plan, found
 
     def _build(self, tick: OpenTick, chosen: Chosen, count: bool) -> TickPlan:
@@ -181,41 +177,40 @@ class TickRunner:
         plan = TickPlan(
             chosen,
             counting=count and chosen.takes_all,
-            trying=self._prepared.asking.wants_trial(),
-            probing=self._helm.controller.wants_samples(),
+            trying=self._prepared.predicate_order.wants_trial(),
+            sampling=self._controller.wants_samples(),
         )
         for name in self.network.operators:
-            self._builder.add(name, self.manifest, tick.arrivals, plan, tick.end_of_input, tick.standings)
+            self._builder.add(name, self.manifest, tick.arrivals, plan, tick.end_of_input, tick.snapshots)
         self._builder.merge_blocks(tick.batch_id, plan)
         return plan
 
-    def _steer(self, event: TickCommitted, course: Course) -> CourseChanged | None:
-        """Fix the settings of the next tick before this one is over: a replay finds them in the manifest."""
-        decided = self._helm.next(event, course)
-        if decided.course == course:
+    def _next_settings(self, event: TickCommitted, settings: TickSettings) -> SettingsChanged | None:
+        """Fix the settings of the next tick before this one is committed, so that a replay uses the same."""
+        decision = self._controller.decide(event, settings)
+        after, reason = decision.settings, decision.reason
+        if after == settings:
             return None
-        reason, figures = decided.reason, decided.figures
-        return CourseChanged(event.now_s, event.batch_id, reason, course, decided.course, figures)
+        return SettingsChanged(event.now_s, event.batch_id, reason, settings, after, decision.statistics)
 
     def _set_parallelism(self, tick: OpenTick) -> None:
-        """As many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
+        """Use as many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
         rows = sum(arrival.rows.count for arrival in tick.arrivals.values())
         rows += sum({block.path: block.rows for block in self.manifest.block_refs()}.values())
         tasks = str(min(self._store.parallelism, 1 + int(rows) // _ROWS_PER_TASK))
-        if tasks != self._tasks:
+        if tasks != self._store.plans.tasks:
             self._store.spark.conf.set("spark.sql.shuffle.partitions", tasks)
-            self._tasks = tasks
+            self._store.plans.tasks = tasks
 
     def _publish(self, tick: OpenTick, found: JobResults) -> None:
         for name, result in found.written.items():
-            first = name not in self.manifest.rows_out
-            self._sinks[name].publish(tick.batch_id, result.rows, first, tick.kept[name])
+            self._sinks[name].publish(tick.batch_id, result.rows, result.slices, tick.keep_ratios[name])
         self._dead_letters.publish(tick.batch_id)
 
     def _next_manifest(self, tick: OpenTick, plan: TickPlan, found: JobResults) -> Manifest:
         operators = {}
         for name, operator in self._prepared.operators.items():
-            blocks = [list(side) for side in plan.kept[name]]
+            blocks = [list(side) for side in plan.retained[name]]
             groups = list(plan.groups.get(name, ()))
             pushing = [list(side) for side in plan.pushing.get(name, ())]
             for task, ref in found.stored:
@@ -225,12 +220,12 @@ class TickRunner:
                     elif task.is_pushing:
                         pushing[task.side].append(ref)
                     elif isinstance(operator.settings, Eddy):
-                        blocks[task.side] += self._eddies.entered(name, ref)
+                        blocks[task.side] += self._eddies.enter(name, ref)
                     else:
                         blocks[task.side].append(ref)
             progress = plan.progress[name]
             if not operator.is_ordered and not any(blocks):
-                # an empty queue has no order to remember: stragglers are welcome again
+                # an empty queue has no order to preserve: stragglers are accepted again
                 progress = BEGINNING_US
             operators[name] = OperatorState(
                 progress, tuple(map(tuple, blocks)), tuple(groups), tuple(map(tuple, pushing))
@@ -238,15 +233,15 @@ class TickRunner:
         rows_out = dict(self.manifest.rows_out)
         for name, result in found.written.items():
             rows_out[name] = rows_out.get(name, 0) + result.rows
-        streams = {name: self._settled(name, a.state, operators) for name, a in tick.arrivals.items()}
-        # behind an eddy, the end of input comes when the last tuple is through
-        ended = tick.end_of_input and all(plan.rows[name].idle for name in tick.standings)
-        return Manifest(tick.batch_id, ended, streams, operators, rows_out, self.manifest.course)
+        streams = {name: self._raise_floor(name, a.state, operators) for name, a in tick.arrivals.items()}
+        # behind an eddy, the input ends when the last tuple has left the eddy
+        ended = tick.end_of_input and all(plan.rows[name].idle for name in tick.snapshots)
+        return Manifest(tick.batch_id, ended, streams, operators, rows_out, self.manifest.settings)
 
-    def _settled(
+    def _raise_floor(
         self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]
     ) -> StreamState:
-        """Raise the floor to the progress of readers that keep order: what comes below is late."""
+        """Raise the floor to the progress of ordered readers: tuples below it are late."""
         readers = [
             operators[name].progress_ts
             for name, operator in self._prepared.operators.items()
@@ -255,7 +250,7 @@ class TickRunner:
         return replace(state, floor_ts=max([state.floor_ts, *readers]))
 
     def _release(self) -> None:
-        """Drop what neither memory nor disk has to hold any longer."""
+        """Release blocks that are no longer needed, in memory and on disk."""
         kept = {block.path for block in self.manifest.block_refs()}
         self._logs.memory.keep_only(kept)
         if self._sweeping is not None:
@@ -265,12 +260,12 @@ class TickRunner:
     def _outcome(
         self,
         event: TickCommitted,
-        change: CourseChanged | None,
+        change: SettingsChanged | None,
         plan: TickPlan,
         found: JobResults,
     ) -> Outcome:
         results = {name: result.rows for name, result in found.written.items()}
-        # last of all: Spark notes with a delay what tasks have reported
+        # last of all: Spark records task metrics with a delay
         works = self._measuring.works(event.batch_id, plan, results, found.stored)
         event = replace(event, busy_s=sum(work.seconds for work in works))
         passed = self._measuring.passed(plan, results)
@@ -289,7 +284,7 @@ class TickRunner:
                 name: QueryCounts(
                     r.rows,
                     tuple((now_s - at / 1e6, n) for at, n in r.arrived_at),
-                    tick.kept[name],
+                    tick.keep_ratios[name],
                 )
                 for name, r in found.written.items()
             },

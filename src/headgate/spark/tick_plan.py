@@ -1,4 +1,4 @@
-"""A tick under way: what has arrived, what was chosen, the queries that follow, and what stays behind."""
+"""A tick in progress: arrivals, the strategy's choice, the queries to run, and the blocks to retain."""
 
 from __future__ import annotations
 
@@ -8,33 +8,32 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Observation
 
-from headgate.spark.eddies.line import Standing
-from headgate.spark.intake import Arrival
+from headgate.spark.arrival.intake import Arrival
+from headgate.spark.eddies.queue import EddySnapshot
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators.inputs import StoreTask
-from headgate.spark.probing import Probe
 from headgate.spark.rows import Rows
-from headgate.spark.trial import Trial
+from headgate.spark.samples import JoinSample, Trial
 
 
 @dataclass
 class OpenTick:
-    """A tick whose input has arrived and whose turns are being chosen."""
+    """A tick whose input has arrived."""
 
     batch: DataFrame
     batch_id: int
     started_s: float
     arrivals: dict[str, Arrival] = field(default_factory=dict)
     end_of_input: bool = False
-    standings: dict[str, Standing] = field(default_factory=dict)
-    kept: dict[str, float] = field(default_factory=dict)
+    snapshots: dict[str, EddySnapshot] = field(default_factory=dict)
+    keep_ratios: dict[str, float] = field(default_factory=dict)
     phases_s: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Chosen:
-    """What was chosen for a tick, by operator: the share of its queue that it takes, how many tuples that
-    should be, and how many it should pass on of each."""
+    """The strategy's choice for a tick, by operator: the share of its queue to take, the predicted number of
+    tuples in it, and the predicted selectivity."""
 
     shares: Mapping[str, float]
     taken: Mapping[str, float]
@@ -48,9 +47,9 @@ class Chosen:
 
 @dataclass(frozen=True)
 class Moved:
-    """Tuples that an operator takes in a tick, and those of them that were stored by an earlier tick.
+    """Tuples that an operator takes in a tick, and how many of them an earlier tick had stored.
 
-    One that keeps order takes less than was chosen while a stream of its own is behind.
+    An ordered operator takes less than was chosen while one of its streams is behind.
     """
 
     rows: float
@@ -72,7 +71,7 @@ class TickPlan:
     chosen: Chosen
     moved: dict[str, Moved] = field(default_factory=dict)
     progress: dict[str, int] = field(default_factory=dict)
-    kept: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
+    retained: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
     groups: dict[str, tuple[BlockRef, ...]] = field(default_factory=dict)
     pushing: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
     stores: list[StoreTask] = field(default_factory=list)
@@ -80,21 +79,21 @@ class TickPlan:
     counting: bool = False
     counted: dict[str, Observation] = field(default_factory=dict)
     ready: list[DataFrame] = field(default_factory=list)
-    """What is computed for several operators at once."""
+    """Outputs that are computed once for several readers."""
     trying: bool = False
     trials: list[Trial] = field(default_factory=list)
-    probing: bool = False
-    probes: list[Probe] = field(default_factory=list)
+    sampling: bool = False
+    samples: list[JoinSample] = field(default_factory=list)
     merged: list[Merged] = field(default_factory=list)
 
     def release(self) -> None:
-        """Give back memory."""
+        """Free memory."""
         for tuples in self.ready:
             tuples.unpersist()
 
 
 def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:
-    """Counts that have come in: a plan that no job ran has none, and neither has one that Spark cut short."""
+    """Counts that are complete: a plan that no job ran has none, nor has one that Spark pruned."""
     found = {}
     for name, observation in counted.items():
         java: Any = observation._jo

@@ -3,15 +3,15 @@
 Every flow alternates between on-times (Pareto, shape 1.4) and off-times (shape 1.2). While on it emits a
 Poisson process, so the gaps are exponential. Summed over flows, the counts are bursty on every time scale
 from ``shortest_us`` up to ``longest_us``, the bounds of the (truncated) Pareto periods. The emission rate
-while on is the wanted mean rate divided by the exact share of time that a flow is on.
+while on is the configured mean rate divided by the exact share of time that a flow is on.
 
-Nothing is carried from one call to the next; two grids make any stretch of time reachable at once:
+No state is carried from one call to the next. Two grids make any interval of time directly accessible:
 
 * *epochs* of 1000 s: the on-periods of all flows are drawn per ``(seed, epoch)``, each flow starting in the
-  stationary state. Rates and burstiness are the same in all epochs; what is lost is the correlation across
-  the seam of two epochs, and an epoch is much longer than the longest period.
+  stationary state. Rates and burstiness are the same in all epochs. Only the correlation across the boundary
+  of two epochs is lost, and an epoch is much longer than the longest period.
 * *cells* of up to 8192 tuples on average: the emissions within a cell are drawn per ``(seed, start of the
-  cell)``, always for the whole cell, and then cut to the stretch asked for.
+  cell)``, always for the whole cell, and then cut to the requested interval.
 
 The draws are those of NumPy's default generator: the same on every machine, for one version of NumPy.
 """
@@ -19,16 +19,14 @@ The draws are those of NumPy's default generator: the same on every machine, for
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError
-from headgate.workload.arrivals import Arrivals
-from headgate.workload.pareto import TruncatedPareto
-from headgate.workload.rates import RatePhases
+from headgate.workload.traffic import Arrivals, RatePhases, TruncatedPareto
 
 OnPeriods = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
@@ -81,12 +79,11 @@ class OnOff:
 
     @property
     def on_share(self) -> float:
-        """The share of time that a flow is on."""
         return self.on_time.mean / (self.on_time.mean + self.off_time.mean)
 
     @property
     def cell_us(self) -> int:
-        """The widest cell with no more than the wanted number of tuples, at the highest rate."""
+        """The widest cell with at most ``TUPLES_PER_CELL`` tuples on average at the highest rate."""
         wanted = TUPLES_PER_CELL * 1e6 / self.rate.highest
         return next((width for width in _CELL_WIDTHS_US if width <= wanted), _CELL_WIDTHS_US[-1])
 
@@ -98,7 +95,7 @@ class OnOff:
 
     def arrivals(self, start_us: int, end_us: int) -> Arrivals:
         """The tuples of ``[start_us, end_us)``."""
-        return Arrivals.joined(list(self.blocks(start_us, end_us)))
+        return Arrivals.concatenate(list(self.blocks(start_us, end_us)))
 
     def blocks(self, start_us: int, end_us: int) -> Iterator[Arrivals]:
         """The same tuples, in consecutive blocks of bounded memory."""
@@ -108,12 +105,12 @@ class OnOff:
     def advance(self, start_us: int, end_us: int, max_tuples: int) -> int:
         """The latest time up to ``end_us`` before which at most ``max_tuples`` arrive after ``start_us``.
 
-        Only the cells at the two ends are generated, those between are counted. At least a microsecond is
-        granted, so that a stream always gets on.
+        Only the cells at the two ends are generated; those between are counted. The result is at least a
+        microsecond later, so that a stream always advances.
         """
         left = max_tuples
         for cells in self._cell_runs(start_us, end_us):
-            for begin, end, count in cells.counted():
+            for begin, end, count in cells.counts():
                 if count > left or begin < start_us or end > end_us:
                     times = self.arrivals(max(begin, start_us), min(end, end_us)).time_us
                     if len(times) > left:
@@ -123,7 +120,7 @@ class OnOff:
         return end_us
 
     def cuts(self, start_us: int, end_us: int, parts: int) -> list[int]:
-        """Boundaries of up to ``parts`` stretches; on cells if they are many, so that none is drawn twice."""
+        """Boundaries of up to ``parts`` intervals; on cells if those are many, so none is drawn twice."""
         even = [start_us + (end_us - start_us) * part // parts for part in range(parts + 1)]
         if end_us - start_us >= 4 * parts * self.cell_us:
             even[1:-1] = [time // self.cell_us * self.cell_us for time in even[1:-1]]
@@ -135,111 +132,88 @@ class OnOff:
 
     def _cell_runs(self, start_us: int, end_us: int) -> Iterator[_Cells]:
         if start_us < 0:
-            raise SetupError(f"the traffic begins at 0; {start_us} us lies before it")
+            raise SetupError(f"traffic begins at 0; {start_us} us is before that")
         begin = start_us // self.cell_us * self.cell_us
         while begin < end_us:
             epoch_end = (begin // EPOCH_US + 1) * EPOCH_US
             last = -(-end_us // self.cell_us) * self.cell_us
             end = min(begin + self.block_us, epoch_end, last)
-            yield _Cells.plan(self, begin, end)
+            yield _Cells(self, begin, end)
             begin = end
 
 
 @dataclass(frozen=True)
-class Poisson(OnOff):
-    """Flows that are always on: exponential gaps, and no bursts beyond those of chance."""
+class AlwaysOn(OnOff):
+    """A Poisson process: flows are always on, so gaps are exponential and bursts are those of chance."""
 
     @property
     def on_share(self) -> float:
-        """All of the time."""
         return 1.0
 
     def on_periods(self, time_us: int) -> OnPeriods:
-        """The whole epoch."""
         begin_us = np.full(self.flows, time_us // EPOCH_US * EPOCH_US)
         return np.arange(self.flows), begin_us, begin_us + EPOCH_US
 
 
-@dataclass(frozen=True)
 class _Cells:
-    """Consecutive cells of one epoch with the stretches of on-time in them."""
+    """Consecutive cells of one epoch, and the intervals of on-time in them."""
 
-    process: OnOff
-    edges_us: NDArray[np.int64]
-    flow: NDArray[np.int64]
-    begin_us: NDArray[np.int64]
-    length_us: NDArray[np.int64]
-    first_of_cell: NDArray[np.int64] = field(repr=False)
-    """Where each cell's stretches begin in the three arrays above; one more entry for the end."""
-    expected: NDArray[np.float64] = field(repr=False)
-
-    @staticmethod
-    def plan(process: OnOff, begin_us: int, end_us: int) -> _Cells:
-        edges = _edges(process, begin_us, end_us)
+    def __init__(self, process: OnOff, begin_us: int, end_us: int) -> None:
+        # a new phase cuts its cell in two, so that one rate holds within a cell
+        phases = [start for start in process.rate.starts_us if begin_us < start < end_us]
+        grid = np.arange(begin_us, end_us + 1, process.cell_us, dtype=np.int64)
+        edges = np.union1d(grid, np.asarray(phases, dtype=np.int64))
         flow, on, off = process.on_periods(begin_us)
         touched = (off > begin_us) & (on < end_us)
         flow, on, off = flow[touched], np.maximum(on[touched], begin_us), np.minimum(off[touched], end_us)
         first = np.searchsorted(edges, on, side="right") - 1
         crossed = np.searchsorted(edges, off, side="left") - first
         period = np.repeat(np.arange(len(on)), crossed)
-        cell = first[period] + _ramps(crossed)
+        cell = first[period] + ramps(crossed)
         order = np.argsort(cell, kind="stable")
         period, cell = period[order], cell[order]
         begin = np.maximum(on[period], edges[cell])
         length = np.minimum(off[period], edges[cell + 1]) - begin
         per_us = process.rate.at(edges[:-1]) / (1e6 * process.flows * process.on_share)
-        return _Cells(
-            process,
-            edges,
-            flow[period],
-            begin,
-            length,
-            np.searchsorted(cell, np.arange(len(edges))),
-            length * per_us[cell],
-        )
+        self._process, self._edges_us = process, edges
+        self._flow, self._begin_us, self._length_us = flow[period], begin, length
+        self._expected = length * per_us[cell]
+        # of the intervals; one more entry for the end
+        self._first_of_cell = np.searchsorted(cell, np.arange(len(edges)))
 
-    def counted(self) -> Iterator[tuple[int, int, int]]:
+    def counts(self) -> Iterator[tuple[int, int, int]]:
         """Begin, end and number of tuples of every cell, without drawing the tuples."""
-        for cell, generator in self._generators():
-            count = int(generator.poisson(self._expected_in(cell)).sum())
-            yield int(self.edges_us[cell]), int(self.edges_us[cell + 1]), count
+        for cell, (_, counts) in enumerate(self._draws()):
+            yield int(self._edges_us[cell]), int(self._edges_us[cell + 1]), int(counts.sum())
 
     def draw(self) -> Arrivals:
-        """All tuples of the cells."""
         counts, positions = [], []
-        for cell, generator in self._generators():
-            counts.append(generator.poisson(self._expected_in(cell)))
-            positions.append(generator.random(int(counts[-1].sum())))
-        # given their number, the emissions of a Poisson process lie uniformly over the stretch
-        stretch = np.repeat(np.arange(len(self.flow)), np.concatenate(counts))
-        offset = (np.concatenate(positions) * self.length_us[stretch]).astype(np.int64)
-        flow_bits = self.process.flows.bit_length()
-        origin = int(self.edges_us[0])
-        key = (self.begin_us[stretch] - origin + offset) << flow_bits | self.flow[stretch]
+        for generator, emitted in self._draws():
+            counts.append(emitted)
+            positions.append(generator.random(int(emitted.sum())))
+        # given their number, the emissions of a Poisson process lie uniformly over the interval
+        interval = np.repeat(np.arange(len(self._flow)), np.concatenate(counts))
+        offset = (np.concatenate(positions) * self._length_us[interval]).astype(np.int64)
+        flow_bits = self._process.flows.bit_length()
+        origin = int(self._edges_us[0])
+        key = (self._begin_us[interval] - origin + offset) << flow_bits | self._flow[interval]
         key.sort()
         sizes = np.asarray([len(position) for position in positions])
         return Arrivals(
             (key >> flow_bits) + origin,
             (key & ((1 << flow_bits) - 1)).astype(np.int32),
-            np.repeat(self.edges_us[:-1] << _ID_BITS, sizes) + _ramps(sizes),
+            np.repeat(self._edges_us[:-1] << _ID_BITS, sizes) + ramps(sizes),
         )
 
-    def _expected_in(self, cell: int) -> NDArray[np.float64]:
-        return self.expected[self.first_of_cell[cell] : self.first_of_cell[cell + 1]]
-
-    def _generators(self) -> Iterator[tuple[int, np.random.Generator]]:
-        for cell, begin in enumerate(self.edges_us[:-1].tolist()):
-            yield cell, np.random.default_rng([self.process.seed, _EMISSION_DRAWS, begin])
-
-
-def _edges(process: OnOff, begin_us: int, end_us: int) -> NDArray[np.int64]:
-    """Cell boundaries; a new phase cuts its cell in two, so that one rate holds within a cell."""
-    grid = np.arange(begin_us, end_us + 1, process.cell_us, dtype=np.int64)
-    phases = [start for start in process.rate.starts_us if begin_us < start < end_us]
-    return np.union1d(grid, np.asarray(phases, dtype=np.int64)) if phases else grid
+    def _draws(self) -> Iterator[tuple[np.random.Generator, NDArray[np.int64]]]:
+        """The generator of every cell, and the number of tuples of each interval, drawn first."""
+        for cell, begin in enumerate(self._edges_us[:-1].tolist()):
+            generator = np.random.default_rng([self._process.seed, _EMISSION_DRAWS, begin])
+            expected = self._expected[self._first_of_cell[cell] : self._first_of_cell[cell + 1]]
+            yield generator, generator.poisson(expected)
 
 
-def _ramps(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
+def ramps(lengths: NDArray[np.int64]) -> NDArray[np.int64]:
     """0, 1, 2... up to each length in turn."""
     ends = np.cumsum(lengths)
     return np.arange(int(ends[-1]) if len(ends) else 0) - np.repeat(ends - lengths, lengths)
@@ -261,7 +235,7 @@ def _epoch(
     reached = ons[0][:, 0] + offs[0][:, 0]
     cycle = on_time.mean + off_time.mean
     while reached.min() < EPOCH_US:
-        # half of what the mean asks for: the flow that lags most may yet get long periods
+        # half of the mean number of cycles: the flow that lags most may yet draw long periods
         cycles = int((EPOCH_US - reached.min()) / cycle / 2) + 16
         ons.append(on_time.at(generator.random((flows, cycles))))
         offs.append(off_time.at(generator.random((flows, cycles))))
@@ -271,5 +245,5 @@ def _epoch(
     begin_us = np.minimum(end - on, EPOCH_US).astype(np.int64)
     end_us = np.minimum(end, EPOCH_US).astype(np.int64)
     flow = np.repeat(np.arange(flows), on.shape[1]).reshape(on.shape)
-    kept = end_us > begin_us
-    return flow[kept], begin_us[kept] + epoch * EPOCH_US, end_us[kept] + epoch * EPOCH_US
+    inside = end_us > begin_us
+    return flow[inside], begin_us[inside] + epoch * EPOCH_US, end_us[inside] + epoch * EPOCH_US

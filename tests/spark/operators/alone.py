@@ -20,15 +20,15 @@ from headgate.model.expression import Expression, column_of
 from headgate.model.network import StreamDefinition
 from headgate.model.operator import Select, StreamInput
 from headgate.model.window import RowWindow, Window
-from headgate.runtime.asking import Asking
+from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark import sql
-from headgate.spark.columns import END_US, SEQ, TS, window_key
 from headgate.spark.manifest import BlockRef, OperatorState
 from headgate.spark.operators.base import SparkOperator, Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, TickInput
-from headgate.spark.rows import NOTHING, Rows
-from headgate.spark.spread import Spread
+from headgate.spark.rows import NOTHING, Rows, Spread
+from headgate.spark.sql import END_US, SEQ, TS, window_key
 from headgate.spark.stream_log import LogSchema
+from headgate.statistics.store import PredicateEstimates
 
 COLUMNS = ("k", "v")
 _USER = StructType([StructField(name, IntegerType()) for name in COLUMNS])
@@ -101,7 +101,7 @@ def stream_input(alias: str, stream: str = "s") -> StreamInput:
 def at_least(alias: str, least: int) -> Select:
     """A selection that both a log and a queue can stand behind."""
     column = column_of(alias, "v")
-    return Select(f"select {alias}", stream_input(alias), (Expression(f"{column} >= {least}", (column,)),))
+    return Select(f"select {alias}", stream_input(alias), (Expression.parse(f"{column} >= {least}"),))
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ class Feed:
             source=stream_input(self.alias, self.stream),
             window=self.window,
             selects=(at_least(self.alias, self.least),) if selected and self.least is not None else (),
-            asking=Asking({}, {}, {}),
+            predicate_order=PredicateOrder({}, {}, PredicateEstimates({})),
             blocks=tuple(blocks),
             fresh=() if fresh is None else (fresh,),
             rows=counted(come),

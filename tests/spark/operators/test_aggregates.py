@@ -37,7 +37,7 @@ from headgate.spark.operators.windowed import (
 
 pytestmark = pytest.mark.spark
 
-VALUE = Expression("a__v", ("a__v",))
+VALUE = Expression.parse("a__v")
 CALLS = (
     AggregateExpression("n", "COUNT", None),
     AggregateExpression("known", "COUNT", VALUE),
@@ -52,7 +52,7 @@ LEAST = -1
 
 
 def aggregate_of(window: Window, by_key: bool, calls: Sequence[AggregateExpression] = CALLS) -> Aggregate:
-    keys = (NamedExpression("k", Expression("a__k", ("a__k",))),) if by_key else ()
+    keys = (NamedExpression("k", Expression.parse("a__k")),) if by_key else ()
     return Aggregate("agg", stream_input("a"), "s", "a", window, keys, tuple(calls))
 
 

@@ -14,8 +14,8 @@ from tests.spark.operators.alone import Feed, Tables, random_tuples
 from tests.spark.operators.budget import few
 
 from headgate.model.window import RowWindow
-from headgate.spark.columns import BEGINNING_US, END_US, SEQ, TS
 from headgate.spark.operators.inputs import QueueInput, TickInput
+from headgate.spark.sql import BEGINNING_US, END_US, SEQ, TS
 
 pytestmark = pytest.mark.spark
 

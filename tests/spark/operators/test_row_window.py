@@ -13,8 +13,8 @@ from tests.spark.operators.budget import few
 
 from headgate.model.window import RowWindow
 from headgate.spark import sql
-from headgate.spark.columns import SEQ
 from headgate.spark.operators.row_window import EXPIRY, EXPIRY_SEQ, with_expiry, with_expiry_in_order
+from headgate.spark.sql import SEQ
 
 pytestmark = pytest.mark.spark
 

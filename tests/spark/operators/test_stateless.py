@@ -18,15 +18,16 @@ from tests.spark.operators.budget import few
 from headgate.model.expression import Expression, NamedExpression
 from headgate.model.operator import Project, RelationJoin, Select
 from headgate.model.profile import Profile
-from headgate.runtime.asking import Asking
+from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark import sql
-from headgate.spark.columns import TS
 from headgate.spark.operators.stateless import (
     ProjectOperator,
     RelationJoinOperator,
     SelectOperator,
     timestamp_as,
 )
+from headgate.spark.sql import TS
+from headgate.statistics.store import PredicateEstimates
 
 pytestmark = pytest.mark.spark
 
@@ -55,7 +56,7 @@ def on_spark(spark: SparkSession, query: str) -> Counter[tuple[Any, ...]]:
 
 
 def expressions(*texts: str) -> tuple[Expression, ...]:
-    return tuple(Expression(text, ("a__k", "a__v")) for text in texts)
+    return tuple(Expression.parse(text) for text in texts)
 
 
 PREDICATES = ("a__v > 0", "a__k = 1 OR a__v IS NULL", "a__k <> a__v", "NOT (a__v < 2)")
@@ -79,8 +80,10 @@ def test_predicates_guard_those_behind_them_and_change_places_when_told(tiny: Sp
     assert on_spark(tiny, operator.applied(values(STRUCT, rows))) == {(1, 3, 1): 1}
     costs = {guarded[0].text: Profile(1e-3, 0.9, 8), guarded[1].text: Profile(1e-6, 0.1, 8)}
     texts = frozenset(predicate.text for predicate in guarded)
-    operator.asking = Asking({"select": settings}, {"select": texts}, {"select": costs})
-    assert operator.asking.order(settings) == guarded[::-1]
+    operator.predicate_order = PredicateOrder(
+        {"select": settings}, {"select": texts}, PredicateEstimates({"select": costs})
+    )
+    assert operator.predicate_order.order(settings) == guarded[::-1]
     # now the division comes first, and fails on zero
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         on_spark(tiny, operator.applied(values(STRUCT, rows)))
@@ -131,7 +134,7 @@ def test_every_tuple_meets_all_matches_of_a_stored_relation(tiny: SparkSession, 
     stored = [(rng.choice((None, 0, 1, 1)), rng.randint(0, 3)) for _ in range(rng.randint(0, 5))]
     tiny.sql(values(RELATION, stored)).createOrReplaceTempView("`relation r`")
     # a relation of which no column is read is a cross product
-    match = (Expression("a__k = r__id", ("a__k", "r__id")),) if "id" in columns else ()
+    match = (Expression.parse("a__k = r__id"),) if "id" in columns else ()
     settings = RelationJoin("join", stream_input("a"), "r", "r", columns, match)
     found = on_spark(
         tiny, RelationJoinOperator(settings, "`relation r`", hint).applied(values(STRUCT, listed(rows)))

@@ -60,7 +60,7 @@ def join_of(windows: Pairs, streams: Sequence[str]) -> WindowJoin:
     matches = []
     for one, other in itertools.pairwise(aliases):
         left, right = column_of(one, "k"), column_of(other, "k")
-        matches.append(Expression(f"{left} = {right}", (left, right)))
+        matches.append(Expression.parse(f"{left} = {right}"))
     return WindowJoin("join", tuple(sides), tuple(matches))
 
 

@@ -1,1 +1,17 @@
-"""Rules of the optimizer: one file = one rule = one function = one case file."""
+"""Rules of the optimizer: one file, one function and one case file each; all of the same signature."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from headgate.planning.logical import LogicalPlan
+from headgate.planning.rules.order_filters import order_filters
+from headgate.planning.rules.prune_columns import prune_columns
+from headgate.planning.rules.push_down_selection import push_down_selection
+from headgate.planning.rules.scale_aggregates import scale_aggregates
+from headgate.planning.statistics import Context
+
+Rule = Callable[[LogicalPlan, Context], LogicalPlan]
+
+# columns are pruned last, when predicates have reached their place
+RULES: tuple[Rule, ...] = (scale_aggregates, push_down_selection, order_filters, prune_columns)

@@ -1,58 +1,33 @@
-"""Predicates of a selection are asked by rank: those first that take away most for what they cost."""
+"""Predicates are evaluated by rank."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from headgate.planning.logical import (
-    Aggregate,
-    Filter,
-    LogicalPlan,
-    Node,
-    Project,
-    RelationJoin,
-    WindowJoin,
-    scans,
-)
-from headgate.planning.predicates import Running, asked_of
-from headgate.planning.statistics import Missing, Statistics
+from headgate.model.profile import order_by_rank
+from headgate.planning import logical
+from headgate.planning.logical import LogicalPlan, Node, scans
+from headgate.planning.plan_predicates import plan_predicates
+from headgate.planning.statistics import Context, Missing
 
 
-def order_filters(plan: LogicalPlan, statistics: Statistics, running: Running = str) -> LogicalPlan:
-    """Sort the predicates of every selection by cost / (1 - selectivity); those without figures stay last.
+def order_filters(plan: LogicalPlan, context: Context) -> LogicalPlan:
+    """Sort the predicates of every selection by rank: those first that drop most for their cost.
 
-    ``running`` tells which operator does the work of another, whose figures are known.
+    Selections without statistics of every predicate keep their order.
     """
-    branches = (
-        replace(branch, input=_Branch(name, branch, statistics, running).ordered(branch.input))
-        for name, branch in plan.named_branches()
-    )
-    return replace(plan, branches=tuple(branches))
+    statistics = context.statistics
 
-
-@dataclass(frozen=True)
-class _Branch:
-    name: str
-    top: Project
-    statistics: Statistics
-    running: Running
-
-    def ordered(self, node: Node) -> Node:
-        if isinstance(node, Filter):
-            return self._by_rank(replace(node, input=self.ordered(node.input)))
-        if isinstance(node, WindowJoin):
-            return replace(node, inputs=tuple(map(self.ordered, node.inputs)))
-        if isinstance(node, (RelationJoin, Aggregate, Project)):
-            return replace(node, input=self.ordered(node.input))
-        return node
-
-    def _by_rank(self, node: Filter) -> Filter:
-        operator = self.running(f"{self.name}.{node.role}")
-        asked = asked_of(node.predicates, tuple(scans(self.top)), operator)
-        known = self.statistics.selections(asked, Missing())
-        if len(known) < len(asked):
-            # known as a whole: nothing tells one predicate from another
+    def change(prefix: str, top: logical.Project, node: Node) -> Node:
+        if statistics is None or not isinstance(node, logical.Filter):
             return node
-        ranks = [one.rank for one in known]
-        places = sorted(range(len(ranks)), key=ranks.__getitem__)
-        return replace(node, predicates=tuple(node.predicates[place] for place in places))
+        operator = context.running(f"{prefix}.{node.role}")
+        predicates = plan_predicates(node.predicates, scans(top), operator)
+        known = statistics.selections(predicates, Missing())
+        if len(known) < len(predicates):
+            # statistics are known only for all of them together
+            return node
+        positions = order_by_rank([(one.seconds, one.selectivity) for one in known])
+        return replace(node, predicates=tuple(node.predicates[position] for position in positions))
+
+    return plan.rewritten(change)

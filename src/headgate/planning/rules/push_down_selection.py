@@ -1,6 +1,6 @@
-"""Selections go to where their columns first meet.
+"""Selections move towards the streams.
 
-A window is over the stream as declared, so a selection below it never lets a join reach further back.
+A window is taken over the stream as declared, so a selection below it does not make it reach further back.
 """
 
 from __future__ import annotations
@@ -8,64 +8,52 @@ from __future__ import annotations
 from dataclasses import replace
 
 from headgate.model.expression import Expression
-from headgate.planning.logical import (
-    Filter,
-    LogicalPlan,
-    Node,
-    RelationJoin,
-    RelationScan,
-    StreamScan,
-    WindowJoin,
-    plan_columns,
-)
-from headgate.planning.predicates import is_volatile
+from headgate.planning import logical
+from headgate.planning.logical import LogicalPlan, Node
+from headgate.planning.plan_predicates import is_volatile
+from headgate.planning.statistics import Context
 
 Predicates = tuple[Expression, ...]
 
 
-def push_down_selection(plan: LogicalPlan) -> LogicalPlan:
+def push_down_selection(plan: LogicalPlan, context: Context) -> LogicalPlan:
     """Move each conjunct of WHERE to its stream, to the relation join or to the window join it belongs to."""
-    return plan.with_inputs(_rewritten)
-
-
-def _rewritten(node: Node) -> Node:
-    if isinstance(node, Filter):
-        return _pushed(node.input, node.predicates)
-    return _pushed(node, ())
+    del context
+    return replace(plan, branches=tuple(replace(b, input=_pushed(b.input, ())) for b in plan.branches))
 
 
 def _pushed(node: Node, predicates: Predicates) -> Node:
-    if isinstance(node, Filter):
+    """The lowest nodes that have all columns of the predicates filter by them."""
+    if isinstance(node, logical.Filter):
         return _pushed(node.input, node.predicates + predicates)
-    if isinstance(node, RelationJoin):
-        # drawn once a result, not once a tuple of each input
-        kept = tuple(p for p in predicates if is_volatile(p))
-        return _filtered(_into_relation_join(node, _without(predicates, kept)), kept)
-    if isinstance(node, WindowJoin):
-        kept = tuple(p for p in predicates if is_volatile(p))
-        return _filtered(_into_window_join(node, _without(predicates, kept)), kept)
-    if isinstance(node, (StreamScan, RelationScan)):
+    if isinstance(node, logical.Scan):
         return _filtered(node, predicates)
-    # HAVING stays above its aggregate
-    return _filtered(replace(node, input=_rewritten(node.input)), predicates)
+    if isinstance(node, (logical.Aggregate, logical.Project)):
+        # HAVING stays above its aggregate
+        return _filtered(replace(node, input=_pushed(node.input, ())), predicates)
+    # evaluated once per result, not once per tuple of each input
+    volatile = tuple(p for p in predicates if is_volatile(p))
+    others = _without(predicates, volatile)
+    if isinstance(node, logical.WindowJoin):
+        return _filtered(_into_window_join(node, others), volatile)
+    return _filtered(_into_relation_join(node, others), volatile)
 
 
-def _into_relation_join(join: RelationJoin, predicates: Predicates) -> Node:
-    own_columns = plan_columns(join.relation)
-    own = tuple(p for p in predicates if own_columns.intersection(p.columns))
+def _into_relation_join(join: logical.RelationJoin, predicates: Predicates) -> Node:
+    own = tuple(p for p in predicates if not join.relation.plan_columns.keys().isdisjoint(p.columns))
     below = _pushed(join.input, _without(predicates, own))
-    # a pool is asked about tuples, not about pairs that may become one
+    # a pool evaluates tuples, not pairs that may become one
     placed = tuple(p for p in own if p.pool is not None)
-    joined = RelationJoin(below, join.relation, join.predicates + _without(own, placed))
+    joined = replace(join, input=below, predicates=join.predicates + _without(own, placed))
     return _filtered(joined, placed)
 
 
-def _into_window_join(join: WindowJoin, predicates: Predicates) -> Node:
+def _into_window_join(join: logical.WindowJoin, predicates: Predicates) -> Node:
     across = predicates
     sides = []
     for side in join.inputs:
-        # a predicate without columns holds for all tuples or for none: it goes to every side
-        own = tuple(p for p in predicates if plan_columns(side).issuperset(p.columns))
+        # a predicate without columns holds for all tuples or none: it moves to every side
+        own = tuple(p for p in predicates if logical.plan_columns(side).issuperset(p.columns))
         if join.pools:
             # placed probes and placed predicates commute: they meet in one eddy
             own = tuple(p for p in own if p.pool is None)
@@ -81,4 +69,4 @@ def _without(predicates: Predicates, others: Predicates) -> Predicates:
 
 
 def _filtered(node: Node, predicates: Predicates) -> Node:
-    return Filter(node, predicates) if predicates else node
+    return logical.Filter(node, predicates) if predicates else node

@@ -1,39 +1,72 @@
-"""Aggregates over streams that may be shed count every tuple by one over its chance to be kept."""
+"""Aggregates over streams that may be shed become estimates, with a confidence interval each.
+
+Every tuple is kept with an inclusion probability, the keep ratio of its drop box at that time. Weighting kept
+tuples by its inverse makes COUNT and SUM unbiased (Horvitz and Thompson); AVG is their ratio. Estimates and
+intervals are computed from six sums over kept tuples, which any SQL engine can maintain.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+
+from sqlglot import exp
 
 from headgate.errors import QueryError
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
 from headgate.model.shedding import KEEP
+from headgate.model.sql_tree import column_tree, operand, quote
 from headgate.model.window import RowWindow
-from headgate.planning.estimates import ShedAggregate, ShedTerms, shed_avg, shed_count, shed_sum
-from headgate.planning.logical import (
-    Aggregate,
-    Filter,
-    LogicalPlan,
-    Node,
-    Project,
-    RelationJoin,
-    RelationScan,
-    StreamScan,
-    WindowJoin,
-    scans,
-)
-from headgate.planning.text import quoted, tokens_of
+from headgate.planning import logical
+from headgate.planning.logical import Aggregate, Filter, LogicalPlan, Node, Project, scans, stream_below
+from headgate.planning.plan_predicates import over
+from headgate.planning.statistics import Context
 
-KEPT = "kept"
+# half of a 95 % interval, in standard errors
+Z_95 = 1.959963984540054
+# the standard error of few tuples is uncertain itself: the first term of Student's quantile; twice that where
+# it is estimated from values of unknown distribution
+FEW = (Z_95**2 + 1) / 4
+FEW_VALUES = 2 * FEW
 
 
-def scale_aggregates(plan: LogicalPlan) -> LogicalPlan:
-    """COUNT, SUM and AVG become estimates over what is kept; ``quality`` adds their intervals.
+def shed_terms(of_argument: bool) -> dict[str, str]:
+    """What estimates are sums of, in SQL over the probability ``x`` and the value ``v`` of a kept tuple.
 
-    MIN, MAX and COUNT(DISTINCT) are of the tuples that were kept. So is everything over row windows, which
-    hold as many tuples as ever; and where tuples are chosen by utility: nobody knows the chances of others.
+    Tuples whose argument is NULL add nothing, as in SQL.
     """
-    if plan.utility is not None or (plan.overload != "shed" and not plan.quality):
+    spread = "(1 - (x)) / ((x) * (x))"
+    terms = {"count": "1 / (x)", "count_spread": spread, "total": "(v) / (x)"}
+    terms |= {"total_spread": f"{spread} * (v) * (v)", "mixed_spread": f"{spread} * (v)", "kept": "1"}
+    if of_argument:
+        for name in ("count", "count_spread", "kept"):
+            terms[name] = f"CASE WHEN (v) IS NOT NULL THEN {terms[name]} END"
+    return terms
+
+
+def _half(few: float, error: str) -> str:
+    return f"{Z_95} * (1 + {few} / greatest(coalesce(kept, 1), 1)) * {error}"
+
+
+_MEAN = "(total / nullif(count, 0))"
+_SPREAD = f"total_spread - 2 * {_MEAN} * mixed_spread + {_MEAN} * {_MEAN} * count_spread"
+# an estimate and half of its interval, in SQL over the sums of terms
+SHED_AGGREGATES = {
+    "COUNT": ("coalesce(count, 0)", _half(FEW, "sqrt(greatest(coalesce(count_spread, 0), 0))")),
+    "SUM": ("total", _half(FEW_VALUES, "sqrt(greatest(total_spread, 0))")),
+    "AVG": (_MEAN, _half(FEW_VALUES, f"sqrt(greatest({_SPREAD}, 0)) / nullif(count, 0)")),
+}
+KEEP_RATIO = "keep_ratio"
+
+
+def scale_aggregates(plan: LogicalPlan, context: Context) -> LogicalPlan:
+    """COUNT, SUM and AVG become estimates from the kept tuples; ``quality`` adds their intervals.
+
+    MIN, MAX and COUNT(DISTINCT) are computed over the kept tuples. So is everything over row windows, which
+    hold as many tuples as without shedding, and where tuples are chosen by utility, whose inclusion
+    probabilities are unknown.
+    """
+    del context
+    if plan.query.utility is not None or (plan.query.overload != "shed" and not plan.quality):
         return plan
     branches = tuple(_scaled(branch, plan.quality) for branch in plan.branches)
     if plan.quality:
@@ -45,129 +78,81 @@ def _scaled(branch: Project, quality: bool) -> Project:
     above = branch.input
     aggregate = above.input if isinstance(above, Filter) else above
     if not isinstance(aggregate, Aggregate):
-        return _with_chance(branch) if quality else branch
-    [scan] = [scan for scan in scans(aggregate.input) if isinstance(scan, StreamScan)]
+        return _with_probability(branch) if quality else branch
+    scan = stream_below(aggregate)
     sums = _Sums(column_of(scan.alias, KEEP), quality, is_scaled=not isinstance(scan.window, RowWindow))
     estimates = {call.name: sums.estimate(call) for call in aggregate.aggregates}
-    values = {name: estimate.value for name, estimate in estimates.items()}
-    items = [replace(item, expression=_over(item.expression, values)) for item in branch.items]
+    values = {name: operand(value.tree) for name, (value, *_) in estimates.items()}
+    items = [replace(item, expression=over(item.expression, values)) for item in branch.items]
     if quality:
         for item in branch.items:
-            items += _interval(item, estimates)
-        items.append(NamedExpression(KEPT, sums.kept_share()))
-    below: Node = replace(aggregate, input=_telling(aggregate.input), aggregates=tuple(sums.calls.values()))
+            # an item that is just an aggregate has an interval
+            tree = item.expression.tree
+            bounds = estimates.get(tree.name, [])[1:] if isinstance(tree, exp.Column) else []
+            names = (f"{item.name}_low", f"{item.name}_high")
+            items += [NamedExpression(name, bound) for name, bound in zip(names, bounds, strict=False)]
+        items.append(NamedExpression(KEEP_RATIO, sums.keep_ratio()))
+    source = _with_keep_column(aggregate.input)
+    below: Node = replace(aggregate, input=source, aggregates=tuple(sums.calls.values()))
     if isinstance(above, Filter):
-        below = Filter(below, tuple(_over(predicate, values) for predicate in above.predicates))
-    return Project(below, tuple(_reading(item, sums) for item in items))
+        below = Filter(below, tuple(over(predicate, values) for predicate in above.predicates))
+    return Project(below, tuple(items))
 
 
-def _with_chance(branch: Project) -> Project:
-    """A result of several tuples had the product of their chances."""
-    below = _telling(branch.input)
-    columns = tuple(column_of(s.alias, KEEP) for s in scans(below) if isinstance(s, StreamScan))
-    chance = Expression(" * ".join(map(quoted, columns)), columns)
-    return Project(below, (*branch.items, NamedExpression(KEPT, chance)))
-
-
-def _interval(item: NamedExpression, estimates: Mapping[str, ShedAggregate]) -> list[NamedExpression]:
-    """The ends of the interval, of an item that is an aggregate and nothing else."""
-    own = next((e for name, e in estimates.items() if item.expression.text == quoted(name)), None)
-    if own is None or not own.half_width:
-        return []
-    # the figure itself may be rounded; its interval is not
-    ends = ((f"{item.name}_low", "-"), (f"{item.name}_high", "+"))
-    return [
-        NamedExpression(name, Expression(f"{_unrounded(own)} {sign} {own.half_width}", ()))
-        for name, sign in ends
-    ]
-
-
-def _unrounded(estimate: ShedAggregate) -> str:
-    return estimate.value.removeprefix(_ROUND[0]).removesuffix(_ROUND[1])
-
-
-_ROUND = ("CAST(round(", ") AS BIGINT)")
-# the sums that a figure is made of, and those that its interval needs beside them
-_VALUE = {"COUNT": {"count"}, "SUM": {"total"}, "AVG": {"count", "total"}}
-_INTERVAL = {
-    "COUNT": {"count_spread", "kept"},
-    "SUM": {"total_spread", "kept"},
-    "AVG": {"count_spread", "total_spread", "mixed_spread", "kept"},
-}
+def _with_probability(branch: Project) -> Project:
+    """The inclusion probability of a result is the product of those of its tuples."""
+    below = _with_keep_column(branch.input)
+    columns = tuple(column_of(s.alias, KEEP) for s in scans(below) if isinstance(s, logical.StreamScan))
+    probability = Expression.parse(" * ".join(map(quote, columns)))
+    return Project(below, (*branch.items, NamedExpression(KEEP_RATIO, probability)))
 
 
 @dataclass
 class _Sums:
-    """The sums that estimates are made of, each computed once."""
+    """The sums that estimates need, each computed once."""
 
     keep: str
     quality: bool
     is_scaled: bool
     calls: dict[tuple[object, ...], AggregateExpression] = field(default_factory=dict)
 
-    def estimate(self, call: AggregateExpression) -> ShedAggregate:
-        """The call over sums; without half a width where nothing can be said of the tuples not kept."""
-        if not self.is_scaled or call.distinct or call.function not in _VALUE:
-            return ShedAggregate(quoted(self._call(call.function, call.argument, call.distinct)), "")
-        argument = call.argument
-        columns = (self.keep, *(argument.columns if argument else ()))
-        span = argument.span if argument else None
-        terms = ShedTerms.of(quoted(self.keep), argument.text if argument else None)
-        needed = _VALUE[call.function] | (_INTERVAL[call.function] if self.quality else set())
-        sums = terms.each(
-            lambda name, term: (
-                quoted(self._call("SUM", Expression(term, columns, span))) if name in needed else ""
-            )
-        )
-        if call.function == "COUNT":
-            counted = shed_count(sums)
-            return replace(counted, value=f"{_ROUND[0]}{counted.value}{_ROUND[1]}")
-        return shed_sum(sums) if call.function == "SUM" else shed_avg(sums)
+    def estimate(self, call: AggregateExpression) -> list[Expression]:
+        """The call over sums; with ``quality``, its bounds, where anything is known about dropped tuples."""
+        if not self.is_scaled or call.distinct or call.function not in SHED_AGGREGATES:
+            return [Expression(column_tree(self._call(call.function, call.argument, call.distinct)))]
+        value, half_width = SHED_AGGREGATES[call.function]
+        # counts are whole numbers in results; the bounds are not rounded
+        texts = [f"CAST(round({value}) AS BIGINT)" if call.function == "COUNT" else value]
+        if self.quality:
+            texts += [f"{value} - {half_width}", f"{value} + {half_width}"]
+        estimates = [Expression.parse(text) for text in texts]
+        needed = {name for estimate in estimates for name in estimate.columns}
+        terms = shed_terms(call.argument is not None).items()
+        sums = {name: self._sum(term, call.argument) for name, term in terms if name in needed}
+        return [over(estimate, sums) for estimate in estimates]
 
-    def kept_share(self) -> Expression:
-        """Tuples that were kept by tuples that there were, about."""
-        kept = self._call("COUNT", None)
-        there = self._call("SUM", Expression(ShedTerms.of(quoted(self.keep)).count, (self.keep,)))
-        return Expression(f"{quoted(kept)} / {quoted(there)}", ())
+    def keep_ratio(self) -> Expression:
+        """Kept tuples divided by the estimated number of all tuples."""
+        ratio = {"kept": column_tree(self._call("COUNT", None)), "there": self._sum("1 / (x)", None)}
+        return over(Expression.parse("kept / there"), ratio)
+
+    def _sum(self, term: str, argument: Expression | None) -> exp.Column:
+        names: dict[str, exp.Expr] = {"x": column_tree(self.keep)}
+        if argument is not None:
+            names["v"] = argument.tree
+        expression = over(Expression.parse(term, argument.span if argument else None), names)
+        return column_tree(self._call("SUM", expression))
 
     def _call(self, function: str, argument: Expression | None, distinct: bool = False) -> str:
-        same = (function, argument and argument.text, distinct)
-        name = f"a{len(self.calls)}"
-        return self.calls.setdefault(same, AggregateExpression(name, function, argument, distinct)).name
+        new = AggregateExpression(f"a{len(self.calls)}", function, argument, distinct)
+        return self.calls.setdefault((function, argument, distinct), new).name
 
 
-def _over(expression: Expression, values: Mapping[str, str]) -> Expression:
-    """The expression with the columns of calls replaced by what they are now."""
-    text, done = "", 0
-    for token in tokens_of(expression.text):
-        value = values.get(token.key.strip("`")) if token.key.startswith("`") else None
-        if value is not None:
-            is_plain = len(tokens_of(value)) == 1
-            text += expression.text[done : token.start] + (value if is_plain else f"({value})")
-            done = token.end
-    return replace(expression, text=text + expression.text[done:])
+def _with_keep_column(node: Node) -> Node:
+    def change(one: Node) -> Node:
+        return replace(one, columns=(*one.columns, KEEP)) if isinstance(one, logical.StreamScan) else one
 
-
-def _reading(item: NamedExpression, sums: _Sums) -> NamedExpression:
-    """The item with the columns that it reads."""
-    names = {token.key.strip("`") for token in tokens_of(item.expression.text) if token.key.startswith("`")}
-    keys = [c for c in item.expression.columns if c in names and c.startswith("k")]
-    own = [call.name for call in sums.calls.values() if call.name in names]
-    return replace(item, expression=replace(item.expression, columns=(*keys, *own)))
-
-
-def _telling(node: Node) -> Node:
-    """The plan below with the chances of its streams' tuples."""
-    if isinstance(node, StreamScan):
-        return replace(node, columns=(*node.columns, KEEP))
-    if isinstance(node, RelationScan):
-        return node
-    if isinstance(node, WindowJoin):
-        return replace(node, inputs=tuple(map(_telling, node.inputs)))
-    if isinstance(node, Filter):
-        return replace(node, input=_telling(node.input))
-    assert isinstance(node, RelationJoin), f"{node} stands above all streams"
-    return replace(node, input=_telling(node.input))
+    return logical.rewrite(node, change)
 
 
 def _check_columns(branches: tuple[Project, ...]) -> None:
@@ -176,13 +161,8 @@ def _check_columns(branches: tuple[Project, ...]) -> None:
         names = [item.name for item in branch.items]
         span = branch.items[0].expression.span
         if names != first:
-            raise QueryError(
-                "quality = true adds other columns to this SELECT than to the first; "
-                "aggregate the same in each branch of UNION ALL",
-                span,
-            )
-        twice = next((name for name in names if names.count(name) > 1), None)
-        if twice is not None:
-            raise QueryError(
-                f"quality = true adds a column {twice}, and there is one; write AS another_name", span
-            )
+            message = "quality = true adds other columns to this SELECT than to the first"
+            raise QueryError(f"{message}; aggregate the same in each branch of UNION ALL", span)
+        for twice in (name for name in names if names.count(name) > 1):
+            message = f"quality = true adds a column {twice}, and there is one; write AS another_name"
+            raise QueryError(message, span)

@@ -1,155 +1,138 @@
-"""The compiled loop of an eddy: arrivals, services, pages, messages, and looks at the load."""
+"""The compiled loop of an eddy: arrivals, services, pages, published statistics, and load sharing.
+
+Under load sharing, copies of operators (boxes) split, slide and merge.
+"""
 
 from __future__ import annotations
 
-import math
+import numpy as np
 
-from headgate.simulator.eddies.choice import after
-from headgate.simulator.eddies.heap import pop
-from headgate.simulator.eddies.lean import lean
-from headgate.simulator.eddies.moves import (
-    ARRIVAL,
-    DELIVERY,
-    DONE,
-    LOOK,
-    MESSAGE,
-    NONE,
-    TIMER,
-    attain,
-    dispatch,
-    enqueue,
-    new_row,
-    note_length,
-    release,
-    schedule,
-    schedule_end,
-    ship,
-    start,
-    transmit,
-)
-from headgate.simulator.eddies.sharing import (
-    CHECK_S,
-    drop_box,
-    new_copy,
-    remove_copy,
-    what_to_merge,
-    what_to_split,
-)
-from headgate.simulator.eddies.world import World
-from headgate.simulator.jit import child_id, exponential, mixed, tuple_id, uniform
+from headgate.model.uniform_hash import child_id, exponential, mix, results_of, tuple_id, uniform
+from headgate.routing.monitor import publish
+from headgate.simulator.compilation import inlined, lean
+from headgate.simulator.eddies import moves
+from headgate.simulator.eddies import world as rows
+from headgate.simulator.eddies.moves import dispatch, note, schedule
+from headgate.simulator.eddies.world import CHECK_S, NONE, World
+from headgate.simulator.results import Rows
 
-REACHED, OVERLOADED, FULL = range(3)
+REACHED, OVERLOADED, FULL, WAITING = range(4)
+"""Why ``advance`` returns."""
 
-_OLD = 0.8
 _FADE = 0.9
 _MICRO = 1e6
+_QUIET_S = 5.0
+_YOUNG_S = 20.0
+# the other copies must be able to take over with capacity to spare
+_LIGHT = 0.5
+
+_publish = inlined(publish)
 
 
 @lean
-def publish(world: World, number: int, now: float) -> None:
-    """Tell the others what a copy has learnt since the last message."""
-    note_length(world, number, 0, now)
+def _broadcast(world: World, number: int, now: float) -> None:
+    """Publish the statistics of a copy; other nodes know the old ones until the message arrives."""
+    note(world, number, now, 0, 0, 0, 0, 0.0)
     copy = world.copies[number]
     copy.old_queue = copy.known_queue
     copy.old_tickets = copy.known_tickets
     copy.old_selectivity = copy.known_selectivity
     copy.old_seconds = copy.known_seconds
-    if copy.done > 0:
-        copy.selectivity = _OLD * copy.selectivity + (1.0 - _OLD) * copy.out / copy.done
-        copy.known_seconds = _OLD * copy.known_seconds + (1.0 - _OLD) * copy.busy / copy.done
-    span = now - copy.begin
-    copy.known_queue = copy.area / span if span > 0 else float(copy.length)
-    copy.known_tickets = copy.tickets
-    copy.known_selectivity = copy.selectivity
-    copy.sent = now
-    copy.begin = now
-    copy.received = 0
-    copy.done = 0
-    copy.out = 0
-    copy.busy = 0.0
-    copy.area = 0.0
+    _publish(copy, now)
     world.state[0].messages += 1
+
+
+@inlined
+def _new_tuple(
+    world: World, plan: int, path: int, identity: int, birth: float, done: int, visits: int
+) -> int:
+    row = int(world.state[0].free_tuple)
+    added = world.tuples[row]
+    world.state[0].free_tuple = added.next
+    world.state[0].free_tuples -= 1
+    added.plan = plan
+    added.path = path
+    added.identity = identity
+    added.birth = birth
+    added.done = done
+    added.visits = visits
+    return row
 
 
 @lean
 def _arrive(world: World, number: int, now: float) -> None:
     source = world.sources[number]
-    identity = tuple_id(source.key, source.emitted)
+    identity = tuple_id(source.key, np.uint64(source.emitted))
     source.emitted += 1
-    for place in range(source.plan_at, source.plan_end):
-        plan = world.source_plans[place]
-        row = new_row(world)
-        tuple_row = world.tuples[row]
-        tuple_row.plan = plan
-        tuple_row.done = 0
-        tuple_row.identity = identity
-        tuple_row.birth = now
-        tuple_row.visits = 0
-        tuple_row.path = 0
-        paths = world.plans[plan].paths
+    for plan in range(source.plan_at, source.plan_end):
+        paths, path = world.plans[plan].paths, 0
         if paths > 1:
             chance = uniform(world.settings[0].path_key, identity)
-            path = 0
             while path < paths - 1 and chance >= world.path_bounds[plan, path]:
                 path += 1
-            tuple_row.path = path
-        dispatch(world, row, source.node, now)
+        dispatch(world, _new_tuple(world, plan, path, identity, now, 0, 0), source.node, now)
     gap = source.gap * exponential(uniform(source.gap_key, identity))
-    schedule(world, now + gap, ARRIVAL, number, 0)
+    schedule(world, now + gap, rows.ARRIVAL, number, 0)
+
+
+@inlined
+def _without(listed: Rows, count: int, number: int) -> int:
+    """Remove a number from a list; the new length."""
+    left = 0
+    for place in range(count):
+        if listed[place] != number:
+            listed[left] = listed[place]
+            left += 1
+    return left
+
+
+@lean
+def _leave_node(world: World, copy: int) -> None:
+    node = world.copies[copy].node
+    world.nodes[node].boxes = _without(world.boxes_of[node], world.nodes[node].boxes, copy)
 
 
 @lean
 def _complete(world: World, number: int, now: float) -> None:
     copy = world.copies[number]
-    attain(world, copy.node, now)
+    moves.attain(world, copy.node, now)
     row = copy.head
     tuple_row = world.tuples[row]
     plan, place = tuple_row.plan, tuple_row.place
     copy.head = tuple_row.next
     node = copy.node
     world.nodes[node].length -= 1
-    note_length(world, number, -1, now)
     operator = world.operators[copy.operator]
-    chance = uniform(operator.fate_key, tuple_row.identity)
-    results = math.floor(world.selectivities[plan, place] + chance)
+    chance = uniform(operator.hash_key, tuple_row.identity)
+    results = results_of(world.selectivities[plan, place], chance)
     operator.visits += 1
     operator.passed += results
     service_s = now - copy.started
     operator.busy += service_s
     operator.recent_work += operator.per_tuple
-    copy.done += 1
-    copy.out += results
-    copy.busy += service_s
     copy.busy_lately += service_s
-    copy.tickets = max(0.0, copy.tickets - results)
+    note(world, number, now, -1, 0, 1, results, service_s)
     if copy.done >= world.settings[0].interval_tuples:
-        publish(world, number, now)
-    if copy.length > 0:
-        start(world, number, now)
+        _broadcast(world, number, now)
+    if copy.queue > 0:
+        moves.start(world, number, now)
     else:
         world.nodes[node].busy -= 1
         if not copy.active:
-            drop_box(world, number)
-    schedule_end(world, node, now)
-    tuple_row.done = after(world, plan, tuple_row.done, place)
+            _leave_node(world, number)
+    moves.schedule_end(world, node, now)
+    tuple_row.done = moves.history_after(world, plan, tuple_row.done, place)
     tuple_row.visits += 1
     parent, birth, done = tuple_row.identity, tuple_row.birth, tuple_row.done
     visits, path = tuple_row.visits, tuple_row.path
     if results == 0:
-        release(world, row)
+        moves.free_row(world, row)
     else:
         dispatch(world, row, node, now)
     for result in range(1, results):
-        other = new_row(world)
-        sibling = world.tuples[other]
-        sibling.plan = plan
-        sibling.done = done
-        # siblings of one tuple part at every operator where they are made
-        sibling.identity = child_id(mixed(parent ^ operator.fate_key), result)
-        sibling.birth = birth
-        sibling.visits = visits
-        sibling.path = path
-        dispatch(world, other, node, now)
+        # the results of a tuple have identities of their own, which depend on the operator
+        identity = child_id(mix(parent ^ operator.hash_key), np.uint64(result))
+        dispatch(world, _new_tuple(world, plan, path, identity, birth, done, visits), node, now)
 
 
 @lean
@@ -160,53 +143,151 @@ def _deliver(world: World, slot: int, now: float) -> None:
     world.state[0].free_pages += 1
     while row != NONE:
         following = world.tuples[row].next
-        enqueue(world, row, now)
+        moves.enqueue(world, row, now)
         row = following
 
 
 @lean
+def _retire(world: World, number: int) -> None:
+    """Send no more tuples to a copy."""
+    copy = world.copies[number]
+    copy.active = 0
+    if copy.queue == 0:
+        _leave_node(world, number)
+    operator = world.operators[copy.operator]
+    operator.copies = _without(world.copies_of[copy.operator], operator.copies, number)
+
+
+@lean
+def _add_copy(world: World, parent: int, node: int, now: float) -> int:
+    """Add a copy of an operator, with the estimates of its parent; NONE if there is no row left."""
+    state = world.state[0]
+    number = 0
+    while number < state.copies and (world.copies[number].active or world.copies[number].queue > 0):
+        number += 1
+    if number == len(world.copies):
+        return NONE
+    state.copies = max(state.copies, number + 1)
+    operator = world.copies[parent].operator
+    copy = world.copies[number]
+    copy.operator = operator
+    copy.node = node
+    world.boxes_of[node, world.nodes[node].boxes] = number
+    world.nodes[node].boxes += 1
+    copy.active = 1
+    copy.born = copy.begin_s = copy.changed_s = now
+    copy.queue = copy.done = copy.out = 0
+    copy.tickets = copy.queue_s = copy.busy_s = copy.busy_lately = 0.0
+    copy.head = NONE
+    copy.known_queue = copy.old_queue = copy.known_tickets = copy.old_tickets = 0.0
+    copy.known_selectivity = copy.old_selectivity = world.copies[parent].known_selectivity
+    copy.known_seconds = world.operators[operator].per_tuple / world.nodes[node].speed
+    copy.old_seconds = copy.known_seconds
+    world.copies_of[operator, world.operators[operator].copies] = number
+    world.operators[operator].copies += 1
+    return number
+
+
+@lean
+def _receiver(world: World, giver: int, operator: int) -> int:
+    """Of the nodes that accept a copy, the one with the least work waiting, in seconds."""
+    best, least = NONE, 0.0
+    for node in range(len(world.nodes)):
+        accepts = node != giver and world.nodes[node].length < world.settings[0].accept_below
+        for number in range(world.operators[operator].copies):
+            accepts &= world.copies[world.copies_of[operator, number]].node != node
+        waiting = (1.0 + world.nodes[node].length) / world.nodes[node].speed
+        if accepts and (best == NONE or waiting < least):
+            best, least = node, waiting
+    return best
+
+
+@lean
+def _copy_to_split(world: World, node: int, now: float) -> tuple[int, int, bool]:
+    """For an overloaded node: the copy to share, the receiving node, and whether it slides as a whole."""
+    longest, work, copy = 0, 0.0, NONE
+    for place in range(world.nodes[node].boxes):
+        number = world.boxes_of[node, place]
+        box = world.copies[number]
+        work += box.queue * world.operators[box.operator].per_tuple
+        if box.active and box.queue > longest:
+            copy, longest = number, box.queue
+    if now < world.nodes[node].quiet_until or copy == NONE or longest < world.settings[0].split_at:
+        return NONE, NONE, False
+    operator = world.copies[copy].operator
+    receiver = _receiver(world, node, operator)
+    if receiver != NONE:
+        world.nodes[node].quiet_until = now + _QUIET_S
+    share = longest * world.operators[operator].per_tuple / work if work > 0 else 1.0
+    slides = world.operators[operator].copies == 1 and world.nodes[node].boxes > 1 and share <= 0.5
+    return copy, receiver, slides
+
+
+@lean
+def _copy_to_merge(world: World, operator: int, now: float) -> int:
+    """The youngest copy of an operator if the other copies can do its work, otherwise NONE."""
+    copies = world.operators[operator].copies
+    if copies < 2:
+        return NONE
+    busy, youngest = 0.0, NONE
+    for number in range(copies):
+        copy = world.copies[world.copies_of[operator, number]]
+        busy += copy.busy_lately
+        if copy.queue > world.settings[0].interval_tuples:
+            return NONE
+        if youngest == NONE or copy.born > world.copies[youngest].born:
+            youngest = world.copies_of[operator, number]
+    if now - world.copies[youngest].born < _YOUNG_S or busy > _LIGHT * (copies - 1) * CHECK_S:
+        return NONE
+    return youngest
+
+
+@lean
 def _share(world: World, now: float) -> None:
-    """Split or slide what overloads a node, merge what is not needed any more."""
+    """Split or slide operators of overloaded nodes, merge copies that are no longer needed."""
     state = world.state[0]
     for node in range(len(world.nodes)):
-        copy, receiver, slides = what_to_split(world, node, now)
-        if copy < 0:
+        copy, receiver, slides = _copy_to_split(world, node, now)
+        if receiver == NONE:
             continue
-        created = new_copy(world, copy, receiver, now)
-        if created < 0:
+        created = _add_copy(world, copy, receiver, now)
+        if created == NONE:
             continue
-        schedule(world, now + world.settings[0].interval_s, MESSAGE, created, int(now * _MICRO))
+        schedule(world, now + world.settings[0].interval_s, rows.MESSAGE, created, int(now * _MICRO))
         if slides:
-            remove_copy(world, copy)
-            ship(world, copy, created, 1, now)
+            _retire(world, copy)
+            moves.move_queue(world, copy, created, 1, now)
             state.slides += 1
         else:
-            ship(world, copy, created, 2, now)
-            publish(world, copy, now)
+            moves.move_queue(world, copy, created, 2, now)
+            _broadcast(world, copy, now)
             state.splits += 1
-        publish(world, created, now)
+        _broadcast(world, created, now)
     for operator in range(len(world.operators)):
-        gone = what_to_merge(world, operator, now)
-        if gone >= 0:
-            remove_copy(world, gone)
-            ship(world, gone, world.copies_of[operator, 0], 1, now)
+        merged = _copy_to_merge(world, operator, now)
+        if merged != NONE:
+            _retire(world, merged)
+            moves.move_queue(world, merged, world.copies_of[operator, 0], 1, now)
             state.merges += 1
 
 
 @lean
-def _look(world: World, now: float) -> None:
+def _balance(world: World, now: float) -> None:
     if world.settings[0].is_sharing:
         _share(world, now)
     for number in range(world.state[0].copies):
         world.copies[number].busy_lately = 0.0
     for number in range(len(world.operators)):
         world.operators[number].recent_work *= _FADE
-    schedule(world, now + CHECK_S, LOOK, 0, 0)
+    schedule(world, now + CHECK_S, rows.BALANCE, 0, 0)
 
 
 @lean
 def advance(world: World, until: float, room: int) -> int:
-    """Go on until a time, until a node is overloaded, or rows run out: ``room`` is what an event may need."""
+    """Process events until a time is reached, a node is overloaded, rows run out or tuples wait for a router.
+
+    ``room`` is the number of rows that one event may need.
+    """
     state = world.state[0]
     while True:
         if state.free_tuples < room or state.free_pages < room or len(world.events) - state.events < room:
@@ -217,25 +298,26 @@ def advance(world: World, until: float, room: int) -> int:
             state.now = until
             return REACHED
         state.now = now
-        state.steps += 1
-        state.events = pop(world.events, state.events)
-        if kind == ARRIVAL:
+        moves.remove_first(world)
+        if kind == rows.ARRIVAL:
             _arrive(world, which, now)
-        elif kind == DONE:
+        elif kind == rows.DONE:
             if world.nodes[world.copies[which].node].number == number:
                 _complete(world, which, now)
-        elif kind == TIMER:
+        elif kind == rows.TIMER:
             if world.links[which].number == number:
-                transmit(world, which, now)
-        elif kind == DELIVERY:
+                moves.transmit(world, which, now)
+        elif kind == rows.DELIVERY:
             _deliver(world, which, now)
-        elif kind == MESSAGE:
+        elif kind == rows.MESSAGE:
             copy = world.copies[which]
             if copy.active and int(copy.born * _MICRO) == number:
-                if now - copy.begin >= world.settings[0].interval_s * (1 - 1e-9):
-                    publish(world, which, now)
-                schedule(world, copy.begin + world.settings[0].interval_s, MESSAGE, which, number)
+                if now >= copy.begin_s + world.settings[0].interval_s:
+                    _broadcast(world, which, now)
+                schedule(world, copy.begin_s + world.settings[0].interval_s, rows.MESSAGE, which, number)
         else:
-            _look(world, now)
+            _balance(world, now)
+        if world.waiting[0].head != NONE:
+            return WAITING
         if state.overloaded >= 0 and world.settings[0].stop_at > 0:
             return OVERLOADED

@@ -1,1 +1,1 @@
-"""Eddies on Spark: tuples visit placed predicates in any order, in jobs beside the ticks."""
+"""Eddies on Spark: tuples visit placed predicates and probes in any order, in jobs beside the ticks."""

@@ -1,4 +1,4 @@
-"""The pools of a run: how many slots each has, what is known of the predicates, and who routes."""
+"""The pools of a run: their slots, the statistics of their operators, the router, and slots that move."""
 
 from __future__ import annotations
 
@@ -8,34 +8,36 @@ import time
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 
 from headgate.errors import SetupError, known_names
+from headgate.model.network import PoolDefinition
 from headgate.model.operator import Eddy
-from headgate.model.pool import PoolDefinition
-from headgate.routing.network import PlacedOperator, RoutingNetwork
-from headgate.routing.plans import AnyOrder
-from headgate.routing.router import Router, RoutingView
-from headgate.routing.statistics import UNKNOWN_SELECTIVITY, Monitor, Outcome
+from headgate.routing.monitor import UNKNOWN_SECONDS, UNKNOWN_SELECTIVITY, Monitor, Outcome
+from headgate.routing.policies import Router, RoutingView
+from headgate.routing.routing_network import AnyOrder, PlacedOperator, RoutingNetwork
 from headgate.runtime.usercode import routed
-from headgate.spark.eddies.assignment import Assignment, Count, Step, Told
-from headgate.spark.eddies.ways import ways_of
+from headgate.spark.eddies.visit_rules import visit_rules
+from headgate.spark.eddies.worker import Assignment, Count, Report, Step
 
-# the rate of what comes in is that of so many seconds
+# arrival rates are means over this time
 _RATE_S = 10.0
-# pools are not at work all of the time: between jobs, and while a call is on its way
+# pools pause between jobs, so they need more than the arrival rate
 _HEADROOM = 1.1
-# a line that is longer than what comes in within this time makes for a larger rate
+# waiting tuples should be worked off within this time, so they raise the rate
 _EMPTY_S = 5.0
-# with others in line, a job ends before all its tuples are settled
+# while other tuples wait, a job ends before all its tuples are settled
 _LEFT_OVER = 0.25
-# before anything is known, every predicate takes the same
-_UNKNOWN_S = 0.01
+# between two moves of a slot, so that the effect of the last one shows
+_MOVE_EVERY_S = 5.0
+# a pool with this utilisation cannot keep up
+_BUSY = 0.9
+# a pool that gives a slot away must stay below this
+_STAYS_BELOW = 0.8
 
 
 @dataclass(frozen=True)
 class PoolStatus:
-    """A pool so far. ``busy_s`` adds up the slots."""
+    """What a pool has done so far; ``busy_s`` is the sum over its slots."""
 
     slots: int
     calls: int
@@ -44,7 +46,7 @@ class PoolStatus:
 
 
 class Pools:
-    """Shared by all eddies of a run; safe to ask from several threads."""
+    """Shared by all eddies of a run; thread-safe."""
 
     def __init__(self, pools: Iterable[PoolDefinition], eddies: Iterable[Eddy], router: Router) -> None:
         eddies = tuple(eddies)
@@ -52,25 +54,26 @@ class Pools:
         self._lock = threading.Lock()
         self._routing = threading.Lock()
         self._slots = {pool.name: pool.slots for pool in pools}
-        self.ways = {eddy.name: ways_of(eddy) for eddy in eddies}
-        steps = [step for ways in self.ways.values() for step in zip(ways.names, ways.pools, strict=True)]
-        self._pool_of = dict(steps)
-        self._monitors = {name: Monitor() for name in self._pool_of}
-        self._counts = {name: Count() for name in self._pool_of}
-        self._came: dict[str, deque[tuple[float, int]]] = {
-            plan: deque() for ways in self.ways.values() for plan in ways.plans
+        self._rules = {eddy.name: visit_rules(eddy) for eddy in eddies}
+        self._pool_of: dict[str, str] = {}
+        for rules in self._rules.values():
+            self._pool_of |= zip(rules.names, rules.pools, strict=True)
+        self._monitors = {name: Monitor(time.time()) for name in self._pool_of}
+        self._counts = {pool: Count() for pool in self._slots}
+        self._arrivals: dict[str, deque[tuple[float, int]]] = {
+            plan: deque() for rules in self._rules.values() for plan in rules.plans
         }
         if eddies:
             router.prepare(self._network())
 
     def _network(self) -> RoutingNetwork:
-        """The eddies as routing sees them: a pool's second is a unit of resource, whatever its slots."""
+        """The eddies as a routing network; the resource of a pool is 1, whatever its slots."""
         users = list(self._pool_of.values())
         shared = {pool for pool in users if users.count(pool) > 1}
         operators = {
             name: PlacedOperator(
                 name,
-                per_tuple=_UNKNOWN_S,
+                per_tuple=UNKNOWN_SECONDS,
                 selectivity=UNKNOWN_SELECTIVITY,
                 resource=None if pool in shared else 1.0,
                 node=pool if pool in shared else None,
@@ -78,9 +81,9 @@ class Pools:
             for name, pool in self._pool_of.items()
         }
         plans = {
-            plan: AnyOrder(plan, plan, tuple(ways.names[n] for n in ways.others(side)), ways.before(side))
-            for ways in self.ways.values()
-            for side, plan in enumerate(ways.plans)
+            plan: AnyOrder(plan, plan, tuple(rules.names[n] for n in rules.others(side)), rules.before(side))
+            for rules in self._rules.values()
+            for side, plan in enumerate(rules.plans)
         }
         return RoutingNetwork(
             rates=dict.fromkeys(plans, 1.0),
@@ -90,9 +93,9 @@ class Pools:
         )
 
     def alter(self, pool: str, slots: int) -> None:
-        """Give a pool another number of slots; counts from the next job on."""
+        """Change the number of slots of a pool, from the next job on."""
         if slots < 1:
-            raise SetupError("a pool without slots serves nobody; 1 or more")
+            raise SetupError("a pool needs 1 or more slots")
         with self._lock:
             known = {name.lower(): name for name in self._slots}
             if pool.lower() not in known:
@@ -100,130 +103,140 @@ class Pools:
             self._slots[known[pool.lower()]] = slots
 
     def slots(self) -> dict[str, int]:
-        """Of every pool, now."""
         with self._lock:
             return dict(self._slots)
 
     def status(self) -> dict[str, PoolStatus]:
-        """What every pool has done so far."""
         with self._lock:
-            totals = {pool: Count() for pool in self._slots}
-            for name, pool in self._pool_of.items():
-                totals[pool].add(self._counts[name])
             return {
-                pool: PoolStatus(self._slots[pool], total.done, total.out, total.busy_s)
-                for pool, total in totals.items()
+                pool: PoolStatus(self._slots[pool], count.done, count.out, count.busy_s)
+                for pool, count in self._counts.items()
             }
 
-    def came(self, eddy: str, tuples: Sequence[int]) -> None:
-        """Note what came into an eddy, by side."""
+    def record_arrivals(self, eddy: str, tuples: Sequence[int]) -> None:
+        """Count tuples that have entered an eddy, by side."""
         with self._lock:
-            for plan, number in zip(self.ways[eddy].plans, tuples, strict=True):
-                self._came[plan].append((time.time(), number))
+            for plan, number in zip(self._rules[eddy].plans, tuples, strict=True):
+                self._arrivals[plan].append((time.time(), number))
 
-    def monitors(self, names: Iterable[str]) -> dict[str, Monitor]:
-        """What is known of predicates."""
-        with self._lock:
-            return {name: self._monitors[name] for name in names}
-
-    def view(self, plan: str, now_s: float, waiting: Mapping[str, int]) -> RoutingView:
-        """What the router may know; its rates are those at which lines get empty in a while."""
+    def _view(self, plan: str, now_s: float, waiting: Mapping[str, int]) -> RoutingView:
+        """What the router may know; at the rates in it, queues become empty after a while."""
         with self._lock:
             statistics = {name: monitor.published for name, monitor in self._monitors.items()}
-            came = self._rates(now_s)
+            arriving = self._rates(now_s)
         rates = {}
-        for eddy, ways in self.ways.items():
-            total = sum(came.get(source, 0.0) for source in ways.plans)
-            for source in ways.plans:
-                if source in came:
-                    # who waits in line is told by eddy, and taken to come from where tuples come from
-                    share = came[source] / total if total else 1.0
-                    rates[source] = _HEADROOM * came[source] + share * waiting[eddy] / _EMPTY_S
+        for eddy, rules in self._rules.items():
+            total = sum(arriving.get(source, 0.0) for source in rules.plans)
+            for source in rules.plans:
+                if source in arriving:
+                    # waiting tuples are known by eddy only, and divided by the rates of its sources
+                    share = arriving[source] / total if total else 1.0
+                    rates[source] = _HEADROOM * arriving[source] + share * waiting[eddy] / _EMPTY_S
         return RoutingView(statistics, plan, now_s, rates)
 
     def _rates(self, now_s: float) -> dict[str, float]:
         rates = {}
-        for plan, came in self._came.items():
-            while len(came) > 1 and came[0][0] < now_s - _RATE_S:
-                came.popleft()
-            # the first block tells when counting began
-            seconds = now_s - came[0][0] if came else 0.0
-            if seconds > 1.0 and len(came) > 1:
-                rates[plan] = sum(tuples for _, tuples in list(came)[1:]) / seconds
+        for plan, blocks in self._arrivals.items():
+            while len(blocks) > 1 and blocks[0][0] < now_s - _RATE_S:
+                blocks.popleft()
+            # the first block marks the beginning and is not counted
+            seconds = now_s - blocks[0][0] if blocks else 0.0
+            if seconds > 1.0 and len(blocks) > 1:
+                rates[plan] = sum(tuples for _, tuples in list(blocks)[1:]) / seconds
         return rates
 
-    def assigned(
+    def assignment(
         self,
         eddy: str,
         steps: tuple[Step, ...],
         budget_s: float,
         lock_folder: str | None,
-        seed: int,
         waiting: Mapping[str, int],
-        queues: Mapping[str, int] = MappingProxyType({}),
+        queues: Mapping[str, int],
     ) -> Assignment:
-        """What a job is told that begins now; ``waiting`` are the tuples in line before every eddy."""
-        now_s = time.time()
-        ways = self.ways[eddy]
-        view = self.view(ways.plans[0], now_s, waiting)
+        """The assignment of a job that begins now.
+
+        ``waiting`` are the tuples in the queue of every eddy, ``queues`` those that wait for each probe.
+        """
+        now_s, rules = time.time(), self._rules[eddy]
+        view = self._view(rules.plans[0], now_s, waiting)
         with self._routing:
-            # a router that solves its weights does so here, and not in every task
-            routed(self.router, (), [ways.names[n] for n in ways.ready(0, ways.first(0))], view)
+            # a router that has to solve for its weights does so here, not in every task
+            eligible = rules.eligible(0, rules.first(0))
+            routed(self.router, (), [rules.names[step] for step in eligible], view)
             router = copy.deepcopy(self.router)
-        slots = self.slots()
-        return Assignment(
-            ways=ways,
-            steps=steps,
-            slots={step.pool: slots[step.pool] for step in steps},
-            lock_folder=lock_folder,
-            budget_s=budget_s,
-            left_over=_LEFT_OVER if waiting[eddy] else 0.0,
-            router=router,
-            monitors=self.monitors(ways.names),
-            queues=queues,
-            rates=view.rates,
-            now_s=now_s,
-            seed=seed,
-        )
+        with self._lock:
+            return Assignment(
+                rules=rules,
+                steps=steps,
+                slots={pool: self._slots[pool] for pool in rules.pools[rules.probes :]},
+                lock_folder=lock_folder,
+                budget_s=budget_s,
+                left_over=_LEFT_OVER if waiting[eddy] else 0.0,
+                router=router,
+                monitors={name: self._monitors[name] for name in rules.names},
+                queues=queues,
+                rates=view.rates,
+                now_s=now_s,
+            )
 
     def weights(
         self, eddy: str, waiting: Mapping[str, int], queues: Mapping[str, int]
     ) -> dict[tuple[int, int], dict[str, float]]:
-        """Where tuples go next, by side and history; ``queues`` are the tuples in line before probes."""
-        ways, now_s = self.ways[eddy], time.time()
-        found = {}
-        for side, plan in enumerate(ways.plans):
-            view = self.view(plan, now_s, waiting)
-            known = {
-                name: replace(view.statistics[name], queue=queues.get(name, view.statistics[name].queue))
-                for name in ways.names
-            }
+        """Weights of the next operator, by side and history; arguments as of ``assignment``."""
+        rules, now_s = self._rules[eddy], time.time()
+        weights = {}
+        for side, plan in enumerate(rules.plans):
+            view = self._view(plan, now_s, waiting)
+            known = {name: replace(view.statistics[name], queue=queue) for name, queue in queues.items()}
             view = replace(view, statistics={**view.statistics, **known})
             with self._routing:
-                for done in ways.histories(side):
-                    names = [ways.names[step] for step in ways.ready(side, done)]
-                    found[side, done] = routed(self.router, ways.visited(side, done), names, view)
-        return found
+                for done in rules.histories(side):
+                    names = [rules.names[step] for step in rules.eligible(side, done)]
+                    weights[side, done] = routed(self.router, rules.visited(side, done), names, view)
+        return weights
 
-    def probed(self, name: str, tuples: int, out: int, seconds: float, queue: int) -> None:
-        """A job has looked tuples up in a window."""
-        now_s = time.time()
+    def record_probe(self, name: str, tuples: int, out: int, seconds: float, queue: int) -> None:
         with self._lock:
-            slots = self._slots[self._pool_of[name]]
-            outcome = Outcome(name, tuples, tuples, out, seconds / slots, queue, seconds)
-            self._counts[name].add(Count(tuples, tuples, out, seconds))
-            self._monitors[name].note(outcome, now_s)
+            busy_s = seconds / self._slots[self._pool_of[name]]
+            self._counts[self._pool_of[name]].add(Count(tuples, tuples, out, seconds))
+            self._monitors[name].observe(time.time(), queue, tuples, tuples, out, busy_s)
         with self._routing:
-            self.router.learn(outcome)
+            self.router.learn(Outcome(name, tuples, tuples, out, busy_s, queue, seconds))
 
-    def take_in(self, told: Told) -> None:
-        """A job tells what it has done and learnt."""
+    def record_report(self, report: Report) -> None:
         with self._lock:
-            self._monitors.update(told.monitors)
-            for name, count in told.counts.items():
-                self._counts[name].add(count)
+            self._monitors.update(report.monitors)
+            for name, count in report.counts.items():
+                self._counts[self._pool_of[name]].add(count)
         with self._routing:
-            for name, did in told.counts.items():
-                self.router.learn(
-                    Outcome(name, did.tuples_in, did.done, did.out, did.busy_s, 0.0, told.active_s)
-                )
+            for name, count in report.counts.items():
+                work = count.tuples_in, count.done, count.out, count.busy_s
+                self.router.learn(Outcome(name, *work, queue=0.0, elapsed_s=report.active_s))
+
+
+class Balance:
+    """Moves slots to the pool that cannot keep up, one at a time; the total stays."""
+
+    def __init__(self) -> None:
+        self._last: tuple[float, dict[str, float]] | None = None
+
+    def move(self, pools: Mapping[str, PoolStatus], now_s: float) -> dict[str, int]:
+        """The pools whose slots change, with their new numbers; empty if none should, or too early."""
+        last = self._last
+        if last is not None and now_s - last[0] < _MOVE_EVERY_S:
+            return {}
+        self._last = now_s, {name: pool.busy_s for name, pool in pools.items()}
+        if last is None or not pools:
+            return {}
+        then_s, busy_s = last
+        used = {name: (pool.busy_s - busy_s[name]) / (now_s - then_s) for name, pool in pools.items()}
+        taker = max(pools, key=lambda name: used[name] / pools[name].slots)
+        if used[taker] / pools[taker].slots < _BUSY:
+            return {}
+        givers = [name for name, pool in pools.items() if name != taker and pool.slots > 1]
+        left = {name: used[name] / (pools[name].slots - 1) for name in givers}
+        giver = min(left, key=lambda name: left[name], default=None)
+        if giver is None or left[giver] > _STAYS_BELOW:
+            return {}
+        return {taker: pools[taker].slots + 1, giver: pools[giver].slots - 1}

@@ -1,1 +1,7 @@
-"""Operators on Spark: one class per kind."""
+"""Operators on Spark: one class per kind, which its module registers with ``spark_operator``."""
+
+from importlib import import_module
+from pkgutil import iter_modules
+
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

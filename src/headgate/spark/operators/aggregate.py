@@ -13,8 +13,8 @@ from headgate.model.expression import AggregateExpression, column_of
 from headgate.model.operator import Aggregate
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.spark import sql
-from headgate.spark.columns import SEQ, TS
 from headgate.spark.operators.row_window import EXPIRY_SEQ, PLACE_IN_KEY
+from headgate.spark.sql import SEQ, TS
 
 # room for this many tuples of one microsecond and group; see _time_frame
 _TIES = 2**20
@@ -85,7 +85,7 @@ def combined(
 def _at_boundaries(
     window: TimeWindow, items: str, source: str, first: str, last: str, old: sql.Bound, new: sql.Bound
 ) -> str:
-    """Rows once for every boundary that is due between their first and their last instant."""
+    """Each row once for every due boundary between its first and its last instant."""
     slide = window.slide_us
     low = f"greatest({first} + pmod(-({first}), {slide}L), {old.at(first)})"
     high = f"least({last} - pmod({last}, {slide}L), {new.at(first)})"
@@ -106,7 +106,7 @@ def _argument(position: int) -> str:
 
 
 def partials(operator: Aggregate) -> list[tuple[str, str]]:
-    """Partial values by name, which can be merged."""
+    """Mergeable partial values, by name."""
     found = []
     for position, call in enumerate(operator.aggregates):
         argument = _argument(position)
@@ -119,7 +119,7 @@ def partials(operator: Aggregate) -> list[tuple[str, str]]:
 
 
 def merge(name: str) -> str:
-    """Several partial values as one."""
+    """Merge several partial values into one."""
     function = {"min": "min", "max": "max"}.get(name.rsplit("_", 1)[1], "sum")
     return f"{function}({sql.name(name)})"
 
@@ -183,7 +183,7 @@ def _time_frame(source: str, groups: Sequence[str], window: TimeWindow) -> tuple
 
 
 def _by_lifetime(operator: Aggregate, source: str, groups: Sequence[str], old_ts: sql.Bound) -> str:
-    """Join each arriving tuple with those of its group that it finds alive."""
+    """Join each arriving tuple with the tuples of its group that are inside the window at that instant."""
     own, seq, expiry = sql.name(TS), sql.name(SEQ), sql.name(EXPIRY_SEQ)
     arriving = sql.select(
         [own, f"{seq} AS `$now`", *(f"{group} AS `$g{i}`" for i, group in enumerate(groups))],
@@ -251,7 +251,7 @@ def _combined(name: str, carried: str | None) -> str:
 
 
 def carry(operator: Aggregate, tuples: str, carried: str | None) -> str:
-    """What every group has come to after these tuples."""
+    """The state of every group after these tuples, to be carried to the next tick."""
     groups = _group_names(operator)
     parts = [f"{text} AS {sql.name(name)}" for name, text in partials(operator)]
     fresh = sql.select([*groups, *parts], keyed(operator, tuples, [TS]))
@@ -268,5 +268,5 @@ def carry(operator: Aggregate, tuples: str, carried: str | None) -> str:
 
 
 def direct(operator: Aggregate) -> list[tuple[AggregateExpression, str]]:
-    """The aggregate functions as Spark computes them over all tuples at once."""
+    """The aggregate functions over all tuples, as plain Spark SQL."""
     return [(call, _plain(operator, call)) for call in operator.aggregates]

@@ -1,25 +1,25 @@
-"""What every operator on Spark has: its inputs, its SQL, how far it may go, what must be kept for it."""
+"""The operator base class: inputs, SQL, how far it may progress, what it retains."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from functools import singledispatch
+from typing import Any, Protocol
 
 from pyspark.sql.types import StructType
 
-from headgate.model.operator import Operator
+from headgate.model.operator import Eddy, Operator, is_ordered
 from headgate.model.window import Window
-from headgate.runtime.asking import Asking
+from headgate.runtime.predicate_order import PredicateOrder
+from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import OperatorState
 from headgate.spark.operators.inputs import Retained, StoreTask, TickInput
-
-Types = Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Stretch:
-    """What an operator does in a tick: it goes from its old progress to its new one.
+    """The part of an operator's work done in one tick: from its old progress to its new one.
 
     ``since_ts`` is from when on tuples may still look into its windows.
     """
@@ -35,31 +35,34 @@ class Stretch:
 
 @dataclass
 class Results:
-    """An operator's part of a tick: its results, and what must be kept, by input."""
+    """The results of an operator in a tick, and what it retains of each input."""
 
     query: str | None
     retained: list[Retained]
     stores: list[StoreTask] = field(default_factory=list)
     groups: Sequence[Any] | None = None
-    """Blocks of partial aggregates that stay; None if all do."""
+    """Blocks of partial aggregates that are retained; None for all of them."""
 
 
 class SparkOperator:
-    """An operator by its settings. Stateless ones apply their SQL to whatever they take."""
+    """An operator with its settings. Stateless operators override ``applied``, others ``results``."""
 
-    is_ordered = False
-    """Whether it takes its inputs in timestamp order, and so waits for the slowest of them."""
     reach_us: int = 0
-    """By how much the end of input lies behind the last tuple."""
+    """How long after the last tuple results may still be due, at the end of input."""
 
     def __init__(self, settings: Operator) -> None:
         self.settings = settings
         self.name = settings.name
-        self.asking: Asking | None = None
+        self.predicate_order: PredicateOrder | None = None
         """In which order predicates are evaluated; before it is known, as they were written."""
         self.inputs: tuple[StructType, ...] = ()
-        """Columns of its inputs; known once the network is prepared."""
+        """Columns of its inputs; set when the network is prepared."""
         self.output = StructType([])
+
+    @property
+    def is_ordered(self) -> bool:
+        """Whether it takes its inputs in timestamp order, and so waits for the slowest of them."""
+        return is_ordered(self.settings)
 
     @property
     def windows(self) -> tuple[Window | None, ...]:
@@ -67,9 +70,34 @@ class SparkOperator:
         return (None,) * len(self.settings.inputs)
 
     def applied(self, tuples: str) -> str:
-        """The SQL of an operator that handles tuples one by one."""
+        """The SQL of an operator that processes tuples independently of each other."""
         raise NotImplementedError
 
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
-        """The SQL of an operator that keeps windows, and what it keeps."""
+        """The SQL of an operator with windows, and what it retains."""
         raise NotImplementedError
+
+
+class OperatorContext(Protocol):
+    """What operators are created with."""
+
+    store: BlockStore
+
+    def timestamp(self, operator: str) -> str:
+        """SQL for a result's timestamp, in the type that the streams below an operator declare."""
+
+    def relation_view(self, relation: str) -> tuple[str, str]:
+        """The view of a stored relation, and the hint for joining it."""
+
+
+@singledispatch
+def spark_operator(settings: Operator, context: OperatorContext) -> SparkOperator:
+    """The operator on Spark for some settings; each kind registers a function that creates it."""
+    raise AssertionError(f"{settings.name} can be simulated only")
+
+
+@spark_operator.register
+def _eddy(settings: Eddy, context: OperatorContext) -> SparkOperator:
+    # its tuples are processed between ticks, by workers of pools
+    del context
+    return SparkOperator(settings)

@@ -1,4 +1,4 @@
-"""One input of an operator in a tick: tuples kept from before, and tuples that come now.
+"""One input of an operator in a tick: tuples retained by earlier ticks, and new tuples.
 
 An input either reads ranges of a stream's log, which all queries share, or a queue of its own: blocks that
 were stored where a plan was cut, and what flows out of the operator below.
@@ -16,83 +16,86 @@ from pyspark.sql.types import StructType
 from headgate.model.expression import column_of
 from headgate.model.operator import Select, StreamInput
 from headgate.model.window import RowWindow, Window
-from headgate.runtime.asking import Asking
+from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
-from headgate.spark.columns import BEGINNING_US, END_US, SEQ, TS, window_key
 from headgate.spark.manifest import BlockRef
-from headgate.spark.rows import Rows, between, in_range
-from headgate.spark.spread import Spread
+from headgate.spark.rows import Rows, Spread, between, in_range
+from headgate.spark.sql import BEGINNING_US, END_US, SEQ, TS, window_key
 from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
 
 Decorate = Callable[[str], str]
+_NO_COLUMNS = StructType([])
 
 
 @dataclass(frozen=True)
 class StoreTask:
-    """Tuples that have to outlive the tick: of an operator's input, or its groups."""
+    """Tuples to be stored in a block: of an operator's input, or its groups."""
 
     operator: str
     side: int | None
     tuples: str | DataFrame
+    columns: StructType
     expected_rows: float
     level: int | None = None
-    """Of panes, how large they are."""
+    """The level of panes; None for everything else."""
     is_pushing: bool = False
-    """Whether they belong to the log that pushes tuples out of a row window over a queue."""
+    """Whether they belong to the log that decides expiry for a row window over a queue."""
 
 
 @dataclass(frozen=True)
 class Retained:
-    """What an input keeps: blocks, and perhaps tuples that have yet to be stored."""
+    """What an input retains: blocks, and possibly tuples that are still to be stored."""
 
     blocks: tuple[BlockRef, ...]
     query: str | None = None
+    columns: StructType = _NO_COLUMNS
+    """Of the tuples to be stored."""
     expected_rows: float = 0.0
     pushing: Retained | None = None
-    """The same of the log that pushes tuples out of a row window over a queue."""
+    """The same for the log that decides expiry, for a row window over a queue."""
 
 
 class TickInput(Protocol):
-    """What operators know of an input."""
+    """An input as operators see it."""
 
     @property
     def rows(self) -> Rows:
-        """What flows in, counted."""
+        """The new tuples."""
 
     @property
     def blocks(self) -> tuple[BlockRef, ...]:
-        """What is kept."""
+        """The retained blocks."""
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
-        """Kept and new tuples between two timestamps."""
+        """Retained and new tuples between two timestamps."""
 
     def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
-        """What waits since ``old_ts`` or is new, below ``new_ts``; of that what lies between timestamps.
+        """Tuples waiting since ``old_ts`` and new ones, below ``new_ts`` and within the given range.
 
         Tuples that arrive below ``old_ts`` are stragglers, and welcome.
         """
 
     def waiting_rows(self, from_ts: int, to_ts: int = END_US) -> float:
-        """About how many kept tuples lie between two timestamps."""
+        """Estimated number of retained tuples between two timestamps."""
 
     def spreads(self, old_ts: int, new_from_ts: int, to_ts: int) -> tuple[Spread, ...]:
-        """Timestamp distribution of the tuples that wait since ``old_ts`` or are new."""
+        """Timestamp distribution of the tuples waiting since ``old_ts`` and of new ones."""
 
     def retain(self, from_ts: int) -> Retained:
-        """What has to be kept: everything from a timestamp on."""
+        """What must be retained to read everything from a timestamp on."""
 
     @property
     def content_rows(self) -> float:
-        """About how many tuples there are, kept and new."""
+        """Estimated number of tuples, retained and new."""
 
     @property
     def is_small(self) -> bool:
-        """Whether its tuples are the work of one task."""
+        """Whether one task can process all tuples."""
 
 
 def log_columns(source: StreamInput, window: Window | None, is_numbered: bool) -> list[str]:
-    """The select list from a log to the names that a plan uses."""
+    """The select list that gives columns of a log the names used in a plan."""
     items = [sql.name(TS)]
     if is_numbered and window is not None:
         items.append(sql.name(SEQ))
@@ -103,7 +106,7 @@ def log_columns(source: StreamInput, window: Window | None, is_numbered: bool) -
 
 @dataclass(frozen=True)
 class LogInput:
-    """Ranges of a stream's log, through selections that are cheap enough to be evaluated again.
+    """Ranges of a stream's log, filtered by selections that are cheap enough to be evaluated more than once.
 
     ``blocks`` are those that the operator still needs, ``fresh`` those that arrived in this tick. Of the
     kept tuples, the selections have passed on those below ``passed_ts``, a ``selectivity`` of them.
@@ -113,23 +116,23 @@ class LogInput:
     source: StreamInput
     window: Window | None
     selects: tuple[Select, ...]
-    asking: Asking
+    predicate_order: PredicateOrder
     blocks: tuple[BlockRef, ...]
     fresh: tuple[BlockRef, ...]
     rows: Rows
     passed_ts: int = END_US
     selectivity: float = 1.0
     decorate: Decorate | None = None
-    """Adds columns that depend on the stream as declared, below the selections."""
+    """Adds columns computed from the unfiltered stream, below the selections."""
     from_seq: int | None = None
-    """The number of the first tuple to be read, where tuples are numbered; None for all of them."""
+    """Sequence number of the first tuple to be read; None for all tuples."""
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
-        """Kept and new tuples between two timestamps."""
+        """Retained and new tuples between two timestamps."""
         return self._read((*self.blocks, *self.fresh), from_ts, to_ts)
 
     def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
-        """What waits since ``old_ts`` or is new, below ``new_ts``."""
+        """Tuples waiting since ``old_ts`` and new ones, below ``new_ts``."""
         upto = min(new_ts, to_ts)
         stored = self._read(self.blocks, max(old_ts, from_ts), upto)
         return sql.union([stored, self._read(self.fresh, from_ts, upto)])
@@ -153,18 +156,18 @@ class LogInput:
         if self.decorate is not None:
             query = self.decorate(query)
         for one in self.selects:
-            query = sql.select(["*"], query, [sql.conjunction(self.asking.order(one))])
+            query = sql.select(["*"], query, [sql.conjunction(self.predicate_order.order(one))])
         return query
 
     def waiting_rows(self, from_ts: int, to_ts: int = END_US) -> float:
-        """About how many kept tuples lie between two timestamps, of those that selections passed on."""
+        """Estimated number of retained tuples between two timestamps, of those that selections passed on."""
         upto = min(to_ts, self.passed_ts)
         if upto <= from_ts:
             return 0.0
         return self.selectivity * sum(b.rows_from(from_ts) - b.rows_from(upto) for b in self.blocks)
 
     def spreads(self, old_ts: int, new_from_ts: int, to_ts: int) -> tuple[Spread, ...]:
-        """Timestamp distribution of the tuples that wait since ``old_ts`` or are new."""
+        """Timestamp distribution of the tuples waiting since ``old_ts`` and of new ones."""
         upto = min(to_ts, self.passed_ts)
         stored = [
             b.spread.between(old_ts, upto).scaled(self.selectivity) for b in self.blocks if upto > old_ts
@@ -172,41 +175,41 @@ class LogInput:
         return (*stored, *self.rows.scaled_spreads(new_from_ts, to_ts))
 
     def retain(self, from_ts: int) -> Retained:
-        """Blocks of the log, which are there anyway."""
+        """Blocks of the log: retaining them costs nothing but a reference."""
         return Retained(tuple(b for b in (*self.blocks, *self.fresh) if b.max_ts >= from_ts))
 
     @property
     def content_rows(self) -> float:
-        """About how many tuples there are, kept and new."""
+        """Estimated number of tuples, retained and new."""
         return float(sum(block.rows for block in (*self.blocks, *self.fresh)))
 
     @property
     def is_small(self) -> bool:
-        """Whether its tuples are the work of one task."""
+        """Whether one task can process all tuples."""
         return self.content_rows <= ONE_TASK_ROWS
 
 
 @dataclass(frozen=True)
 class QueueInput:
-    """A queue of the operator's own, and what flows out of the operator below in this tick."""
+    """The operator's own queue, and the output of the operator below in this tick."""
 
     store: BlockStore
     name: str
-    """Of the queue, to read it under."""
+    """Name of the queue's view."""
     schema: StructType
     blocks: tuple[BlockRef, ...]
     rows: Rows
     log: LogInput | None = None
-    """Of the stream below a row window, whose tuples push others out."""
+    """The log of the stream below a row window, which decides when tuples expire."""
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
-        """Kept and new tuples between two timestamps."""
-        return sql.union([self._stored(from_ts, to_ts), self.rows.within(from_ts, to_ts)])
+        """Retained and new tuples between two timestamps."""
+        return sql.union([self._stored(from_ts, to_ts), self.rows.read_range(from_ts, to_ts)])
 
     def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
-        """What waits since ``old_ts`` or is new, below ``new_ts``."""
+        """Tuples waiting since ``old_ts`` and new ones, below ``new_ts``."""
         upto = min(new_ts, to_ts)
-        return sql.union([self._stored(max(old_ts, from_ts), upto), self.rows.within(from_ts, upto)])
+        return sql.union([self._stored(max(old_ts, from_ts), upto), self.rows.read_range(from_ts, upto)])
 
     def _stored(self, from_ts: int, to_ts: int) -> str | None:
         reached = [block for block in self.blocks if block.max_ts >= from_ts and block.min_ts < to_ts]
@@ -216,29 +219,29 @@ class QueueInput:
         return sql.select(sql.names(self.schema.names), between(view, from_ts, to_ts))
 
     def waiting_rows(self, from_ts: int, to_ts: int = END_US) -> float:
-        """About how many kept tuples lie between two timestamps."""
+        """Estimated number of retained tuples between two timestamps."""
         return sum(block.rows_from(from_ts) - block.rows_from(to_ts) for block in self.blocks)
 
     def spreads(self, old_ts: int, new_from_ts: int, to_ts: int) -> tuple[Spread, ...]:
-        """Timestamp distribution of the tuples that wait since ``old_ts`` or are new."""
+        """Timestamp distribution of the tuples waiting since ``old_ts`` and of new ones."""
         stored = [block.spread.between(old_ts, to_ts) for block in self.blocks]
         return (*stored, *self.rows.scaled_spreads(new_from_ts, to_ts))
 
     def retain(self, from_ts: int) -> Retained:
-        """Blocks of its own, and what flows in: that has to be stored."""
+        """The queue's blocks; new tuples must be stored."""
         kept = tuple(block for block in self.blocks if block.max_ts >= from_ts)
-        left = self.rows.within(from_ts, END_US)
+        left = self.rows.read_range(from_ts, END_US)
         if left is None:
             return Retained(kept)
         expected = max(self.rows.count, self.rows.upstream_rows) * (1 - self.rows.share_below(from_ts))
-        return Retained(kept, sql.select(sql.names(self.schema.names), left), expected)
+        return Retained(kept, sql.select(sql.names(self.schema.names), left), self.schema, expected)
 
     @property
     def content_rows(self) -> float:
-        """About how many tuples there are, kept and new."""
+        """Estimated number of tuples, retained and new."""
         return sum(block.rows for block in self.blocks) + max(self.rows.count, self.rows.upstream_rows)
 
     @property
     def is_small(self) -> bool:
-        """Whether its tuples are the work of one task."""
+        """Whether one task can process all tuples."""
         return self.content_rows <= ONE_TASK_ROWS

@@ -14,15 +14,20 @@ from math import gcd
 from pyspark.sql.types import StructType
 
 from headgate.model.operator import Aggregate
-from headgate.model.window import TimeWindow
+from headgate.model.window import TimeWindow, UnboundedWindow
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
-from headgate.spark.columns import BEGINNING_US, TS
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
-from headgate.spark.operators.base import Results, Stretch
+from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
 from headgate.spark.operators.inputs import StoreTask, TickInput
-from headgate.spark.operators.windowed import SlidingAggregateOperator, due_boundaries
+from headgate.spark.operators.windowed import (
+    RunningAggregateOperator,
+    SlidingAggregateOperator,
+    TupleAggregateOperator,
+    due_boundaries,
+)
+from headgate.spark.sql import BEGINNING_US, TS
 
 # panes of one level that make up one of the next
 _FAN = 8
@@ -54,7 +59,7 @@ class PaneAggregateOperator(SlidingAggregateOperator):
         self._store = store
         self._width_us = gcd(window.range_us, window.slide_us)
         self.panes = StructType([])
-        """Columns of what is kept; known once the network is prepared."""
+        """Columns of the retained panes; set when the network is prepared."""
 
     @property
     def _levels(self) -> int:
@@ -132,7 +137,7 @@ class PaneAggregateOperator(SlidingAggregateOperator):
         return f"{sql.select(items, exploded)}\nGROUP BY {', '.join(['`$boundary`', *self._groups])}"
 
     def _by_level(self, above: int) -> str:
-        """The width of a pane, or of one so many levels above it."""
+        """The width of a pane of a level; level 0 are the smallest."""
         widths = ", ".join(f"{self._level_us(level + above)}L" for level in range(self._levels))
         return f"array({widths})[{_LEVEL}]"
 
@@ -159,10 +164,10 @@ class PaneAggregateOperator(SlidingAggregateOperator):
             bound, replaced = sql.Bound(complete).at(_END), open_blocks
             runs = self._runs(sql.select(["*"], everything, [f"{_END} <= {bound}"]))
             still_open = sql.select(["*"], everything, [f"{_END} > {bound}"])
-            stores.append(StoreTask(self.name, None, runs, rows, level=_RUNS))
-            stores.append(StoreTask(self.name, None, still_open, rows, level=_OPEN))
+            stores.append(StoreTask(self.name, None, runs, self.panes, rows, level=_RUNS))
+            stores.append(StoreTask(self.name, None, still_open, self.panes, rows, level=_OPEN))
         elif fresh is not None:
-            stores.append(StoreTask(self.name, None, fresh, rows, level=_OPEN))
+            stores.append(StoreTask(self.name, None, fresh, self.panes, rows, level=_OPEN))
         stores += self._higher(everything if replaced or fresh else None, kept, old, new, rows)
         return stores, replaced
 
@@ -205,9 +210,21 @@ class PaneAggregateOperator(SlidingAggregateOperator):
             low = [] if before is None else [f"{_END} > {sql.Bound(since).at(_END)}"]
             inside = sql.select(["*"], parts, [*low, f"{_END} <= {sql.Bound(end).at(_END)}"])
             merged = self._merged(inside, [self._run_end(level), str(level), "FALSE"])
-            yield StoreTask(self.name, None, merged, rows, level=level)
+            yield StoreTask(self.name, None, merged, self.panes, rows, level=level)
 
     def _last_end(self, level: int, new: int) -> int:
-        """The last end of a pane of a level that all tuples below ``new`` are enough for."""
+        """The end of the last pane of a level that is complete once all tuples below ``new`` are there."""
         width = self._level_us(level)
         return (new - 1) // width * width
+
+
+@spark_operator.register
+def _aggregate(settings: Aggregate, context: OperatorContext) -> SparkOperator:
+    window = settings.window
+    if isinstance(window, UnboundedWindow):
+        return RunningAggregateOperator(settings, context.store)
+    if is_long(settings):
+        return PaneAggregateOperator(settings, context.store)
+    if isinstance(window, TimeWindow) and window.slide_us:
+        return SlidingAggregateOperator(settings)
+    return TupleAggregateOperator(settings)

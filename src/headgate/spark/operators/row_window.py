@@ -1,24 +1,24 @@
-"""Row windows: when a tuple leaves, as the tuple that pushes it out tells."""
+"""Row windows: a tuple expires when the tuple n places after it arrives."""
 
 from __future__ import annotations
 
 from headgate.model.window import RowWindow
 from headgate.spark import sql
-from headgate.spark.columns import SEQ, TS, window_key
+from headgate.spark.sql import SEQ, TS, window_key
 
 EXPIRY = "$exp"
 EXPIRY_SEQ = "$exp_seq"
 PLACE_IN_KEY = "$place_in_key"
-"""Number of a tuple among those of its key, in windows that are partitioned by one."""
+"""Position of a tuple among those of its key, for PARTITION BY windows."""
 
 
 def expiry_columns(window: RowWindow) -> list[str]:
-    """What ``with_expiry`` adds."""
+    """The columns that ``with_expiry`` adds."""
     return [EXPIRY, EXPIRY_SEQ, *([PLACE_IN_KEY] if window.keys else [])]
 
 
 def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str = "SHUFFLE_HASH") -> str:
-    """Add when each tuple left its window; NULL while it is inside.
+    """Add the timestamp at which each tuple left its window; NULL while it is inside.
 
     ``tuples`` and ``pushing``, those since the last tick, are of the stream as declared.
     """
@@ -29,7 +29,7 @@ def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str =
         return sql.select(
             ["*", f"{nothing} AS {sql.name(EXPIRY)}", f"{nothing} AS {sql.name(EXPIRY_SEQ)}"], tuples
         )
-    # the tuple that comes so many places later pushes this one out
+    # the tuple so many places later expires this one
     victims = sql.select(
         [
             f"{sql.name(SEQ)} - {window.rows}L AS `$victim`",
@@ -46,7 +46,7 @@ def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str =
 
 
 def with_expiry_in_order(tuples: str, window: RowWindow) -> str:
-    """The same by going through tuples in their order: all of a key, or all there are, in one task."""
+    """The same by a pass in sequence order, which needs all tuples (of a key) in one task."""
     keys = ", ".join(sql.name(window_key(position)) for position in range(len(window.keys)))
     over = f"OVER ({f'PARTITION BY {keys} ' if keys else ''}ORDER BY {sql.name(SEQ)})"
     items = [

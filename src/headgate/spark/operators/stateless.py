@@ -5,8 +5,8 @@ from __future__ import annotations
 from headgate.model.expression import column_of
 from headgate.model.operator import Project, RelationJoin, Select
 from headgate.spark import sql
-from headgate.spark.columns import TS
-from headgate.spark.operators.base import SparkOperator
+from headgate.spark.operators.base import OperatorContext, SparkOperator, spark_operator
+from headgate.spark.sql import TS
 
 
 class SelectOperator(SparkOperator):
@@ -17,7 +17,7 @@ class SelectOperator(SparkOperator):
     def applied(self, tuples: str) -> str:
         """Predicates are evaluated in the order that costs least, as far as known."""
         own = self.settings
-        order = own.predicates if self.asking is None else self.asking.order(own)
+        order = own.predicates if self.predicate_order is None else self.predicate_order.order(own)
         return sql.select(["*"], tuples, [sql.conjunction(order)])
 
 
@@ -69,3 +69,19 @@ def timestamp_as(kind: str) -> str:
     if kind in ("tinyint", "smallint", "int", "bigint"):
         return f"CAST({own} div 1000000L AS {kind})"
     return f"CAST({own} / 1000000 AS {kind})"
+
+
+@spark_operator.register
+def _select(settings: Select, context: OperatorContext) -> SparkOperator:
+    del context
+    return SelectOperator(settings)
+
+
+@spark_operator.register
+def _project(settings: Project, context: OperatorContext) -> SparkOperator:
+    return ProjectOperator(settings, context.timestamp(settings.name))
+
+
+@spark_operator.register
+def _relation_join(settings: RelationJoin, context: OperatorContext) -> SparkOperator:
+    return RelationJoinOperator(settings, *context.relation_view(settings.relation))

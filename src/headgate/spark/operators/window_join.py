@@ -2,7 +2,7 @@
 
 A result is a combination of one tuple from each side. It is emitted when its last tuple arrives, and
 only if each of the others is inside its window at that instant. So one residual condition over the
-timestamps says it all, and any tick boundaries give the same results: a tick emits exactly the
+timestamps is enough, and any tick boundaries give the same results: a tick emits exactly the
 combinations whose last tuple lies between the join's old and new progress.
 """
 
@@ -13,14 +13,13 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from headgate.model.joining import aliases_of, connected_order
-from headgate.model.operator import JoinSide, WindowJoin
+from headgate.model.operator import JoinSide, WindowJoin, aliases_of, connected_order
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.spark import sql
-from headgate.spark.columns import TS
 from headgate.spark.operators.row_window import EXPIRY
+from headgate.spark.sql import TS
 
-# a bucket this many windows wide: few tuples stand near its edge and are doubled, few candidates fail
+# wide buckets duplicate few tuples near their edges; narrow ones yield few candidates that fail
 _WINDOWS_PER_BUCKET = 10
 _SMALLEST_BUCKET_US = 1_000_000
 _BUCKETS = 2**30
@@ -33,7 +32,7 @@ _SIDE, _OLD, _OLD_OF_SIDE = "\ue000side {}\ue000", "\ue000old\ue000", "\ue000old
 
 
 class Tasks(Enum):
-    """Who does the work of a join."""
+    """How many tasks execute a join."""
 
     MANY = "many"
     ONE = "one"
@@ -104,7 +103,7 @@ def _hint(one: JoinInput, part: str, in_one_task: bool) -> str:
 
 
 def _choices(inputs: Sequence[JoinInput], order: Sequence[int], in_one_task: bool) -> list[tuple[str, ...]]:
-    """Which part of each side takes part, so that every combination with a new tuple comes up once.
+    """Which tuples of each side to join, so that every combination with a new tuple appears exactly once.
 
     When most tuples are new, or all are few, one join over everything beats several over parts.
     """
@@ -136,7 +135,7 @@ def bucket_us(operator: WindowJoin) -> int | None:
 def _template(shape: JoinShape, columns: tuple[tuple[str, ...], ...]) -> str:
     """The text of a join, prepared once per shape; inputs and bounds are filled in tick by tick."""
     operator, order = shape.operator, shape.order
-    # the anchor's tuples stand in one bucket each; as the build side of the first join they fill its table
+    # each tuple of the anchor is in one bucket only; as the build side of the first join they fill its table
     anchor = order[1] if len(order) > 1 else order[0]
     sides = [_side(shape, number, columns[number], number == anchor) for number in range(len(columns))]
     aliases = [side.alias for side in operator.sides]

@@ -13,32 +13,32 @@ from headgate.model.operator import Aggregate, WindowJoin, WindowUpdate
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
-from headgate.spark.columns import BEGINNING_US, END_US, SEQ, SIDE, TS, is_system
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
-from headgate.spark.operators.base import Results, SparkOperator, Stretch
+from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
 from headgate.spark.operators.row_window import EXPIRY, expiry_columns, with_expiry, with_expiry_in_order
 from headgate.spark.operators.window_join import BROADCAST_ROWS, JoinInput, Tasks, window_join
-from headgate.spark.spread import Spread, cut_at
+from headgate.spark.rows import Spread, cut_at
+from headgate.spark.sql import BEGINNING_US, END_US, SEQ, SIDE, TS, is_system
 
 # sliding boundaries are counted from here when nothing has been emitted yet
 _EARLIEST = -(2**60)
 # fewer tuples of a row window by key are not worth a copy
 _LEAST_TO_COPY = 10_000
 LEAST_ROWS_PER_SLICE = 100_000
-"""Of a join: fewer are not worth a task of their own."""
+"""Of a join: fewer rows do not repay the cost of another task."""
 MOST_ROWS_PER_SLICE = 600_000
-"""Of a join: the hash table of more would be slow, and might not fit."""
+"""Of a join: a larger hash table would be slow, and might not fit into memory."""
 SLICE_PER_OVERLAP = 1.0
-"""How many times the tuples of the windows before it a slice should hold."""
+"""Least number of rows in a slice, as a multiple of the rows in the windows before it."""
 _MOST_SLICES = 24
 
 
 def window_content(
     one: TickInput, window: Window | None, old_ts: int, new_ts: int, in_one_task: bool = False
 ) -> str | None:
-    """The tuples of an input that results between two progresses may need; row windows with their expiry."""
+    """The tuples of an input needed for results from the old progress to the new; row windows add expiry."""
     if isinstance(window, RowWindow):
         return _row_window_content(one, window, old_ts, new_ts, in_one_task)
     if isinstance(window, UnboundedWindow):
@@ -75,7 +75,7 @@ def _row_window_content(
 def _with_expiry(
     one: LogInput, window: RowWindow, old_ts: int, to_ts: int, in_one_task: bool = False
 ) -> LogInput:
-    """The tuples that are inside the window at some instant from ``old_ts`` on, with when they leave.
+    """The tuples that are inside the window at some instant from ``old_ts`` on, with their expiry.
 
     Expiry is decided by the stream as declared, below all selections.
     """
@@ -85,7 +85,7 @@ def _with_expiry(
         first_seq = max(_first_seq_from(blocks, old_ts) - window.rows, _first_seq_from(blocks, BEGINNING_US))
     if first_seq is None or in_one_task or one.is_small:
         return replace(one, from_seq=first_seq, decorate=partial(_in_order, window, in_one_task))
-    # no tuple that comes earlier can push out one of those that are inside
+    # an earlier tuple cannot expire one that is inside
     as_declared = replace(one, selects=(), decorate=None, from_seq=first_seq + window.rows)
     pushers = as_declared.content(BEGINNING_US, to_ts)
     new_rows = sum(block.rows for block in blocks if block.end_seq > first_seq + window.rows)
@@ -102,13 +102,13 @@ def _in_order(window: RowWindow, in_one_task: bool, tuples: str) -> str:
 
 
 def _first_seq_from(blocks: Sequence[BlockRef], ts: int) -> int:
-    """At most the number of the first tuple with a timestamp from ``ts`` on."""
+    """A lower bound of the sequence number of the first tuple with a timestamp from ``ts`` on."""
     later = [block.first_seq_from(ts) for block in blocks if block.max_ts >= ts]
     return min(later, default=max((block.end_seq for block in blocks), default=0))
 
 
 def retain_window(one: TickInput, window: Window | None, stretch: Stretch) -> Retained:
-    """What waits, and what is inside a window for tuples from ``stretch.since_ts`` on."""
+    """Waiting tuples, and those inside the window of a tuple from ``stretch.since_ts`` on."""
     if isinstance(window, RowWindow):
         if isinstance(one, LogInput):
             return _retain_rows(one, window, stretch.since_ts)
@@ -127,7 +127,7 @@ def _retain_rows(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
 
 
 def _retain_queue(one: TickInput, window: RowWindow, since_ts: int) -> Retained:
-    """Behind other operators there is no range of the log: what is still inside is stored anew."""
+    """The log has no range for a window over a queue: the tuples still inside are stored again."""
     assert isinstance(one, QueueInput) and one.log is not None
     pushing = _retain_rows(one.log, window, since_ts)
     content = _row_window_content(one, window, BEGINNING_US, END_US)
@@ -136,19 +136,19 @@ def _retain_queue(one: TickInput, window: RowWindow, since_ts: int) -> Retained:
     expiry = sql.name(EXPIRY)
     inside = f"({expiry} IS NULL OR {expiry} >= {sql.Bound(since_ts).at(sql.name(TS))})"
     alive = sql.select(sql.names(one.schema.names), content, [inside])
-    return Retained((), alive, one.content_rows, pushing)
+    return Retained((), alive, one.schema, one.content_rows, pushing)
 
 
 def _compacted(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
-    """The latest tuples of a rare key may be old: once in a while, live tuples are copied out of the log.
+    """Copy live tuples out of the log once in a while: those of a rare key may be arbitrarily old.
 
-    A copy is due when as many tuples have come as the last one holds, so each is copied a few times at most.
+    A copy is due when as many tuples have arrived as the last copy holds, which bounds the cost per tuple.
     """
     blocks = (*one.blocks, *one.fresh)
     # a copy has no numbers without gaps
     copied = sum(block.rows for block in blocks if block.first_seq is None)
-    come = sum(block.rows for block in blocks) - copied
-    if come < max(_LEAST_TO_COPY, copied):
+    arrived = sum(block.rows for block in blocks) - copied
+    if arrived < max(_LEAST_TO_COPY, copied):
         return Retained(blocks)
     stream = one.source.stream
     schema, seq, expiry = one.logs.schemas[stream], sql.name(SEQ), "`$pushed`"
@@ -156,30 +156,29 @@ def _compacted(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
     pushed = f"lead({sql.name(TS)}, {window.rows}) OVER (PARTITION BY {keys} ORDER BY {seq}) AS {expiry}"
     timed = sql.select(["*", pushed], one.logs.view(stream, blocks))
     live = f"({expiry} IS NULL OR {expiry} >= {sql.Bound(since_ts).at(sql.name(TS))})"
-    return Retained((), sql.select(sql.names(schema.struct.names), timed, [live]), float(copied + come))
+    query = sql.select(sql.names(schema.struct.names), timed, [live])
+    return Retained((), query, schema.struct, float(copied + arrived))
 
 
 class WindowUpdateOperator(SparkOperator):
     """Keeps the windows of a join, and passes every tuple on, with the columns of all sides."""
 
     settings: WindowUpdate
-    is_ordered = True
 
     @property
     def windows(self) -> tuple[Window | None, ...]:
-        """Of the sides."""
+        """The windows of the sides."""
         return tuple(side.window for side in self.settings.sides)
 
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
-        """What comes on any side; the columns of the others are null so far."""
+        """New tuples of any side, with NULL in the columns of the others."""
         query = None
         if stretch.new_ts > stretch.old_ts:
-            come = [one.content(stretch.old_ts, stretch.new_ts) for one in inputs]
-            query = self.arrivals(come)
+            query = self.arrivals([one.content(stretch.old_ts, stretch.new_ts) for one in inputs])
         return Results(query, self._retained(inputs, stretch))
 
     def arrivals(self, sides: Sequence[str | None]) -> str | None:
-        """The tuples of all sides, side by side."""
+        """The union of all sides."""
         types = {
             field.name: field.dataType.simpleString()
             for schema in self.inputs
@@ -201,7 +200,7 @@ class WindowUpdateOperator(SparkOperator):
 
 
 class WindowJoinOperator(WindowUpdateOperator):
-    """Joins every arriving tuple with those of the other sides at that instant."""
+    """Joins every arriving tuple with the tuples inside the other windows at that instant."""
 
     settings: WindowJoin
 
@@ -212,7 +211,9 @@ class WindowJoinOperator(WindowUpdateOperator):
             cuts = self._cuts(inputs, stretch)
             ends = zip([stretch.old_ts, *cuts], [*cuts, stretch.new_ts], strict=True)
             slices = [replace(stretch, old_ts=old, new_ts=new) for old, new in ends]
-            query = sql.union([self._joined(inputs, one, len(slices) > 1) for one in slices])
+            joined = [self._joined(inputs, one, len(slices) > 1) for one in slices]
+            parts = [part for part in joined if part is not None]
+            query = sql.Slices(parts) if len(parts) > 1 else sql.union(parts)
         return Results(query, self._retained(inputs, stretch))
 
     def _cuts(self, inputs: Sequence[TickInput], stretch: Stretch) -> list[int]:
@@ -223,19 +224,19 @@ class WindowJoinOperator(WindowUpdateOperator):
         """
         old, new = stretch.old_ts, stretch.new_ts
         spreads = [spread for one in inputs for spread in one.spreads(old, old, new)]
-        come = sum(spread.rows for spread in spreads)
-        if come < 1.5 * LEAST_ROWS_PER_SLICE:
+        rows = sum(spread.rows for spread in spreads)
+        if rows < 1.5 * LEAST_ROWS_PER_SLICE:
             return []
         overlap = SLICE_PER_OVERLAP * self._overlap_rows(spreads, old, new)
-        worthwhile = min(round(come / LEAST_ROWS_PER_SLICE), int(come / max(overlap, 1.0)), _MOST_SLICES)
+        worthwhile = min(round(rows / LEAST_ROWS_PER_SLICE), int(rows / max(overlap, 1.0)), _MOST_SLICES)
         # each is a join of its own for Spark to plan: as few as give every processor the same work
-        rounds = ceil(come / (stretch.tasks * MOST_ROWS_PER_SLICE))
+        rounds = ceil(rows / (stretch.tasks * MOST_ROWS_PER_SLICE))
         slices = min(rounds * stretch.tasks, worthwhile)
         wanted = {cut_at(spreads, number / slices, new) for number in range(1, slices)}
         return sorted(cut for cut in wanted if old < cut < new)
 
     def _overlap_rows(self, spreads: Sequence[Spread], old: int, new: int) -> float:
-        """About how many tuples the windows before a slice hold."""
+        """Estimated number of tuples in the windows before a slice."""
         if all(isinstance(window, RowWindow) and not window.keys for window in self.windows):
             return float(sum(window.rows for window in self.windows if isinstance(window, RowWindow)))
         if not all(isinstance(window, TimeWindow) for window in self.windows):
@@ -254,10 +255,10 @@ class WindowJoinOperator(WindowUpdateOperator):
         sides = []
         for one, content, schema in zip(inputs, contents, self.inputs, strict=True):
             waiting = one.waiting_rows(old, new)
-            come = one.rows.count * one.rows.share_below(new) + waiting
-            kept = sum(block.rows for block in one.blocks) - one.waiting_rows(old)
+            new_rows = one.rows.count * one.rows.share_below(new) + waiting
+            old_rows = sum(block.rows for block in one.blocks) - one.waiting_rows(old)
             user = tuple(name for name in schema.names if not is_system(name))
-            sides.append(JoinInput(str(content), user, kept, come))
+            sides.append(JoinInput(str(content), user, old_rows, new_rows))
         order = stretch.orders.get(self.name)
         if is_slice:
             tasks = Tasks.ONE_BY_HINT
@@ -270,12 +271,11 @@ class AggregateOperator(SparkOperator):
     """Aggregates groups over a window of one stream."""
 
     settings: Aggregate
-    is_ordered = True
 
     def __init__(self, settings: Aggregate) -> None:
         super().__init__(settings)
         self.types: dict[str, str] = {}
-        """Of the aggregates, as Spark decides; known once the network is prepared."""
+        """Types of the aggregates as Spark infers them; set when the network is prepared."""
 
     @property
     def windows(self) -> tuple[Window | None, ...]:
@@ -292,7 +292,7 @@ class AggregateOperator(SparkOperator):
         return Results(query, [retain_window(one, self.settings.window, stretch)])
 
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
-        """The SQL over everything that may be in a window."""
+        """The SQL over all tuples that may be inside a window."""
         raise NotImplementedError
 
 
@@ -306,7 +306,7 @@ class SlidingAggregateOperator(AggregateOperator):
         return self.settings.window.reach_us
 
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
-        """By panes."""
+        """Computed from panes."""
         window = self.settings.window
         assert isinstance(window, TimeWindow)
         first, last = due_boundaries(window, old_ts, new_ts)
@@ -328,19 +328,19 @@ class TupleAggregateOperator(AggregateOperator):
     """Emits the new value of its group for every tuple, over the window at that instant."""
 
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
-        """By frames over the order of the stream."""
+        """Computed by window frames in stream order."""
         del new_ts
         return aggregate.per_tuple(self.settings, tuples, sql.Bound(old_ts))
 
 
 class RunningAggregateOperator(AggregateOperator):
-    """Aggregates all tuples so far: what each group has come to is carried from tick to tick."""
+    """Aggregates all tuples so far; the state of each group is carried from tick to tick."""
 
     def __init__(self, settings: Aggregate, store: BlockStore) -> None:
         super().__init__(settings)
         self._store = store
         self.groups = StructType([])
-        """Columns of what is carried; known once the network is prepared."""
+        """Columns of the carried state; set when the network is prepared."""
 
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
         """New values, and groups to carry."""
@@ -352,10 +352,24 @@ class RunningAggregateOperator(AggregateOperator):
         kept = stretch.state.groups
         carried = self._store.view(f"groups of {self.name}", kept, self.groups) if kept else None
         rows = 1 + sum(block.rows for block in kept)
-        groups = StoreTask(self.name, None, aggregate.carry(self.settings, tuples, carried), rows)
+        groups = StoreTask(
+            self.name, None, aggregate.carry(self.settings, tuples, carried), self.groups, rows
+        )
         return Results(aggregate.running(self.settings, tuples, carried), retained, [groups], groups=())
 
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
-        """Without anything carried."""
+        """Without carried state."""
         del old_ts, new_ts
         return aggregate.running(self.settings, tuples, None)
+
+
+@spark_operator.register
+def _window_update(settings: WindowUpdate, context: OperatorContext) -> SparkOperator:
+    del context
+    return WindowUpdateOperator(settings)
+
+
+@spark_operator.register
+def _window_join(settings: WindowJoin, context: OperatorContext) -> SparkOperator:
+    del context
+    return WindowJoinOperator(settings)

@@ -1,1 +1,0 @@
-"""Orders of joins and drop boxes, chosen anew while queries run."""

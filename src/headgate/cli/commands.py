@@ -1,0 +1,287 @@
+"""The commands: their options and help. Each imports what it works with when it is called."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from typer import Exit, Option
+
+from headgate.cli.options import DEBUG, FILE, JSON, MASTER, argument, flag, seconds, size_bytes, value
+from headgate.errors import SetupError, known_names
+
+# of latency and memory bounds
+PERCENTILE = 0.99
+# each is a module of headgate.experiments with a function `reproduce`
+_STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
+_BENCHES = ("burst", "eddies", "overload", "predict")
+# the study that can go on with a real run, and the one whose runs can be spread
+_ON_SPARK = ("queueing", "eddies")
+_OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
+
+
+def run(
+    file: Path = FILE,
+    until_done: bool = flag("--until-done", "End when all streams have come to an end."),
+    for_time: str | None = value("TIME", "End after this time, as in 30s.", "--for"),
+    strategy: str = value("NAME", "Which work goes first.", default="fifo"),
+    memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
+    tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
+    checkpoint: str | None = value("DIR", "Keep state here; the same queries go on from it."),
+    master: str = MASTER,
+    routing: str = value(
+        "NAME", "Policy by which tuples visit pools, or your own as file.py:ClassName.", default="optimal"
+    ),
+    balance_pools: bool = flag(
+        "--balance-pools", "Move slots from pools that can do with fewer to one that is full."
+    ),
+    force: bool = flag("--force", "Run even if a query is predicted to break its bounds."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Run all queries of a file until Ctrl-C, for a time, or until the streams end.
+
+    Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
+    profile), queries that would break their latency or memory bounds are refused.
+    """
+    for_s = seconds("--for", for_time)
+    settings = {
+        "until_done": until_done,
+        "strategy": strategy,
+        "memory": size_bytes("--memory", memory),
+        "tick_budget": seconds("--tick-budget", tick_budget),
+        "checkpoint": checkpoint,
+        "routing": routing,
+        "balance_pools": balance_pools,
+    }
+    if until_done and for_s is not None:
+        raise SetupError("--until-done and --for exclude each other; keep one of them")
+    from headgate.cli.script import read_while_spark_starts
+    from headgate.placed import router_from
+    from headgate.scheduling import strategy_named
+    from headgate.statistics.profile_file import beside
+
+    # both raise if there is none of that name, listing the others
+    strategy_named(strategy)
+    router_from(routing)
+    script = read_while_spark_starts(file, master)
+    from headgate.cli.execution import execute
+
+    profile = None if force or not beside(file).is_file() else beside(file)
+    execute(script, master, profile, for_s, settings, as_json)
+
+
+def explain(
+    file: Path = FILE,
+    after: str | None = value(
+        "STAGE", "Show bind, optimize or lower alone; or sql, the Spark SQL of a tick."
+    ),
+    profile: Path | None = value(
+        "PROFILE", "Rates, selectivities and costs: choose join orders and what to shed by them."
+    ),
+    capacity: float | None = value("N", "Processors that there are; 1 if not given."),
+    bushy: bool = flag("--bushy", "Try plans of all shapes, not left-deep ones alone."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Show the plan of every query after bind, optimize and lower; nothing runs.
+
+    With a profile, show what each join order would take and give instead, and which one is chosen.
+    Spark is only started for ``--after sql``, or if the columns of a source are not declared.
+    """
+    if after not in (None, "bind", "optimize", "lower", "sql"):
+        raise SetupError(f"--after takes bind, optimize, lower or sql, not {after}")
+    if profile is None and (capacity is not None or bushy):
+        option = "--bushy" if capacity is None else "--capacity"
+        raise SetupError(f"{option} needs statistics to compare plans; add --profile PROFILE")
+    if profile is not None and after is not None:
+        raise SetupError("--after and --profile exclude each other; keep one of them")
+    if capacity is not None and not 0 < capacity < float("inf"):
+        raise SetupError(f"--capacity {capacity:g} runs nothing; write a number of processors above 0")
+    if after == "sql":
+        from headgate.cli.script import read_while_spark_starts
+
+        script = read_while_spark_starts(file, "local[*]")
+        from headgate.cli.execution import show_sql
+
+        show_sql(script, as_json)
+        return
+    if profile is None:
+        from headgate.cli.script import show_stages
+
+        show_stages(file, after, as_json)
+        return
+    from headgate.cli.decision import show_decision
+
+    show_decision(file, profile, 1.0 if capacity is None else capacity, bushy, as_json)
+
+
+def advise(
+    file: Path = FILE,
+    rate: list[str] = value("STREAM=N", "Tuples per second; as profiled if not given.", default=[]),
+    profile: Path | None = value("PATH", "A profile, or the checkpoint of a run; beside FILE if not given."),
+    trace: list[str] = value(
+        "STREAM=FILE", "Recorded arrivals: measured latency beside the predicted.", default=[]
+    ),
+    processors: int | None = value("N", "Processors that share the work; 1, or as profiled.", min=1),
+    tick: str | None = value("TIME", "Fixed time of a tick on Spark; as profiled if not given, 0s for none."),
+    strategy: str = value("NAME", "fifo, or one of static priorities.", default="fifo"),
+    servers: str = value("pool|each", "each: operators have their own.", default="pool"),
+    percentile: float = value("P", "Of latency and memory bounds.", default=PERCENTILE),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Predict latency, queues and memory, and check whether every query keeps its bounds.
+
+    The exit code is 0 if all queries fit, 1 if one does not, 2 if the request is wrong.
+    """
+    from headgate.cli.advising import Question, answer
+
+    question = Question(file, rate, profile, trace, processors, tick, strategy, servers, percentile)
+    if not answer(question, as_json):
+        raise Exit(1)
+
+
+def profile(
+    file: Path = FILE,
+    for_time: str = value("TIME", "How long to measure.", "--for", default="20s"),
+    output: Path | None = value("PROFILE", "Where to write it; beside FILE if not given."),
+    master: str = MASTER,
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Run the queries over a sample and measure every operator: cost, selectivity, width, rates.
+
+    No result is written. ``explain``, ``advise`` and ``simulate`` find the profile beside the file.
+    """
+    length_s = seconds("--for", for_time)
+    assert length_s is not None
+    from headgate.cli.script import read_while_spark_starts
+    from headgate.statistics.profile_file import beside
+
+    target = output or beside(file)
+    # a file that is missing is reported first
+    if file.exists() and not target.parent.is_dir():
+        raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
+    script = read_while_spark_starts(file, master)
+    from headgate.cli.execution import measure
+
+    measure(script, master, length_s, target, as_json)
+
+
+def simulate(
+    file: Path = argument("WORKLOAD", "A workload (.toml), or a file of CQL."),
+    strategy: str = value("NAME", "Which work goes first; all for every strategy there is.", default="chain"),
+    policy: str | None = value(
+        "NAME", "For routing networks: a policy, all, or your own as file.py:ClassName."
+    ),
+    seed: int = value("N", "Decides random arrivals and fates.", default=0, min=0),
+    plot: Path | None = value("FILE.png", "Draw the backlog over time."),
+    profile: Path | None = value("PATH", "For CQL: the checkpoint of an earlier run, or a file of profiles."),
+    rate: list[str] = value(
+        "STREAM=N",
+        "For CQL: Poisson arrivals, N tuples per second. For routing networks: N of all sources.",
+        default=[],
+    ),
+    trace: list[str] = value("STREAM=FILE", "For CQL: recorded arrivals, Parquet or CSV.", default=[]),
+    for_time: str | None = value(
+        "TIME", "For CQL: how long tuples arrive at a rate; 10s if not given.", "--for"
+    ),
+    processors: int | None = value("N", "For CQL: processors, 1 if not given.", min=1),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Run a workload in virtual time; nothing is executed, Spark is not needed.
+
+    A workload has streams and strategies; a routing network has plans and policies. With --strategy all (or
+    --policy all) the JSON document is a list, and the table is ranked by peak backlog.
+    """
+    from headgate.cli.simulating import MeasuredOptions, simulate_policies, simulate_strategies
+    from headgate.simulator.routing_file import is_network
+
+    if policy is not None or is_network(file):
+        simulate_policies(file, policy or "wscq", rate, seed, as_json)
+        return
+    options = MeasuredOptions(profile, rate, trace, seconds("--for", for_time), processors)
+    simulate_strategies(file, strategy, options, seed, plot, as_json)
+
+
+def route(
+    file: Path = argument("NETWORK", "Sources, placed operators and plans (.toml)."),
+    optimize: str | None = value(
+        "art|mdr", "Least response time or largest rate; without it, the file's weights."
+    ),
+    rate: float | None = value("N", "Tuples per second of all sources together; the file's if not given."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Find the best routing of a network of placed operators, and what it gives.
+
+    ART is the mean response time of tuples that reach the sink, MDR the largest rate before a queue passes
+    max_queue.
+    """
+    if optimize not in (None, "art", "mdr"):
+        raise SetupError(f"--optimize {optimize} is unknown; write art or mdr")
+    if rate is not None and not 0 < rate < float("inf"):
+        raise SetupError(f"--rate {rate:g} is out of range; write a number above 0")
+    from headgate.cli.simulating import solve
+
+    solve(file, optimize, rate, as_json)
+
+
+def reproduce(
+    study: str = argument("STUDY", f"One of {', '.join(_STUDIES)}."),
+    trace: Path | None = value(
+        "FILE", "Recorded arrivals, a Parquet or CSV column of times; synthetic otherwise."
+    ),
+    out: Path = value("DIR", "Folder for the figures.", default=Path("reproduced")),
+    on_spark: bool = flag(
+        "--spark", "queueing: run the join on Spark too, some minutes; eddies: spread runs over it."
+    ),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Compute every worked example, table and figure of a paper, draw it, and compare.
+
+    The exit code is 1 if a check fails.
+    """
+    _check_name(study, _STUDIES)
+    if on_spark and study not in _ON_SPARK:
+        raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
+    if trace is not None and not trace.is_file():
+        raise SetupError(f"--trace: there is no file {trace}")
+    if trace is None and study in _OVER_ARRIVALS:
+        print("no --trace given: arrivals are synthetic", file=sys.stderr)
+    from headgate.cli.studies import reproduced, show
+
+    show(reproduced(study, trace, out / study, on_spark), as_json)
+
+
+def bench(
+    study: str = argument("STUDY", f"One of {', '.join(_BENCHES)}."),
+    out: Path = value("DIR", "Folder for the figures.", default=Path("bench-out")),
+    seed: int = Option(7, min=0, help="Seed of the traffic of burst."),
+    seconds: float = Option(60.0, min=10.0, help="Length of a run of eddies."),
+    policy: list[str] = value(
+        "NAME", "A policy of eddies; again for others. [default: optimal, wscq, sc, t]", default=[]
+    ),
+    master: str = MASTER,
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Measure on Spark what is claimed or predicted.
+
+    burst: one burst under several strategies, beside what the simulator predicts. predict: what a profile
+    predicts of four queries, beside runs at several loads. eddies: three placed predicates under several
+    routing policies. overload: a join of three streams at three times what the machine can do. The exit code
+    is 1 if a check fails.
+    """
+    _check_name(study, _BENCHES)
+    from headgate.cli.studies import measured, show
+
+    show(measured(study, out / study, seed, seconds, policy, master), as_json)
+
+
+def _check_name(study: str, known: tuple[str, ...]) -> None:
+    if study not in known:
+        raise SetupError(f"unknown study {study}; known: {known_names(known)}")

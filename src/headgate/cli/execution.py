@@ -1,0 +1,204 @@
+"""Running a script to its end: start, show progress, stop on Ctrl-C, print, tidy up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, nullcontext, redirect_stdout
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from headgate.cli.progress import Progress
+from headgate.cli.script import Script
+from headgate.handle import Run
+from headgate.model.network import Network
+from headgate.report.tables import profile_table, queries_table, rows_table, screen, streams_table
+from headgate.session import Session
+from headgate.statistics.profile_file import FILE_NAME, Measured
+from headgate.status import RunStatus
+
+# how soon an end is noticed, and how often the live line changes
+_LOOK_EVERY_S = 0.25
+_SHOWN_ROWS = 20
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+
+def execute(
+    script: Script,
+    master: str,
+    profile: Path | None,
+    for_s: float | None,
+    settings: Mapping[str, Any],
+    as_json: bool,
+) -> None:
+    """Run a script to its end, and print what came of it.
+
+    ``profile`` is for admission, ``settings`` are those of ``Session.start``. With ``as_json``, output of the
+    queries goes to standard error.
+    """
+    run: Run | None = None
+    try:
+        with (
+            redirect_stdout(sys.stderr) if as_json else nullcontext(),
+            Progress("starting Spark") as progress,
+        ):
+            session = Session(master=master)
+            if profile is not None:
+                session.measured = Measured.read(profile)
+            session.execute(script.text, script.origin)
+            network = session.network()
+            run = session.start(observers=[progress], **settings)
+            progress.stage = "waiting for the first tick"
+            with interruptible() as interrupt:
+                watch(run, for_s, progress, interrupt)
+        status = run.status()
+        folder = Path(run.checkpoint)
+        # in a permanent checkpoint, simulate and advise find the statistics
+        if not run.is_temporary and folder.is_dir() and status.seconds > 0:
+            (folder / FILE_NAME).write_text(run.measured().to_json(), encoding="utf-8")
+        if as_json:
+            pools = {name: vars(pool) for name, pool in run.pools().items()}
+            print(json.dumps({**status.to_json(), **({"pools": pools} if pools else {})}, indent=2))
+        else:
+            _print_memory_results(run, network, status)
+            _print_summary(run, status)
+        _print_set_aside(run, status)
+    finally:
+        if run is not None:
+            _tidy_up(run)
+
+
+def watch(run: Run, for_s: float | None, progress: Progress, interrupt: Interrupt) -> None:
+    """Show progress until a run ends; stop it after a time, or when the user asks to."""
+    end_s = float("inf") if for_s is None else time.monotonic() + for_s
+    shown: tuple[str, ...] = ()
+    while not run.wait(max(0.0, min(_LOOK_EVERY_S, end_s - time.monotonic()))):
+        progress.show()
+        warnings = run.warnings()
+        if warnings != shown:
+            progress.say(f"warning: {warnings[-1]}")
+            shown = warnings
+        if interrupt.wanted or time.monotonic() >= end_s:
+            run.stop()
+            return
+
+
+def _tidy_up(run: Run) -> None:
+    """Remove a temporary checkpoint, all but the rows that were set aside."""
+    if not run.is_temporary or run.is_running:
+        return
+    folder, kept = Path(run.checkpoint), _dead_letters(run)
+    if not kept.is_dir() or not any(kept.iterdir()):
+        shutil.rmtree(folder, ignore_errors=True)
+        return
+    for entry in folder.iterdir():
+        if entry != kept:
+            shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
+
+
+class Interrupt:
+    """Whether the user wants to stop; a second signal stops at once."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+    def note(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self.wanted:
+            raise KeyboardInterrupt
+        self.wanted = True
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Handle the signals that ask to stop, so that the tick under way is finished.
+
+    Spark's own handler, which this replaces, would cancel the jobs of that tick.
+    """
+    interrupt = Interrupt()
+    if threading.current_thread() is not threading.main_thread():
+        yield interrupt
+        return
+    before = {number: signal.signal(number, interrupt.note) for number in _SIGNALS}
+    try:
+        yield interrupt
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _print_memory_results(run: Run, network: Network, status: RunStatus) -> None:
+    """Print the first results of queries without INTO."""
+    for name, query in network.queries.items():
+        if query.sink.format == "memory" and status.queries[name].rows_out:
+            # one row more than is shown, to know whether there are more
+            rows = run.results(name).orderBy("ts").limit(_SHOWN_ROWS + 1).toArrow()
+            screen().print(rows_table(name, rows, _SHOWN_ROWS))
+
+
+def _print_summary(run: Run, status: RunStatus) -> None:
+    console = screen()
+    console.print(queries_table(status))
+    console.print(streams_table(status))
+    console.print(
+        f"{status.ticks:,} ticks in {status.seconds:,.1f} s; "
+        f"backlog at most {status.peak_backlog_tuples:,} tuples, {status.backlog_tuples:,} at the end"
+    )
+    for name, pool in run.pools().items():
+        if pool.calls:
+            console.print(
+                f"pool {name}: {pool.slots} slots, {pool.calls:,} calls of "
+                f"{pool.busy_s / pool.calls * 1e3:.1f} ms, {pool.passed:,} passed"
+            )
+
+
+def _print_set_aside(run: Run, status: RunStatus) -> None:
+    streams = status.streams.values()
+    files = sum(counts.files_set_aside for counts in streams)
+    parts = {
+        "late": sum(counts.late for counts in streams),
+        "that did not parse": sum(counts.bad for counts in streams),
+        f"{'file' if files == 1 else 'files'} that cannot be read": files,
+    }
+    if any(parts.values()):
+        text = ", ".join(f"{count:,} {what}" for what, count in parts.items() if count)
+        print(f"set aside: {text}; see {_dead_letters(run)}", file=sys.stderr)
+
+
+def _dead_letters(run: Run) -> Path:
+    return Path(run.checkpoint) / "dead-letters"
+
+
+def measure(script: Script, master: str, length_s: float, target: Path, as_json: bool) -> None:
+    """Profile the queries of a script, and write the profile."""
+    with Progress("starting Spark") as progress:
+        session = Session(master=master).execute(script.text, script.origin)
+
+        def show(stage: str) -> None:
+            progress.stage = stage
+            progress.show()
+
+        measured = session.profile(length_s, show)
+    target.write_text(measured.to_json() + "\n", encoding="utf-8")
+    if as_json:
+        print(measured.to_json())
+    else:
+        screen().print(profile_table(measured))
+        screen().print(f"written to {target}", soft_wrap=True)
+
+
+def show_sql(script: Script, as_json: bool) -> None:
+    """Print the Spark SQL of a tick, by query."""
+    with Progress("starting Spark"):
+        # texts do not depend on where they would run
+        texts = Session(master="local[*]").execute(script.text, script.origin).sql()
+    if as_json:
+        print(json.dumps({"sql": texts}, indent=2))
+    else:
+        print("\n\n".join(f"-- query {name}\n{text}" for name, text in texts.items()))

@@ -1,0 +1,338 @@
+"""The adaptive controller: join orders and drop boxes of the next tick, by a model and by feedback."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+
+from headgate.control.overrides import FixedController, has_orders
+from headgate.model.event import Event, TickCommitted
+from headgate.model.network import Network
+from headgate.model.operator import WindowJoin, connected_order
+from headgate.model.profile import TickCosts
+from headgate.model.shedding import TickSettings
+from headgate.planning.join_order.choose import Decision
+from headgate.planning.join_order.live import (
+    Reoptimizer,
+    connected_plans,
+    correct,
+    plan_in_order,
+    work_of,
+)
+from headgate.planning.join_order.plans import Plans
+from headgate.planning.join_order.pose import problems_of
+from headgate.planning.join_order.problem import JoinProblem
+from headgate.planning.logical import LogicalPlan
+from headgate.planning.statistics import LiveStatistics, Missing
+from headgate.runtime.drive import SettingsDecision
+from headgate.statistics.estimators import ResultRatio
+from headgate.statistics.profile_file import Measured
+from headgate.statistics.store import Interval, StatisticsStore
+
+# ticks until Java is warm
+_COLD_TICKS = 3
+_SAMPLE_EVERY = 2
+_RECENT_TICKS = 30
+# of what a tick may take: the model is not exact, and ticks differ
+_HEAD_ROOM = 0.9
+# a tuple waits for the tick before its own to end
+TICK_OF_BOUND = 0.3
+_TARGET_S = 2.0
+_MEMORY_SHARE = 0.8
+_ENOUGH = 1e9
+_LEAST_CAPACITY = 0.01
+# keep ratios that differ by less are the same
+_SAME = 0.03
+# boxes open by no more than this per tick: a ratio that is too large makes one tick that is much too long
+_OPENING = 2.0
+_AJAR = 0.05
+# a tick that is too long, with no more tuples than usual, may be one long pause of Java
+_RISE = 1.3
+_USUAL_MEMORY = 0.7
+# one that predicts a next one so many times too long leaves no time to find out
+_EMERGENCY = 1.5
+# boxes open in steps, since twice the tuples of three streams may be eight times the work
+_STEP = 1.2
+_POWER = 1 / 4
+_LEAST_KEEP = 0.01
+# keep ratios below this apply to all streams, not only to those that the model would shed
+_HARD = 0.5
+
+
+@dataclass(frozen=True)
+class ControlledRun:
+    """A run as its controller sees it; ``is_live`` where tuples arrive whether they are read or not."""
+
+    network: Network
+    plans: Sequence[LogicalPlan]
+    statistics: StatisticsStore
+    memory_bytes: float
+    is_live: bool
+    processors: int = 1
+    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Join orders fixed by hand, by operator."""
+
+    @property
+    def sheds(self) -> bool:
+        return self.is_live and bool(self.network.sheddable())
+
+    @property
+    def target_s(self) -> float:
+        """How long ticks may be for the latency bounds of queries that shed."""
+        queries = self.network.queries.values()
+        bounds = [q.latency_s for q in queries if q.overload == "shed" and q.latency_s is not None]
+        return TICK_OF_BOUND * min(bounds) if bounds else _TARGET_S
+
+    @property
+    def has_choices(self) -> bool:
+        """Whether there are drop boxes or join orders to choose."""
+        return self.sheds or has_orders(self.network)
+
+
+@dataclass(frozen=True)
+class TickLoad:
+    """A tick, ``overhead_s`` of which was no work; its tuples arrived within ``arrived_s``."""
+
+    seconds: float
+    arrived_s: float
+    overhead_s: float
+    tuples: float
+    bytes_held: float
+    """With those of windows."""
+
+    @property
+    def work_s_per_s(self) -> float:
+        """Work per second of arrivals."""
+        return max(0.0, self.seconds - self.overhead_s) / self.arrived_s
+
+
+class Throttle:
+    """Feedback where a model is wrong: ``keep_ratio`` is the share to keep of what it would keep."""
+
+    def __init__(self, target_s: float, memory_bytes: float) -> None:
+        self._target_s = target_s
+        self._memory_bytes = memory_bytes
+        self._usual_per_s: float | None = None
+        self._was_long = False
+        self.keep_ratio = 1.0
+
+    def add(self, load: TickLoad) -> str:
+        """Adjust the keep ratio to a tick; the reason if it falls."""
+        room = min(self._room_in_time(load), self._room_in_memory(load))
+        rate = load.tuples / load.arrived_s if load.arrived_s > 0 else 0.0
+        usual = rate if self._usual_per_s is None else self._usual_per_s
+        has_risen = rate > _RISE * usual
+        self._usual_per_s = _USUAL_MEMORY * usual + (1 - _USUAL_MEMORY) * rate
+        is_urgent = room < 1 / _EMERGENCY
+        is_long, self._was_long = room < 1 and (has_risen or is_urgent or self._was_long), room < 1
+        if is_long:
+            self.keep_ratio = max(_LEAST_KEEP, self.keep_ratio * max(room, _LEAST_KEEP))
+            return self._reason(load)
+        if room > 1:
+            self.keep_ratio = min(1.0, self.keep_ratio * min(room**_POWER, _STEP))
+        return ""
+
+    def _reason(self, load: TickLoad) -> str:
+        if self._room_in_memory(load) < 1:
+            held, limit = load.bytes_held / 2**20, self._memory_bytes / 2**20
+            return f"{held:.3g} MB are held where {limit:.3g} MB are wanted"
+        next_s = load.overhead_s + load.work_s_per_s * load.seconds
+        return f"the next tick would take {next_s:.2g} s where {self._target_s:.2g} s are wanted"
+
+    def _room_in_time(self, load: TickLoad) -> float:
+        if load.arrived_s <= 0 or load.seconds <= load.overhead_s:
+            return 2.0
+        # what arrives during this tick is the work of the next
+        return max(0.0, self._target_s - load.overhead_s) / (load.work_s_per_s * load.seconds)
+
+    def _room_in_memory(self, load: TickLoad) -> float:
+        return self._memory_bytes / load.bytes_held if load.bytes_held > 0 else 2.0
+
+
+class AdaptiveController(FixedController):
+    """Chooses join orders and drop boxes by the planner's model; corrects boxes by the length of ticks."""
+
+    def __init__(self, run: ControlledRun) -> None:
+        super().__init__()
+        self._run = run
+        self._statistics = run.statistics
+        self._throttle = Throttle(run.target_s, _MEMORY_SHARE * run.memory_bytes)
+        self._reoptimizer: Reoptimizer | None = None
+        self._expected: tuple[float, float] | None = None
+        """Tuples that joins handle in a tick, and seconds that its other operators take."""
+        self._results: dict[str, ResultRatio] = {}
+
+    def wants_samples(self) -> bool:
+        return self._ticks % _SAMPLE_EVERY == 0
+
+    def __call__(self, event: Event) -> None:
+        """Compare the expected work of a tick with its processor time, known once it is committed."""
+        if isinstance(event, TickCommitted) and self._expected and self._ticks > _COLD_TICKS:
+            self._statistics.join_costs.add(*self._expected, event.busy_s)
+
+    def decide(self, tick: TickCommitted, settings: TickSettings) -> SettingsDecision:
+        self._ticks += 1
+        interval = self._statistics.arrivals.latest
+        if interval is None:
+            return SettingsDecision(settings)
+        self._expect_work(tick, interval, settings)
+        costs = self._statistics.tick_costs(_RECENT_TICKS)
+        reason = self._reoptimize(costs) if self._ticks > _COLD_TICKS else ""
+        if self._run.sheds:
+            overload = self._throttle.add(self._load(tick, interval, costs))
+            if reason and self._decision is not None and not self._decision.is_feasible:
+                # let new keep ratios of the model take effect before correcting them
+                self._throttle.keep_ratio = 1.0
+            reason = reason or overload
+        after = TickSettings(self._keep_ratios(settings), settings.seed, self._orders(settings))
+        return SettingsDecision(after, reason or "there is room again", self._evidence(tick, costs))
+
+    def _expect_work(self, tick: TickCommitted, interval: Interval, settings: TickSettings) -> None:
+        """Note the work expected of this tick, and how its results compare with those expected."""
+        self._expected = None
+        problems = self._problems(interval.tuples_per_own_s)
+        if problems is None:
+            return
+        works = [work_of(p, self._order(p, settings), settings.keep) for p in problems]
+        queries = [self._counted(problem, tick) for problem in problems]
+        if all(query in self._results for query in queries if query is not None):
+            # before the first results, their number and so their cost is only a guess
+            self._expected = (
+                sum(work.handled_per_s for work in works) * interval.own_s,
+                sum(work.other_s_per_s for work in works) * interval.own_s,
+            )
+        for query, work in zip(queries, works, strict=True):
+            if query is not None:
+                ratio = self._results.setdefault(query, ResultRatio())
+                ratio.add(tick.queries[query].rows_out, work.results_per_s * interval.own_s / ratio.value)
+
+    def _counted(self, problem: JoinProblem, tick: TickCommitted) -> str | None:
+        """The query whose results are those of this problem alone; None if the tick does not count them."""
+        query = problem.query if problem.query in tick.queries else problem.query.split(".")[0]
+        is_counted = query in tick.queries and len(self._run.network.queries[query].outputs) == 1
+        return query if is_counted else None
+
+    def _problems(self, tuples_per_own_s: Mapping[str, float]) -> list[JoinProblem] | None:
+        """The queries as problems of the optimiser; None while statistics are missing."""
+        store, missing = self._statistics, Missing()
+        # profiles of an earlier run separate operators better than the ticks of this one
+        profiles = {
+            name: replace(profile, seconds_per_tuple=store.join_costs.other * profile.seconds_per_tuple)
+            for name, profile in {**store.profiles, **store.known.profiles}.items()
+        }
+        measured, selectivities = Measured(profiles, tuples_per_own_s), store.joins.by_position()
+        statistics = LiveStatistics(measured, selectivities, store.join_costs.handled_s)
+        running = self._run.network.running
+        posed = [p for plan in self._run.plans for p in problems_of(plan, statistics, missing, running)]
+        problems = [p.problem for p in posed]
+        # results as a multiple of those that the sampled selectivities predict
+        ratios = {query: ratio.value for query, ratio in self._results.items()}
+        return None if missing else [correct(p, ratios.get(p.query, 1.0)) for p in problems]
+
+    def _reoptimize(self, costs: TickCosts | None) -> str:
+        """Choose anew if the statistics call for it; the reason, if there was one."""
+        problems = self._problems(self._statistics.arrivals.tuples_per_own_s)
+        if problems is None:
+            return ""
+        sheddable = self._run.network.sheddable()
+        shedding = [p for p in problems if set(p.streams) <= sheddable] if self._run.sheds else problems
+        others = [p for p in problems if p not in shedding]
+        capacity = self._capacity(costs) if self._run.sheds else _ENOUGH
+        capacity = max(capacity - sum(self._cost_per_s(p) for p in others), _LEAST_CAPACITY)
+        if self._reoptimizer is None:
+            self._reoptimizer = Reoptimizer(shedding, capacity, plans_of=self._plans_of)
+            return "first statistics"
+        self._reoptimizer.capacity = capacity
+        return self._reoptimizer.look(shedding)
+
+    def _plans_of(self, problem: JoinProblem) -> Plans:
+        order = self._run.orders.get(f"{problem.query}.join")
+        return connected_plans(problem) if order is None else plan_in_order(problem, order)
+
+    def _cost_per_s(self, problem: JoinProblem) -> float:
+        work = work_of(problem, problem.aliases, {})
+        return work.handled_per_s * self._statistics.join_costs.handled_s + work.other_s_per_s
+
+    def _capacity(self, costs: TickCosts | None) -> float:
+        """Processor seconds for tuples per second of the streams' own time, beside what ticks cost."""
+        arrivals = self._statistics.arrivals
+        if costs is None or costs.work_s <= 0:
+            # what ticks cost beside their tuples is not known yet
+            return _HEAD_ROOM * self._run.processors / arrivals.speed
+        empty_s = costs.overhead_s + costs.work_s * self._statistics.join_costs.fixed_s
+        free = 1 - empty_s / self._run.target_s - costs.intake_s * arrivals.tuples_per_s
+        # no tick can use more processors than there are, whatever explains a few of them best
+        work_s = max(costs.work_s, 1 / self._run.processors)
+        return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * arrivals.speed))
+
+    def _load(self, tick: TickCommitted, interval: Interval, costs: TickCosts | None) -> TickLoad:
+        total = tick.totals
+        width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
+        next_bytes = (total.rows_in - total.shed) * width * tick.seconds / interval.arrived_s
+        return TickLoad(
+            seconds=tick.seconds,
+            arrived_s=interval.arrived_s,
+            overhead_s=min(costs.overhead_s if costs else 0.0, 0.5 * self._run.target_s),
+            tuples=total.rows_in,
+            bytes_held=tick.backlog_bytes + tick.window_bytes + next_bytes,
+        )
+
+    def _keep_ratios(self, settings: TickSettings) -> dict[str, float]:
+        sheddable = self._run.network.sheddable()
+        model = self._decision.keep if self._decision is not None else {}
+        are_shed = [s for s in sheddable if model.get(s, 1.0) < 1]
+        ratios = {}
+        for stream in sheddable:
+            ratio = model.get(stream, 1.0)
+            if self._throttle.keep_ratio < _HARD or not are_shed or stream in are_shed:
+                ratio *= self._throttle.keep_ratio
+            opened = _OPENING * max(settings.keep_ratio(stream), _AJAR)
+            ratios[stream] = round(min(ratio, opened), 4)
+        if all(_is_same(ratios[s], settings.keep_ratio(s)) for s in sheddable):
+            return dict(settings.keep)
+        return {**settings.keep, **ratios}
+
+    @property
+    def _decision(self) -> Decision | None:
+        return None if self._reoptimizer is None else self._reoptimizer.decision
+
+    def _orders(self, settings: TickSettings) -> dict[str, tuple[str, ...]]:
+        if self._decision is None:
+            return dict(settings.orders)
+        chosen = {
+            f"{name}.join": tuple(str(alias) for alias in d.chosen.order)
+            for name, d in self._decision.queries.items()
+            if len(d.chosen.problem.inputs) > 2 and d.chosen.problem.shares_with is None
+        }
+        return {**settings.orders, **chosen}
+
+    def _order(self, problem: JoinProblem, settings: TickSettings) -> Sequence[str]:
+        name = self._run.network.running(f"{problem.query}.join")
+        join = self._run.network.operators.get(name)
+        if not isinstance(join, WindowJoin):
+            return problem.aliases
+        return settings.orders.get(name) or [join.sides[i].alias for i in connected_order(join)]
+
+    def _evidence(self, tick: TickCommitted, costs: TickCosts | None) -> dict[str, float]:
+        found = {
+            **({} if costs is None else asdict(costs)),
+            "tick_s": tick.seconds,
+            "target_s": self._run.target_s,
+            "throttle": self._throttle.keep_ratio,
+            "handled_seconds": self._statistics.join_costs.handled_s,
+            **{f"rate of {s}": rate for s, rate in self._statistics.arrivals.tuples_per_own_s.items()},
+        }
+        decision = self._decision
+        if decision is not None and self._reoptimizer is not None:
+            chosen = [d.chosen for d in decision.queries.values()]
+            found["capacity"] = self._reoptimizer.capacity
+            found["load"] = sum(c.cost_per_s for c in chosen) / self._reoptimizer.capacity
+            found["output_per_s"] = sum(c.output_per_s for c in chosen)
+            for c in chosen:
+                for p in c.problem.predicates:
+                    found[f"selectivity of {p.text}"] = p.selectivity
+        return found
+
+
+def _is_same(new: float, old: float) -> bool:
+    return new == old or (max(new, old) < 1 and abs(new - old) <= _SAME * old)

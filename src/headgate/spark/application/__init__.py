@@ -1,0 +1,1 @@
+"""The Spark application: Java, its JVM, sessions, and the Python workers of both."""

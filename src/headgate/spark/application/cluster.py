@@ -1,0 +1,226 @@
+"""Getting a SparkSession: one of our own, or a private view of the user's."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, TypeVar
+
+from py4j.java_gateway import JavaClass, JavaMember, JVMView  # type: ignore[import-untyped]
+from pyspark import SparkContext
+from pyspark.sql import DataFrame, SparkSession
+
+from headgate.errors import SetupError
+from headgate.spark.application import jvm
+from headgate.spark.application.java import JavaHome, prepare_java
+from headgate.spark.application.java_classes import use_local_files
+
+# rules of Spark's optimizer that no plan of a tick can meet; each goes over the whole plan all the same
+_NEVER_APPLY = (
+    "EliminateAggregateFilter",
+    "InferFiltersFromGenerate",
+    "OptimizeOneRowRelationSubquery",
+    "OptimizeRand",
+    "OptimizeUpdateFields",
+    "PushdownPredicatesAndPruneColumnsForCTEDef",
+)
+
+# per session: changes nothing for other users of the same Spark application
+_SESSION_SETTINGS = {
+    # plans stay the same from tick to tick; the engine knows the sizes itself and gives hints
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.autoBroadcastJoinThreshold": "-1",
+    # where one task is wanted, Spark's estimate of a join's size must not cause a shuffle
+    "spark.sql.maxSinglePartitionBytes": str(2**60),
+    # otherwise a union of single-task parts would be a single task as a whole
+    "spark.sql.unionOutputPartitioning": "false",
+    # stages with the same code, such as the slices of a join, are compiled once
+    "spark.sql.codegen.useIdInClassName": "false",
+    "spark.sql.optimizer.excludedRules": ",".join(
+        f"org.apache.spark.sql.catalyst.optimizer.{rule}" for rule in _NEVER_APPLY
+    ),
+    "spark.sql.optimizer.runtime.bloomFilter.enabled": "false",
+    "spark.sql.variant.pushVariantIntoScan": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.streaming.queryEvolution.enableSourceEvolution": "true",
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",
+    "spark.sql.streaming.pollingDelay": "20ms",
+    # rows of file streams do not come with the micro-batch, so its plan must not open their files
+    "spark.sql.optimizer.pruneFiltersCanPruneStreamingSubplan": "true",
+    # more files than this are listed by a Spark job, which takes longer than listing them
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "1000",
+    # with push-down, Spark cannot read text files of which no column is needed
+    "spark.sql.csv.filterPushdown.enabled": "false",
+    "spark.sql.json.filterPushdown.enabled": "false",
+    # output is used only after its whole job has succeeded, which is recorded elsewhere
+    "mapreduce.fileoutputcommitter.algorithm.version": "2",
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+}
+
+_APPLICATION_SETTINGS = {
+    # every job describes its plan to listeners; the short form is enough for them
+    "spark.sql.ui.explainMode": "simple",
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.scheduler.mode": "FAIR",
+    "spark.sql.codegen.cache.maxEntries": "1000",
+    # a micro-batch of a Python source costs some 40 ms less than over TCP
+    "spark.python.unix.domain.socket.enabled": "true",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+}
+
+# a second caller, while Spark is being started in the background, gets the same session
+_STARTING = threading.Lock()
+
+
+def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
+    """A session of our own; on one machine, ``pool_tasks`` tasks are added to its processors, for pools."""
+    with _STARTING:
+        java = prepare_java()
+        threads = _local_threads(master)
+        if pool_tasks and threads is not None:
+            master = f"local[{threads + pool_tasks}]"
+        # errors that Spark reports are repeated in one line of ours
+        for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
+            logging.getLogger(logger).setLevel(logging.CRITICAL)
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if master.startswith("local-cluster"):
+            os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="headgate-workers-"))
+        settings: dict[str, Any] = {
+            **_APPLICATION_SETTINGS,
+            "spark.driver.memory": jvm.driver_memory(),
+            "spark.driver.extraJavaOptions": jvm.driver_options(),
+        }
+        if pool_tasks and threads is not None:
+            # the work of ticks is still divided among the processors
+            settings["spark.default.parallelism"] = str(threads)
+        if threads is not None and os.environ["PYSPARK_PYTHON"] == sys.executable:
+            # elsewhere, workers may run a Python that has no Headgate
+            settings["spark.python.daemon.module"] = "headgate.spark.application.workers"
+        builder = SparkSession.builder.master(master).appName("headgate").config(map=settings)
+        try:
+            _start_gateway(master, java)
+            return builder.getOrCreate()
+        except Exception as error:
+            reason = str(error).strip().splitlines()[0]
+            raise SetupError(f"Spark does not start on {master}: {reason}") from error
+
+
+def start_in_background(master: str, pool_tasks: int = 0) -> None:
+    """Start what ``own_session`` returns; failures are reported by the later call of ``own_session``."""
+
+    def start() -> None:
+        with suppress(Exception):
+            own_session(master, pool_tasks)
+
+    threading.Thread(target=start, name="headgate-start", daemon=True).start()
+
+
+def _start_gateway(master: str, java: JavaHome) -> None:
+    """Connect PySpark to a JVM of ours, where ``spark-submit`` is not needed."""
+    present: Any = SparkContext._gateway
+    if present is not None or not jvm.starts_directly(master, os.environ):
+        return
+    started = jvm.take_early() or jvm.start(java)
+    port, secret = started.address()
+    # given these two variables, PySpark connects to a gateway instead of starting one
+    gateway_address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
+    os.environ.update(gateway_address)
+    try:
+        SparkContext._ensure_initialized()
+    finally:
+        for key in gateway_address:
+            del os.environ[key]
+    gateway: Any = SparkContext._gateway
+    # kept, as PySpark does: the JVM ends when the pipe to it is closed
+    gateway.proc = started.process
+
+
+def private_session(spark: SparkSession) -> SparkSession:
+    """The same application, tables and functions, with settings of its own."""
+    java_session: Any = spark._jsparkSession.cloneSession()
+    private = SparkSession(spark.sparkContext, java_session)
+    # functions and data sources are registered with the active session
+    jvm: Any = spark._jvm
+    if type(jvm) is JVMView:
+        jvm.__class__ = _RememberingView
+    jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(java_session)
+    for key, value in _SESSION_SETTINGS.items():
+        private.conf.set(key, value)
+    private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
+    use_local_files(private)
+    return private
+
+
+def in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
+    """A DataFrame of another session in ours, so that views of it belong to our session."""
+    plan: Any = frame._jdf
+    jvm: Any = spark._jvm
+    java = jvm.org.apache.spark.sql.classic.Dataset.ofRows(spark._jsparkSession, plan.logicalPlan())
+    return DataFrame(java, spark)
+
+
+def task_slots(spark: SparkSession) -> int | None:
+    """How many tasks run at a time on one machine; None if there are several."""
+    return _local_threads(str(spark.sparkContext.master))
+
+
+def _local_threads(master: str) -> int | None:
+    if master == "local":
+        return 1
+    found = re.fullmatch(r"local\[(\*|\d+)(,.*)?\]", master)
+    if found is None:
+        return None
+    return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+
+
+def processors(spark: SparkSession) -> int:
+    return max(1, spark.sparkContext.defaultParallelism)
+
+
+class _RememberingView(JVMView):  # type: ignore[misc]
+    """Looks up each class and static method only once.
+
+    For every lookup the JVM searches all of its jars under each imported package, and a tick would make some
+    thousand of them.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaClass):
+            found.__class__ = _RememberingClass
+            # found by plain attribute access from now on
+            self.__dict__[name] = found
+        return found
+
+
+class _RememberingClass(JavaClass):  # type: ignore[misc]
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaMember):
+            self.__dict__[name] = found
+        return found
+
+
+Case = TypeVar("Case")
+Found = TypeVar("Found")
+
+# some cases take longer than others: more slices than processors keep all processors busy
+_SLICES_A_PROCESSOR = 8
+
+
+def over_spark(master: str, work: Callable[[Case], Found], cases: Sequence[Case]) -> list[Found]:
+    """Apply ``work`` to every case, in Spark tasks; both must be importable where tasks run."""
+    spark = own_session(master)
+    try:
+        slices = min(len(cases), _SLICES_A_PROCESSOR * processors(spark))
+        return spark.sparkContext.parallelize(cases, max(1, slices)).map(work).collect()
+    finally:
+        spark.stop()

@@ -1,0 +1,292 @@
+"""Intake: from a micro-batch to new blocks in the log of each stream."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headgate.model.event import StreamCounts
+from headgate.model.network import Network, StreamDefinition
+from headgate.model.shedding import DropBox
+from headgate.spark import sql
+from headgate.spark.application.cluster import in_session
+from headgate.spark.arrival import log_appender
+from headgate.spark.arrival.dead_letters import Quarantine, row_letters
+from headgate.spark.arrival.drop_box import blend_quantiles, with_floor
+from headgate.spark.arrival.files_in_place import ONE_TASK_BYTES, FilesInPlace
+from headgate.spark.arrival.late_rows import (
+    LATE,
+    RawRows,
+    file_ranks,
+    in_arrival_order,
+    late_flagged,
+    may_hold_late_rows,
+    placed_items,
+)
+from headgate.spark.arrival.log_appender import Appended, GoodRows, LogAppender, TickContext
+from headgate.spark.arrival.split_statistics import SplitStatistics, split_statistics, utility_quantiles
+from headgate.spark.file_system import normal_path
+from headgate.spark.held_rows import HeldRows
+from headgate.spark.manifest import BlockRef, Manifest, StreamState
+from headgate.spark.rows import Rows
+from headgate.spark.source_files import FileSourceLog
+from headgate.spark.sources import STREAM, TEXT_FORMATS, Sources
+from headgate.spark.sql import BEGINNING_US, END_US, TS
+from headgate.spark.stream_log import StreamLogs
+
+
+@dataclass(frozen=True)
+class Arrival:
+    """A stream in a tick: its new state, and the blocks that arrived.
+
+    ``unwritten`` are the blocks that are in memory only, until the tick writes those that it keeps.
+    """
+
+    state: StreamState
+    blocks: tuple[BlockRef, ...]
+    rows: Rows
+    counts: StreamCounts
+    dead_letters: str | None = None
+    unwritten: Mapping[str, DataFrame] = field(default_factory=dict)
+
+
+@dataclass(eq=False, repr=False)
+class Intake:
+    """Reads micro-batches. ``raw`` are the columns that the sources bring."""
+
+    _spark: SparkSession
+    _network: Network
+    _sources: Sources
+    _source_log: FileSourceLog
+    _logs: StreamLogs
+    _raw: Mapping[str, StructType]
+
+    def __post_init__(self) -> None:
+        self._utilities = self._network.utilities()
+        self._appender = LogAppender(self._spark, self._sources, self._logs, self._utilities)
+        self._in_place = FilesInPlace(self._network, self._sources, self._logs, self._appender, self._raw)
+        self.quarantine = Quarantine(self._spark, self._sources)
+
+    def is_exhausted(self, batch_id: int) -> bool:
+        """Whether every stream has come to its end with this micro-batch."""
+        offsets, earlier = self._source_log.offsets(batch_id), self._source_log.offsets(batch_id - 1)
+        return all(
+            self._sources.is_at_end(definition, offsets.get(name), earlier.get(name))
+            or self._has_no_file_left(definition, batch_id)
+            for name, definition in self._network.streams.items()
+        )
+
+    def _has_no_file_left(self, definition: StreamDefinition, batch_id: int) -> bool:
+        # seen in the tick that brings the last file, the end costs no tick of its own
+        if not self._sources.is_file_stream(definition):
+            return False
+        seen = self._source_log.files_until(definition.name, batch_id)
+        if self._sources.has_more_files(definition, len(seen)):
+            return False
+        return seen.issuperset(map(normal_path, self._sources.present_files(definition)))
+
+    def take(
+        self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, end_of_input: bool = False
+    ) -> dict[str, Arrival]:
+        """Append what every stream brings into this tick; drop boxes are those of the previous manifest."""
+        tick = TickContext(batch_id, now_us, before.settings, end_of_input)
+        states = {name: before.streams.get(name, StreamState()) for name in self._network.streams}
+        boxes = {
+            name: with_floor(box, self._utilities.get(name), states[name].utilities)
+            for name, box in tick.settings.boxes().items()
+        }
+        files = {
+            name: self.quarantine.readable(definition, self._source_log.files(name, batch_id), batch_id)
+            for name, definition in self._network.streams.items()
+            if self._sources.is_file_stream(definition)
+        }
+        good: dict[str, GoodRows] = {}
+        for name in files.keys() - boxes.keys():
+            stamp_us = _stamp_us(states[name], now_us)
+            found = self._in_place.examine(name, files[name], states[name], stamp_us, now_us)
+            if found is not None:
+                good[name] = found
+        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, now_us)
+        splits = split_statistics(self._spark, list(arriving.values()))
+        for rows in held.values():
+            rows.settle()
+        for name, raw in arriving.items():
+            if own := [split for split in splits if split.stream == raw.number and split.rows]:
+                own_files = files.get(name, [])
+                good[name] = self._good(raw, own, own_files, states[name], tick, held.get(name))
+        arrivals = {
+            name: self._arrival(definition, states[name], good.get(name), tick)
+            for name, definition in self._network.streams.items()
+        }
+        return self.quarantine.record(arrivals, batch_id)
+
+    def _raw_rows(
+        self,
+        batch: DataFrame,
+        files: Mapping[str, list[str]],
+        examined: Collection[str],
+        boxes: Mapping[str, DropBox],
+        now_us: int,
+    ) -> tuple[dict[str, HeldRows], dict[str, RawRows]]:
+        """The rows of streams that take a job: of file streams from their files, of others from the batch."""
+        held: dict[str, HeldRows] = {}
+        arriving: dict[str, RawRows] = {}
+        shared: HeldRows | None = None
+        for number, (name, definition) in enumerate(self._network.streams.items()):
+            is_file = name in files
+            if name in examined or (is_file and not files[name]):
+                continue
+            if is_file:
+                raw = self._sources.read_files(definition, files[name])
+            else:
+                # Spark hands micro-batches over in a session that knows none of our views
+                shared = shared or self._logs.memory.hold(in_session(self._spark, batch))
+                raw = shared.frame.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
+            placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
+            if is_file and self._sources.total_bytes(files[name]) <= ONE_TASK_BYTES:
+                placed = placed.coalesce(1)
+            if not is_file or self._fits_memory(definition, files[name]):
+                # text is parsed once; of large columnar files, only the columns in need are read
+                held[name] = self._logs.memory.hold(placed)
+                placed = held[name].frame
+            arriving[name] = RawRows(
+                definition,
+                number,
+                self._logs.views.define(f"arriving {name}", placed),
+                raw.schema,
+                is_file,
+                now_us + definition.max_ahead_us,
+                boxes.get(name),
+                self._utilities.get(name),
+            )
+        return held, arriving
+
+    def _fits_memory(self, definition: StreamDefinition, files: Sequence[str]) -> bool:
+        if definition.format in TEXT_FORMATS:
+            return True
+        return self._sources.total_bytes(files) <= log_appender.SMALL_FILES_BYTES
+
+    def _good(
+        self,
+        raw: RawRows,
+        splits: Sequence[SplitStatistics],
+        files: Sequence[str],
+        state: StreamState,
+        tick: TickContext,
+        held: HeldRows | None,
+    ) -> GoodRows:
+        """The rows without bad, late and shed ones, which are counted."""
+        definition, view, late = raw.definition, raw.view, 0
+        ranks = file_ranks(splits, files)
+        ordered = in_arrival_order(splits, ranks)
+        rows, bad, shed = (sum(getattr(s, kind) for s in splits) for kind in ("rows", "bad", "shed"))
+        min_ts, max_ts = min(s.min_ts for s in splits), max(s.max_ts for s in splits)
+        where = [f"NOT {raw.is_bad}"] if bad else []
+        letters = [row_letters(raw, sql.select(["*"], view, [raw.is_bad]), tick.batch_id)] if bad else []
+        if definition.timestamp is None:
+            min_ts = max_ts = _stamp_us(state, tick.now_us)
+        elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
+            flagged = self._spark.sql(late_flagged(raw, ranks, state.max_ts, state.floor_ts))
+            held = self._logs.memory.hold(flagged)
+            view, is_late = self._logs.views.define(f"flagged {definition.name}", held.frame), sql.name(LATE)
+            late, first, shed = self._count_late(raw, view)
+            min_ts = max_ts if first is None else first
+            late_rows = sql.select(["*"], view, [is_late])
+            letters.append(row_letters(raw, late_rows, tick.batch_id, is_late=True))
+            where = [f"NOT {is_late}"]
+        if raw.box is not None:
+            where.append(raw.is_kept)
+        return GoodRows(
+            rows=rows - bad - late - shed,
+            min_ts=min_ts,
+            max_ts=max_ts,
+            splits=tuple(ordered),
+            ranks=ranks,
+            view=view,
+            where=tuple(where),
+            late=late,
+            bad=bad,
+            shed=shed,
+            dead_letters=sql.union(letters),
+            held=held,
+            fill_files=raw.is_file and not late and not bad and raw.box is None,
+        )
+
+    def _count_late(self, raw: RawRows, view: str) -> tuple[int, int | None, int]:
+        """How many rows are late, the first timestamp of the others, and how many of these are shed."""
+        is_late = sql.name(LATE)
+        measures = [
+            f"count_if({is_late})",
+            f"min(CASE WHEN NOT {is_late} THEN {sql.name(TS)} END)",
+            f"count_if(NOT {is_late} AND NOT {raw.is_kept})",
+        ]
+        [(late, first, shed)] = self._spark.sql(sql.select(measures, view)).collect()
+        return late, first, shed
+
+    def _arrival(
+        self, definition: StreamDefinition, state: StreamState, good: GoodRows | None, tick: TickContext
+    ) -> Arrival:
+        schema, now_us = self._logs.schemas[definition.name], tick.now_us
+        counts = good.counts if good else StreamCounts()
+        if not counts.rows_in:
+            good = None
+        rows = good.rows if good else 0
+        max_ts = max(state.max_ts, good.max_ts) if good else state.max_ts
+        if definition.timestamp is None:
+            # the clock moves on even when nothing arrives; numbered tuples are a microsecond apart
+            max_ts = max(max_ts, now_us - 1) + (rows - 1 if schema.is_numbered and rows else 0)
+        silent_since = None if good else state.silent_since_us or now_us
+        is_silent = silent_since is not None and now_us - silent_since >= definition.idle_after_us
+        idle = tick.end_of_input or is_silent
+        watermark = max(state.watermark_ts, _watermark(definition, max_ts, idle))
+        after = replace(
+            state,
+            max_ts=max_ts,
+            watermark_ts=watermark,
+            silent_since_us=silent_since,
+            totals=state.totals + counts,
+            utilities=blend_quantiles(state.utilities, utility_quantiles(good.splits) if good else ()),
+        )
+        appended = Appended(after)
+        if schema.is_sequenced:
+            waits = good if rows else None
+            appended = self._appender.sequence(schema, waits, state, after, tick)
+        elif good is not None and rows:
+            appended = self._appender.append(schema, good, after, tick)
+        return Arrival(
+            state=appended.state,
+            blocks=appended.blocks,
+            rows=_new_rows(appended.blocks, watermark, idle),
+            counts=counts,
+            dead_letters=good.dead_letters if good else None,
+            unwritten=appended.unwritten,
+        )
+
+
+def _new_rows(blocks: Sequence[BlockRef], watermark_ts: int, idle: bool) -> Rows:
+    """The tuples of a stream's new blocks, which each reader reads in its own way."""
+    count = sum(block.rows for block in blocks)
+    return Rows(
+        query=None,
+        count=count,
+        upstream_rows=count,
+        min_ts=min((block.min_ts for block in blocks), default=END_US),
+        max_ts=max((block.max_ts for block in blocks), default=BEGINNING_US),
+        progress_ts=watermark_ts,
+        idle=idle,
+        spreads=tuple(block.spread for block in blocks),
+    )
+
+
+def _stamp_us(state: StreamState, now_us: int) -> int:
+    """The timestamp of rows that are stamped on arrival: after all earlier ones, even if the clock is not."""
+    return max(now_us, state.max_ts + 1)
+
+
+def _watermark(definition: StreamDefinition, max_ts: int, idle: bool) -> int:
+    if definition.timestamp is None or idle:
+        return max_ts + 1
+    return max_ts - definition.watermark_delay_us

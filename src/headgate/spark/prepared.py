@@ -1,0 +1,106 @@
+"""A network prepared for Spark: its operators, and how each of their inputs is read."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pyspark.sql.types import StructType
+
+from headgate.model.network import Network
+from headgate.model.operator import (
+    Aggregate,
+    Eddy,
+    OperatorInput,
+    Select,
+    StreamInput,
+    WindowJoin,
+    WindowUpdate,
+)
+from headgate.model.window import RowWindow, Window
+from headgate.runtime.predicate_order import PredicateOrder
+from headgate.spark.eddies.eddy_jobs import EddyLayout
+from headgate.spark.operators.base import SparkOperator
+from headgate.spark.samples import is_expensive
+from headgate.spark.stream_log import LogSchema
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A network with its operators on Spark. ``raw`` are the columns of the sources."""
+
+    network: Network
+    raw: Mapping[str, StructType]
+    logs: Mapping[str, LogSchema]
+    operators: Mapping[str, SparkOperator]
+    predicate_order: PredicateOrder
+    layouts: Mapping[str, EddyLayout] = field(default_factory=dict)
+    """Layouts of the eddies."""
+
+    def through(self, reader: str, number: int) -> tuple[Select, ...] | None:
+        """The selections through which an input reads the log of its stream; None if it has a queue instead.
+
+        A queue is cheaper where evaluating a selection again costs more than storing its output.
+        """
+        operator = self.network.operators[reader]
+        source = operator.inputs[number]
+        if isinstance(operator, Eddy) or (
+            isinstance(operator, WindowUpdate) and not isinstance(operator, WindowJoin)
+        ):
+            return None
+        if isinstance(source, StreamInput):
+            return ()
+        below = self.network.operators[source.operator]
+        if not self.operators[reader].is_ordered or not isinstance(below, Select):
+            return None
+        must_read = isinstance(self.operators[reader].windows[number], RowWindow)
+        if not isinstance(below.input, StreamInput) or (not must_read and is_expensive(below)):
+            return None
+        return (below,)
+
+    def stream_input(self, reader: str, number: int) -> StreamInput:
+        """The stream that an input reads, directly or through selections."""
+        source = self.network.operators[reader].inputs[number]
+        while isinstance(source, OperatorInput):
+            [source] = self.network.operators[source.operator].inputs
+        return source
+
+    def window(self, reader: str, number: int) -> Window | None:
+        """The window that tuples of an input enter, in this operator or further downstream."""
+        return self.operators[reader].windows[number] or window_above(self.network, reader)
+
+    def is_materialised(self, name: str) -> bool:
+        """Whether any reader takes the output of the operator, rather than reading the log itself."""
+        return not self.network.readers(name) or self.physical_readers(name) > 0
+
+    def physical_readers(self, name: str) -> int:
+        """How many inputs take the output of the operator."""
+        return sum(
+            1
+            for reader in self.network.readers(name)
+            for number, source in enumerate(self.network.operators[reader].inputs)
+            if source == OperatorInput(name) and self.through(reader, number) is None
+        )
+
+
+def window_above(network: Network, name: str) -> Window | None:
+    """The window that the output of an operator enters further downstream."""
+    for reader in network.readers(name):
+        above = network.operators[reader]
+        if isinstance(above, WindowUpdate):
+            return next(side.window for side in above.sides if side.input == OperatorInput(name))
+        if isinstance(above, Aggregate):
+            return above.window
+        if (window := window_above(network, reader)) is not None:
+            return window
+    return None
+
+
+def streams_below(network: Network) -> dict[str, set[str]]:
+    """The streams that reach each operator."""
+    found: dict[str, set[str]] = {}
+    for name, operator in network.operators.items():
+        found[name] = set()
+        for source in operator.inputs:
+            found[name] |= {source.stream} if isinstance(source, StreamInput) else found[source.operator]
+    return found

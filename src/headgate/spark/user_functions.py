@@ -1,0 +1,113 @@
+"""The user's Python functions in Spark: checked against their declared types, named when a job fails.
+
+Spark would turn a value of another type into NULL without reporting it.
+"""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from headgate.errors import InternalError, UserCodeError
+from headgate.model.network import Network
+from headgate.model.operator import functions_of
+from headgate.runtime.usercode import user_code_error_in
+
+_TYPES: dict[type | tuple[type, ...], tuple[str, ...]] = {
+    int: ("bigint", "long", "int", "integer", "smallint", "short", "tinyint", "byte"),
+    float: ("double", "float", "real"),
+    bool: ("boolean",),
+    (bytes, bytearray): ("binary",),
+    datetime.datetime: ("timestamp", "timestamp_ntz", "timestamp_ltz"),
+    datetime.date: ("date",),
+    decimal.Decimal: ("decimal", "dec", "numeric"),
+}
+_BY_NAME = {name: found for found, names in _TYPES.items() for name in names}
+
+
+def declared(name: str, function: Callable[..., Any], returns: str) -> Callable[..., Any]:
+    """The function, with a check of the type that it returns."""
+    wanted = _BY_NAME.get(returns.partition("(")[0].strip().lower(), object)
+    # True is an int to Python, and NULL to Spark
+    never: type | tuple[type, ...] = bool if wanted is int else ()
+
+    # uses nothing but builtins: executors need not have this package
+    def call(*arguments: Any) -> Any:
+        value = function(*arguments)
+        if value is not None and (not isinstance(value, wanted) or isinstance(value, never)):
+            raise TypeError(f"returned {value!r} ({type(value).__name__}), which is no {returns}")
+        return value
+
+    # so that a traceback names the function
+    call.__code__ = call.__code__.replace(co_name=name)
+    return call
+
+
+_REPORTED = re.compile(r"(?:headgate\.errors\.)?UserCodeError: (.*)")
+_TRACEBACK = "Traceback (most recent call last)"
+
+
+def reported_user_code_error(text: str) -> UserCodeError | None:
+    """The error that a task of ours has raised, extracted from the text of Spark's own."""
+    found = _REPORTED.findall(text)
+    return UserCodeError(found[-1]) if found else None
+
+
+def is_of_user_code(error: BaseException) -> bool:
+    """Whether Python code made a job of Spark fail."""
+    return _TRACEBACK in str(error)
+
+
+def blamed(
+    error: BaseException, network: Network, functions: Mapping[str, Callable[..., Any]]
+) -> BaseException:
+    """An error as shown to the user: it names their function, and cannot end the process."""
+    found = _failed_user_code(error, network, functions)
+    if found is not None:
+        found.__cause__ = error
+        return found
+    if not isinstance(error, Exception):
+        # raised on a thread, it would not end the process but leave Spark waiting
+        return InternalError(f"{type(error).__name__}: {error}")
+    return error
+
+
+def _failed_user_code(
+    error: BaseException, network: Network, functions: Mapping[str, Callable[..., Any]]
+) -> UserCodeError | None:
+    """The function of the user's that made a job of Spark fail; None if it was none."""
+    if isinstance(error, UserCodeError):
+        return None
+    try:
+        text = str(error)
+    except Exception:
+        # the text of a Java error is fetched only now, and Java may be gone
+        return None
+    if reported := reported_user_code_error(text):
+        return reported
+    if _TRACEBACK not in text:
+        return None
+    # Java repeats Python's traceback for each cause; the last one is the innermost
+    last_traceback = text[text.rindex(_TRACEBACK) :]
+
+    def what(file: str, function: str) -> str | None:
+        if file == __file__:
+            return f"function {function}{_in_queries(function, network)}"
+        for name, fn in functions.items():
+            code = getattr(fn, "__code__", None)
+            if code is not None and (code.co_filename, code.co_name) == (file, function):
+                return f"function {name}{_in_queries(name, network)}"
+        return None
+
+    found = user_code_error_in(last_traceback, what)
+    # raised by the check after the call, not by the function
+    return found and UserCodeError(str(found).replace("raised TypeError: returned ", "returned "))
+
+
+def _in_queries(function: str, network: Network) -> str:
+    calling = {name for name, o in network.operators.items() if function.lower() in functions_of(o)}
+    using = [query for query in network.queries if not calling.isdisjoint(network.operators_of(query))]
+    return f" in {'query' if len(using) == 1 else 'queries'} {', '.join(using)}" if using else ""

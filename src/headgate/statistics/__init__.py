@@ -1,0 +1,1 @@
+"""Statistics of streams, operators and predicates: estimators, regression of tick times, profile files."""

@@ -1,0 +1,252 @@
+"""Estimators of ratios, and the one regression, which finds the costs that explain how long ticks took.
+
+``DecayedRatio`` and its subclasses pass the checks of ``tests/statistics/test_estimators.py``.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import sqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.model.profile import Profile, TickCosts
+from headgate.status import TickRecord
+
+Floats = NDArray[np.float64]
+# one more than the coefficients of a tick's wall-clock time
+_LEAST_TICKS = 4
+_RECENT_TICKS = 100
+_LEAST_SECONDS = 1e-8
+# about as much as the times of equal ticks differ
+_HOLD_OPERATOR = 0.3
+_HOLD_JOIN = 0.2
+_JOIN_MEMORY = 0.85
+
+
+class DecayedRatio:
+    """The sum of amounts by that of what they refer to; an observation counts ``memory`` times the next one.
+
+    A ``known`` ratio counts as much as an observation of ``known_per``.
+    """
+
+    def __init__(self, memory: float = 0.5, known: float = 0.0, known_per: float = 0.0) -> None:
+        self._memory = memory
+        self._known = known
+        self._forget()
+        self._amount, self._per = known * known_per, known_per
+
+    def _forget(self) -> None:
+        self._count = self._amount = self._per = 0.0
+        # of squared amounts, of products, of squared divisors
+        self._squares = [0.0, 0.0, 0.0]
+
+    def add(self, amount: float, per: float) -> None:
+        """Observe a ratio of ``amount`` to ``per``; nothing is learnt where ``per`` is 0."""
+        if per <= 0:
+            return
+        self._count = self._memory * self._count + 1
+        self._amount = self._memory * self._amount + amount
+        self._per = self._memory * self._per + per
+        new = (amount**2, amount * per, per**2)
+        self._squares = [self._memory * old + n for old, n in zip(self._squares, new, strict=True)]
+
+    @property
+    def value(self) -> float:
+        return self._amount / self._per if self._per > 0 else self._known
+
+    @property
+    def error(self) -> float:
+        """Standard error, from how observations differ; at least that of independent tuples."""
+        if self._per <= 0:
+            return 0.0
+        ratio = self.value
+        amounts, products, divisors = self._squares
+        spread = max(0.0, amounts - 2 * ratio * products + ratio**2 * divisors)
+        correction = self._count / (self._count - 1) if self._count > 1 else 1.0
+        by_observation = sqrt(spread * correction) / self._per
+        by_tuple = sqrt(ratio * (1 - ratio if ratio < 1 else 1) / self._per)
+        return max(by_observation, by_tuple)
+
+
+class MatchRatio(DecayedRatio):
+    """The share of pairs that match; a sample that chance does not explain replaces all earlier ones."""
+
+    # pairs share tuples, which makes errors larger than those of independent pairs
+    _ERRORS = 6.0
+
+    def add(self, amount: float, per: float) -> None:
+        if self._per and per:
+            share = (self._amount + amount) / (self._per + per)
+            error = sqrt(share * (1 - share) * (1 / self._per + 1 / per))
+            if abs(self._amount / self._per - amount / per) > self._ERRORS * error:
+                self._forget()
+        super().add(amount, per)
+
+    @property
+    def value(self) -> float:
+        """The share; no match counts as half a one, since a sample cannot distinguish it from a few."""
+        return max(self._amount, 0.5) / self._per if self._per else 1.0
+
+
+class ResultRatio(DecayedRatio):
+    """Results as a multiple of those expected; 1 until there are enough, found or expected, to judge by."""
+
+    _ENOUGH = 50
+
+    def __init__(self) -> None:
+        super().__init__(memory=0.7)
+
+    @property
+    def value(self) -> float:
+        """The multiple; no result counts as one."""
+        is_known = self._per > 0 and max(self._amount, self._per) >= self._ENOUGH
+        return max(self._amount, 1.0) / self._per if is_known else 1.0
+
+
+@dataclass(frozen=True)
+class Term:
+    """How strongly a coefficient is held, relative to the data.
+
+    One with a ``previous`` estimate, of at least ``least``, is held to it: being off by all of it counts as
+    much as missing the share ``hold`` of all seconds. Any other is held to zero, on the scale of its column.
+    """
+
+    hold: float = 0.0
+    previous: float = 0.0
+    least: float = 0.0
+
+    def strength(self, column: Floats, seconds: Floats) -> float:
+        """Weight of the regularisation in the units of the data."""
+        if self.least > 0:
+            return self.hold * float(np.linalg.norm(seconds)) / max(self.previous, self.least)
+        return self.hold * float(np.linalg.norm(column))
+
+
+@dataclass(frozen=True)
+class Fit:
+    """Coefficients, none of them negative, and their standard errors."""
+
+    coefficients: tuple[float, ...]
+    errors: tuple[float, ...]
+
+
+def fit(
+    amounts: Sequence[Sequence[float]], seconds: Sequence[float], terms: Sequence[Term], memory: float = 1.0
+) -> Fit:
+    """Non-negative least squares, regularised toward the previous estimate.
+
+    A row of ``amounts`` is what a tick did, by term. A tick weighs ``memory`` times the one after it.
+    """
+    # imported here: it takes half a second, and most commands do not need it
+    from scipy.optimize import nnls
+
+    weights = memory ** np.arange(len(seconds) - 1, -1, -1)
+    rows = np.array(amounts, dtype=np.float64) * weights[:, None]
+    wanted = np.array(seconds, dtype=np.float64) * weights
+    strength = np.array([t.strength(rows[:, i], wanted) for i, t in enumerate(terms)])
+    design = np.vstack([rows, np.diag(strength)])
+    target = np.concatenate([wanted, strength * np.array([term.previous for term in terms])])
+    # coefficients differ by orders of magnitude
+    scale = np.maximum(np.linalg.norm(design, axis=0), 1e-12)
+    found: Floats = nnls(design / scale, target)[0] / scale
+    return Fit(tuple(found.tolist()), tuple(_standard_errors(design, rows, wanted, found).tolist()))
+
+
+def _standard_errors(design: Floats, rows: Floats, seconds: Floats, found: Floats) -> Floats:
+    free = found > 0
+    errors = np.zeros(len(found))
+    left = seconds - rows @ found
+    variance = left @ left / max(1, len(seconds) - int(free.sum()))
+    used = design[:, free]
+    # rounding may leave a diagonal slightly below zero
+    errors[free] = np.sqrt(variance * np.maximum(0.0, np.diag(np.linalg.pinv(used.T @ used))))
+    return errors
+
+
+def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
+    """Costs that explain the wall-clock time of the latest ticks of runs; None if too few did any work."""
+    amounts, seconds = [], []
+    for history in histories:
+        for before, tick in pairwise(history[-_RECENT_TICKS:]):
+            if tick.busy_s > 0:
+                amounts.append((1.0, float(tick.rows_in), tick.busy_s))
+                # trials are rare, and not part of the work
+                waited_s = before.phases_s.get("rest", 0.0) + tick.phases_s.get("try", 0.0)
+                seconds.append(tick.at_s - before.at_s - waited_s)
+    if len(seconds) < _LEAST_TICKS:
+        return None
+    # under a steady load, work grows with the number of tuples: what the ticks do not separate is work
+    return TickCosts(*fit(amounts, seconds, (Term(), Term(hold=0.01), Term())).coefficients)
+
+
+@dataclass(frozen=True)
+class TickWork:
+    """CPU time of a tick for a group of queries, tuples that operators took, and those stored or read."""
+
+    tuples: Mapping[str, float]
+    stored: float
+    seconds: float
+
+
+@dataclass(frozen=True)
+class OperatorCosts:
+    """Seconds per tuple and their errors by operator; ``fixed_s`` per tick, ``stored_s`` per stored tuple."""
+
+    operators: Mapping[str, tuple[float, float]]
+    fixed_s: float
+    stored_s: float
+
+    def profile(self, operator: str, known: Profile) -> Profile:
+        seconds, error = self.operators[operator]
+        return replace(known, seconds_per_tuple=seconds, seconds_per_tuple_error=error)
+
+
+_HOLD_REST = Term(hold=0.1)
+
+
+def operator_costs(works: Iterable[TickWork], previous: Mapping[str, float], memory: float) -> OperatorCosts:
+    """Costs that explain the processor time of ticks; ``previous`` are seconds per tuple by operator."""
+    works, names = list(works), tuple(previous)
+    seconds = [work.seconds for work in works]
+    # what the ticks do not separate keeps its proportions: all operators became faster or slower alike
+    expected = [(sum(work.tuples[name] * previous[name] for name in names), 1.0) for work in works]
+    factor = max(_LEAST_SECONDS, fit(expected, seconds, (Term(), _HOLD_REST), memory).coefficients[0])
+    held = [Term(_HOLD_OPERATOR, factor * previous[name], _LEAST_SECONDS) for name in names]
+    amounts = [(*(work.tuples[name] for name in names), work.stored, 1.0) for work in works]
+    found = fit(amounts, seconds, (*held, _HOLD_REST, _HOLD_REST), memory)
+    *costs, stored_s, fixed_s = found.coefficients
+    costs = [max(_LEAST_SECONDS, cost) for cost in costs]
+    operators = dict(zip(names, zip(costs, found.errors[:-2], strict=True), strict=True))
+    return OperatorCosts(operators, fixed_s, stored_s)
+
+
+class JoinCosts:
+    """Costs of joins in processor time, beside those of the other operators.
+
+    ``fixed_s`` is spent before a tick's first tuple, ``handled_s`` per tuple that a join handles. The other
+    operators take ``other`` times what their profiles predict.
+    """
+
+    def __init__(self) -> None:
+        self._ticks: deque[tuple[tuple[float, float, float], float]] = deque(maxlen=20)
+        self.fixed_s, self.handled_s, self.other = 0.0, 5e-7, 1.0
+
+    def add(self, handled: float, other_s: float, busy_s: float) -> None:
+        """Add a tick in which joins handled so many tuples; profiles predict ``other_s`` for the rest."""
+        if busy_s <= 0:
+            return
+        self._ticks.append(((1.0, handled, other_s), busy_s))
+        # a join that handles few tuples cannot tell what a tick costs before its first tuple
+        terms = (
+            Term(_HOLD_JOIN / 10),
+            Term(_HOLD_JOIN, self.handled_s, 1e-9),
+            Term(_HOLD_JOIN, self.other, 0.01),
+        )
+        amounts, seconds = zip(*self._ticks, strict=True)
+        self.fixed_s, handled_s, other = fit(amounts, seconds, terms, _JOIN_MEMORY).coefficients
+        self.handled_s, self.other = max(1e-9, handled_s), max(0.01, other)

@@ -1,0 +1,308 @@
+"""The one store of what is known of a network's streams, operators and predicates.
+
+The engine adds what each tick has measured; the planner, strategies, admission and the controller read.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from headgate.model.event import TickCommitted
+from headgate.model.network import Network
+from headgate.model.operator import WindowJoin
+from headgate.model.profile import Profile, Profiles, TickCosts
+from headgate.statistics.estimators import (
+    DecayedRatio,
+    JoinCosts,
+    MatchRatio,
+    TickWork,
+    operator_costs,
+    tick_costs,
+)
+from headgate.statistics.profile_file import Measured
+from headgate.status import TickRecord
+
+# the first ticks of a JVM measure its compiler
+_COLD_TICKS = 2
+_TICKS_REMEMBERED = 64
+_CHEAP_ROWS = 200_000
+_FIRST_COUNTS = (8, 16)
+_COUNT_EVERY = 32
+# a first tick of two tuples must not undo what an earlier run has measured
+_KNOWN_TUPLES = 500.0
+_MEMORY = 0.9
+# the time of jobs over fewer tuples measures Spark, not the tuples; but a threshold that an operator believed
+# to be expensive never reaches would keep it expensive for ever
+TELLING_ROWS = 200
+# predicates are tried out once Java is warm, then ever more rarely
+_FIRST_TRIAL = 4
+_TRIAL_FACTOR = 4
+
+
+@dataclass(frozen=True)
+class Passed:
+    """Tuples that an operator took, and those that it passed on."""
+
+    taken: float
+    passed_on: float
+
+
+class OperatorEstimates:
+    """Profiles of operators, found by regression: ticks that are cut at different places separate them."""
+
+    def __init__(self, network: Network, known: Profiles) -> None:
+        self._profiles = {name: known.get(name, Profile()) for name in network.operators}
+        self._assumed = {name for name in network.operators if name not in known}
+        self._works: dict[tuple[str, ...], deque[TickWork]] = {}
+        self._selectivities = {
+            name: DecayedRatio(_MEMORY, profile.selectivity, _KNOWN_TUPLES) for name, profile in known.items()
+        }
+        self._first_s = {name: profile.seconds_per_tuple for name, profile in self._profiles.items()}
+        self._ticks = 0
+
+    def assume_widths(self, bytes_per_tuple: Mapping[str, float]) -> None:
+        """Widths by the schema, for operators of which nothing is known."""
+        for name in self._assumed & bytes_per_tuple.keys():
+            self._change(name, bytes_per_tuple=bytes_per_tuple[name])
+        self._assumed = set()
+
+    @property
+    def profiles(self) -> Profiles:
+        return dict(self._profiles)
+
+    def overall(self) -> tuple[Profiles, float, float]:
+        """Profiles that explain all remembered ticks alike; CPU seconds of a tick, and per stored tuple."""
+        profiles, fixed_s, stored_s = dict(self._profiles), 0.0, []
+        for names, works in list(self._works.items()):
+            # operators that the ticks do not separate keep the proportions known before the first tick
+            found = operator_costs(list(works), {name: self._first_s[name] for name in names}, memory=1.0)
+            fixed_s += found.fixed_s
+            # once written, once read
+            stored_s.append(2 * found.stored_s)
+            for name in names:
+                profiles[name] = found.profile(name, profiles[name])
+        return profiles, fixed_s, sum(stored_s) / len(stored_s) if stored_s else 0.0
+
+    def wants_counts(self, rows: float) -> bool:
+        """Whether a tick should count what operators pass on; small ticks reveal as much, and cost less.
+
+        Counting takes plans of its own, so it becomes rare once selectivities are known.
+        """
+        number = self._ticks + 1
+        is_due = number in _FIRST_COUNTS or number % _COUNT_EVERY == 0
+        return is_due or (self._ticks < _COLD_TICKS + 4 and rows < _CHEAP_ROWS)
+
+    def add(
+        self, works: Iterable[TickWork], passed: Mapping[str, Passed], bytes_per_tuple: Mapping[str, float]
+    ) -> bool:
+        """Add a tick; whether that changes a profile."""
+        self._ticks += 1
+        before = dict(self._profiles)
+        for name, counts in passed.items():
+            if counts.taken > 0:
+                ratio = self._selectivities.setdefault(name, DecayedRatio(_MEMORY))
+                ratio.add(counts.passed_on, counts.taken)
+                self._change(name, selectivity=ratio.value, selectivity_error=ratio.error)
+        for name, width in bytes_per_tuple.items():
+            self._change(name, bytes_per_tuple=width)
+        if self._ticks > _COLD_TICKS:
+            for work in works:
+                if max(work.tuples.values(), default=0.0) >= TELLING_ROWS:
+                    self._add_work(work)
+        return self._profiles != before
+
+    def _add_work(self, work: TickWork) -> None:
+        names = tuple(sorted(work.tuples))
+        works = self._works.setdefault(names, deque(maxlen=_TICKS_REMEMBERED))
+        works.append(work)
+        previous = {name: self._profiles[name].seconds_per_tuple for name in names}
+        found = operator_costs(works, previous, _MEMORY)
+        for name in names:
+            if work.tuples[name] > 0:
+                known = self._profiles[name]
+                self._profiles[name] = found.profile(name, replace(known, samples=known.samples + 1))
+
+    def _change(self, name: str, **values: Any) -> None:
+        self._profiles[name] = replace(self._profiles[name], **values)
+
+
+class PredicateEstimates:
+    """Profiles of the predicates of selections, by operator and text, from trials over a sample of tuples."""
+
+    def __init__(self, known: Mapping[str, Profiles]) -> None:
+        self._profiles: dict[str, dict[str, Profile]] = {}
+        self._ticks = 0
+        self._next_trial = _FIRST_TRIAL
+        for operator, profiles in known.items():
+            self.add(operator, profiles)
+
+    def add(self, operator: str, profiles: Profiles) -> None:
+        """Add the results of a trial, each of which counts as much as all before it."""
+        own = self._profiles.setdefault(operator, {})
+        for text, new in profiles.items():
+            old = own.get(text, replace(new, samples=0))
+            own[text] = Profile(
+                0.5 * old.seconds_per_tuple + 0.5 * new.seconds_per_tuple,
+                0.5 * old.selectivity + 0.5 * new.selectivity,
+                samples=old.samples + new.samples,
+            )
+
+    def wants_trial(self) -> bool:
+        self._ticks += 1
+        return self._ticks >= self._next_trial
+
+    def end_trial(self) -> None:
+        """The trials of this tick had enough tuples: the next ones may wait."""
+        self._next_trial = _TRIAL_FACTOR * self._ticks
+
+    @property
+    def profiles(self) -> dict[str, Profiles]:
+        # copies: another thread may be reading while a tick adds
+        return {operator: dict(own) for operator, own in list(self._profiles.items()) if own}
+
+
+# an operator, and the positions of its predicates over the same two sides
+Link = tuple[str, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class PairCounts:
+    """Pairs in samples of two windows, and how many of them satisfy all predicates."""
+
+    pairs: float
+    matches: float
+
+
+class JoinSelectivities:
+    """Selectivities of join predicates, as shares of the cross product of two windows."""
+
+    def __init__(self) -> None:
+        self._ratios: defaultdict[Link, MatchRatio] = defaultdict(MatchRatio)
+
+    def add(self, samples: Mapping[Link, PairCounts]) -> None:
+        for link, sample in samples.items():
+            self._ratios[link].add(sample.matches, sample.pairs)
+
+    def by_position(self) -> dict[str, dict[int, float]]:
+        """By operator and position; the first predicate of a link has its selectivity, the others 1."""
+        found: dict[str, dict[int, float]] = {}
+        # a copy: another thread may be reading while a tick adds
+        for (operator, positions), ratio in list(self._ratios.items()):
+            own = found.setdefault(operator, {})
+            own.update(dict.fromkeys(positions, 1.0) | {positions[0]: ratio.value})
+        return found
+
+    def profiles(self, network: Network) -> dict[str, Profiles]:
+        found: dict[str, Profiles] = {}
+        for name, own in self.by_position().items():
+            join = network.operators[name]
+            assert isinstance(join, WindowJoin)
+            found[name] = {join.predicates[i].text: Profile(0.0, own[i]) for i in sorted(own)}
+        return found
+
+
+History = Callable[[], Sequence[TickRecord]]
+
+
+@dataclass(frozen=True)
+class Interval:
+    """When the tuples of a tick arrived: seconds by the clock, and by the streams' own timestamps."""
+
+    arrived_s: float
+    own_s: float
+    tuples_per_own_s: dict[str, float]
+
+
+class ArrivalRates:
+    """Rates of streams over the latest ticks: by their own time, which fills windows, and by the clock."""
+
+    def __init__(self) -> None:
+        self._started_s: float | None = None
+        self._until_s: dict[str, float] = {}
+        self._by_own_time: dict[str, DecayedRatio] = {}
+        self._by_clock = DecayedRatio()
+        self._speed = DecayedRatio(known=1.0)
+        self.latest: Interval | None = None
+        """Arrivals of the last tick; None of the first, whose beginning is unknown."""
+
+    def add(self, tick: TickCommitted) -> None:
+        """Add a tick, which need not be committed yet."""
+        self.latest = self._interval(tick)
+        if self.latest is None:
+            return
+        arrived_s, own_s = self.latest.arrived_s, self.latest.own_s
+        self._by_clock.add(tick.totals.rows_in, arrived_s)
+        self._speed.add(own_s, arrived_s)
+        for stream, counts in tick.streams.items():
+            self._by_own_time.setdefault(stream, DecayedRatio()).add(counts.rows_in, own_s)
+
+    def _interval(self, tick: TickCommitted) -> Interval | None:
+        started_s = tick.now_s - tick.seconds
+        before_s, self._started_s = self._started_s, started_s
+        before_until, self._until_s = self._until_s, {**self._until_s, **tick.until_s}
+        if before_s is None or started_s <= before_s:
+            return None
+        arrived_s = started_s - before_s
+        moved = {s: until - before_until[s] for s, until in tick.until_s.items() if s in before_until}
+        # streams that have just begun have no time of their own yet
+        own_s = max(moved.values(), default=0.0) or arrived_s
+        rates = {stream: counts.rows_in / own_s for stream, counts in tick.streams.items()}
+        return Interval(arrived_s, own_s, rates)
+
+    @property
+    def tuples_per_own_s(self) -> dict[str, float]:
+        """Tuples of each stream per second of its own time."""
+        return {stream: rate.value for stream, rate in self._by_own_time.items()}
+
+    @property
+    def tuples_per_s(self) -> float:
+        """Tuples of all streams per second by the clock."""
+        return self._by_clock.value
+
+    @property
+    def speed(self) -> float:
+        """Seconds of the streams' own time per second by the clock."""
+        return self._speed.value
+
+
+class StatisticsStore:
+    """What is known of a network, before and while it runs; ``known`` was measured by an earlier run."""
+
+    def __init__(self, network: Network, known: Measured | None = None) -> None:
+        self._network = network
+        self.known = known or Measured({})
+        self.operators = OperatorEstimates(network, self.known.profiles)
+        self.predicates = PredicateEstimates(self.known.predicates)
+        self.joins = JoinSelectivities()
+        self.join_costs = JoinCosts()
+        self.arrivals = ArrivalRates()
+        self._histories: list[History] = []
+
+    def follow(self, history: History) -> None:
+        self._histories.append(history)
+
+    def forget_ticks(self) -> None:
+        """Begin anew with the current profiles as what is known."""
+        self.operators = OperatorEstimates(self._network, self.operators.profiles)
+        self._histories = []
+
+    @property
+    def profiles(self) -> Profiles:
+        return self.operators.profiles
+
+    def tick_costs(self, latest: int | None = None) -> TickCosts | None:
+        """Wall-clock costs of the latest ticks; None while too few have done any work."""
+        return tick_costs([history()[-(latest or 0) :] for history in self._histories])
+
+    def snapshot(self, tuples_per_s: Mapping[str, float]) -> Measured:
+        """Everything that explains the run as a whole, as a profile file has it."""
+        (profiles, fixed_busy_s, stored_busy_s), costs = self.operators.overall(), self.tick_costs()
+        if costs is not None:
+            costs = replace(costs, fixed_busy_s=fixed_busy_s, stored_busy_s=stored_busy_s)
+        found = {**self.predicates.profiles, **self.joins.profiles(self._network)}
+        own = {name: found[name] for name in self._network.operators if name in found}
+        shared = {name: own[first] for name, first in self._network.shared.items() if first in own}
+        return Measured(profiles, tuples_per_s, costs, {**own, **shared})

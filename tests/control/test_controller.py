@@ -1,0 +1,148 @@
+"""The controller on a run made up of figures: orders and boxes follow what it measures."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.planning.support import bound, catalog_of
+
+from headgate.control.controller import AdaptiveController, ControlledRun
+from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
+from headgate.model.profile import Profile
+from headgate.model.shedding import TickSettings
+from headgate.planning.join_order.live import work_of
+from headgate.planning.stages import Stages, optimize
+from headgate.statistics.profile_file import Measured
+from headgate.statistics.store import PairCounts, StatisticsStore
+from headgate.status import Recorder
+
+STREAMS = "".join(
+    f"CREATE STREAM {n} (ts TIMESTAMP, k INT, j INT) FROM kafka OPTIONS (timestamp 'ts');" for n in "abc"
+)
+THREE = """CREATE QUERY q WITH (overload = '{overload}', latency = '5 s') AS
+  SELECT a.k FROM a [RANGE 1 SECOND], b [RANGE 1 SECOND], c [RANGE 1 SECOND] WHERE a.k = b.k AND b.j = c.j"""
+HANDLED_S, OVERHEAD_S = 1e-5, 0.2
+
+
+class MadeUp:
+    """A machine that takes what the model says, and makes ticks of it."""
+
+    def __init__(self, overload: str, is_live: bool, others: str = "") -> None:
+        catalog = catalog_of(f"{THREE.format(overload=overload)};{others}", STREAMS)
+        plans = [optimize(plan) for plan in bound("", catalog)]
+        self.network = Stages.of(catalog).lowered
+        self.recorder = Recorder(self.network)
+        profiles = {name: Profile(1e-9) for name in self.network.operators}
+        self.statistics = StatisticsStore(self.network, Measured(profiles))
+        self.statistics.follow(self.recorder.recent)
+        self.controller = AdaptiveController(
+            ControlledRun(self.network, plans, self.statistics, float("inf"), is_live)
+        )
+        self.settings = TickSettings()
+        self.changes: list[tuple[int, str]] = []
+        self.lengths: list[float] = [1.0]
+        self._now_s, self._ticks = 0.0, 0
+
+    def run(self, ticks: int, rates: dict[str, float], selectivities: tuple[float, float]) -> None:
+        for _ in range(ticks):
+            self._tick(rates, selectivities)
+
+    def _tick(self, rates: dict[str, float], selectivities: tuple[float, float]) -> None:
+        arrived_s = self.lengths[-1]
+        if self.controller.wants_samples():
+            pairs = 4e6
+            links = zip(((0,), (1,)), selectivities, strict=True)
+            self.statistics.joins.add({("q.join", p): PairCounts(pairs, f * pairs) for p, f in links})
+        problem = self._problem(rates, selectivities)
+        order = self.settings.orders.get("q.join", ("a", "b", "c"))
+        work = work_of(problem, order, self.settings.keep) if problem else None
+        busy_s = work.handled_per_s * HANDLED_S * arrived_s if work else 0.1
+        seconds = OVERHEAD_S + busy_s
+        self._now_s += max(arrived_s, seconds) if self._ticks == 0 else seconds + max(0.0, 0.5 - seconds)
+        counts = {
+            s: StreamCounts(
+                round(rate * arrived_s), shed=round(rate * arrived_s * (1 - self.settings.keep_ratio(s)))
+            )
+            for s, rate in rates.items()
+        }
+        tick = TickCommitted(
+            now_s=self._now_s,
+            batch_id=self._ticks,
+            seconds=seconds,
+            streams=counts,
+            queries={
+                name: QueryCounts(round(work.results_per_s * arrived_s) if work else 0)
+                for name in self.network.queries
+            },
+            backlog_tuples=0,
+            backlog_bytes=0,
+            window_bytes=0,
+            until_s=dict.fromkeys(rates, self._now_s - seconds),
+        )
+        self.statistics.arrivals.add(tick)
+        decided = self.controller.decide(tick, self.settings)
+        committed = replace(tick, busy_s=busy_s)
+        self.recorder(committed)
+        self.controller(committed)
+        if decided.settings != self.settings:
+            self.changes.append((self._ticks, decided.reason))
+        self.settings = decided.settings
+        self.lengths.append(max(seconds, 0.5))
+        self._ticks += 1
+
+    def _problem(self, rates: dict[str, float], selectivities: tuple[float, float]):  # type: ignore[no-untyped-def]
+        found = self.controller._problems(rates)
+        if found is None:
+            return None
+        problem, *others = found
+        assert all(other.shares_with == problem.query for other in others)
+        predicates = tuple(
+            replace(p, selectivity=f) for p, f in zip(problem.predicates, (*selectivities, 1.0), strict=True)
+        )
+        return replace(problem, predicates=predicates)
+
+
+RATES = {"a": 500.0, "b": 500.0, "c": 500.0}
+
+
+def test_selectivities_that_swap_change_the_order_within_five_ticks() -> None:
+    run = MadeUp("backpressure", is_live=False)
+    run.run(12, RATES, (0.001, 0.1))
+    assert run.settings.orders["q.join"][:2] == ("a", "b")
+    run.changes.clear()
+    run.run(12, RATES, (0.1, 0.001))
+    assert set(run.settings.orders["q.join"][:2]) == {"b", "c"}
+    [(tick, reason)] = run.changes
+    assert tick < 12 + 5 and "went from" in reason
+    assert not run.settings.keep
+
+
+def test_a_join_that_is_shared_counts_once_and_has_one_order() -> None:
+    again = "CREATE QUERY r AS SELECT b.j" + THREE.partition("SELECT a.k")[2]
+    alone, run = MadeUp("backpressure", False), MadeUp("backpressure", False, again)
+    for machine in (alone, run):
+        machine.run(12, RATES, (0.1, 0.001))
+    assert run.settings == alone.settings
+    assert set(run.settings.orders) == {"q.join"} and set(run.settings.orders["q.join"][:2]) == {"b", "c"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("times", [3, 6])
+def test_a_load_beyond_capacity_is_shed_and_comes_back_when_it_falls(times: float) -> None:
+    run = MadeUp("shed", is_live=True)
+    run.run(10, RATES, (0.02, 0.05))
+    assert set(run.settings.keep.values()) <= {1.0}
+    # intermediate results grow with the square of the rates
+    busy = {s: rate * 2.5 * times**0.5 for s, rate in RATES.items()}
+    run.run(40, busy, (0.02, 0.05))
+    assert min(run.settings.keep.values()) < 1
+    assert max(run.lengths[10:]) < 5 and max(run.lengths[-15:]) < 2.5
+    run.run(30, RATES, (0.02, 0.05))
+    assert set(run.settings.keep.values()) == {1.0}
+
+
+def test_nothing_is_shed_of_what_can_wait() -> None:
+    run = MadeUp("shed", is_live=False)
+    run.run(30, {s: 5000.0 for s in RATES}, (0.02, 0.05))
+    assert set(run.settings.keep.values()) <= {1.0}

@@ -1,0 +1,183 @@
+"""Profiling: rounds over a sample, in which operators rest, and ticks of several sizes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.runtime.networks import chains
+
+from headgate.model.event import StreamCounts
+from headgate.model.network import Network, SinkDefinition, StreamDefinition
+from headgate.model.profile import TickCosts
+from headgate.model.view import QueueView, SystemView, Turn
+from headgate.statistics.estimators import tick_costs
+from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
+from headgate.statistics.store import StatisticsStore
+from headgate.status import RunStatus, TickRecord
+
+CHAIN = chains(2)
+[STREAM] = CHAIN.streams
+
+
+def with_stream(*options: tuple[str, str]) -> Network:
+    network = chains(2)
+    [name] = network.streams
+    stream = StreamDefinition(name, "parquet", None, options)
+    return Network((stream,), (), tuple(network.operators.values()), tuple(network.queries.values()))
+
+
+def options_of(network: Network) -> dict[str, str]:
+    [stream] = sampled(network).streams.values()
+    return dict(stream.options)
+
+
+def test_files_come_one_by_one_unless_the_script_says_otherwise() -> None:
+    assert options_of(with_stream(("path", "in")))["maxFilesPerTrigger"] == "1"
+    assert options_of(with_stream(("path", "in"), ("MaxFilesPerTrigger", "7")))["MaxFilesPerTrigger"] == "7"
+    assert options_of(with_stream(("path", "in"), ("maxBytesPerTrigger", "1m"))).keys() == {
+        "path",
+        "maxBytesPerTrigger",
+    }
+    assert options_of(with_stream(("rate", "100"))) == {"rate": "100"}
+
+
+def test_results_do_not_go_where_the_script_sends_them() -> None:
+    assert {q.sink for q in sampled(with_stream()).queries.values()} == {SinkDefinition("memory")}
+
+
+class Round:
+    """A round of a run: its ticks, followed by the store, and its status."""
+
+    def __init__(self, store: StatisticsStore, rows: int, seconds: float, ticks: int = 5) -> None:
+        history = [TickRecord(float(at), 0.0, rows // ticks, 0, 0, 0, 0, {}, {}, 0.1) for at in range(ticks)]
+        store.follow(lambda: history)
+        self.status = RunStatus({}, {STREAM: StreamCounts(rows)}, 0, 0, 0, ticks, seconds, history)
+
+
+def profiler(seconds: float = 0.0) -> tuple[Profiler, StatisticsStore]:
+    store = StatisticsStore(CHAIN)
+    return Profiler(CHAIN, seconds, store), store
+
+
+def test_the_first_round_does_not_count() -> None:
+    profiling, store = profiler()
+    assert profiling.wants_more()
+    profiling.end_round(Round(store, 1_000_000, 1.0).status)
+    assert profiling.wants_more() and profiling.separates_operators
+    assert store.tick_costs() is not None
+    profiling.end_round(Round(store, 400, 1.0).status)
+    assert profiling.wants_more() and not profiling.separates_operators
+    # ticks in which operators rest are not those that will be run
+    assert store.tick_costs() is None
+    profiling.end_round(Round(store, 600, 3.0).status)
+    assert not profiling.wants_more()
+    assert profiling.measured({}).tuples_per_s == {STREAM: 250.0}
+    assert profiling.measured({STREAM: 7.0}).tuples_per_s == {STREAM: 7.0}
+
+
+def test_rounds_that_tell_too_little_are_repeated_but_not_for_ever() -> None:
+    profiling, store = profiler()
+    while profiling.wants_more():
+        profiling.end_round(Round(store, 10, 0.1, ticks=1).status)
+    assert profiling.rounds == 7
+    assert profiling.measured({}).tick is None
+
+
+def test_what_waits_for_nobody_comes_in_ticks_of_several_sizes() -> None:
+    profiling, store = profiler()
+    sizes: list[int] = []
+    while profiling.wants_more():
+        sizes.append(profiling.files_per_tick)
+        profiling.end_round(Round(store, 10, 0.1, ticks=1).status)
+    assert sizes == [1, 1, 1, 3, 1, 3, 1]
+
+
+def tick(at_s: float, rows: int, busy_s: float) -> TickRecord:
+    return TickRecord(at_s, 0.0, rows, 0, 0, 0, 0, {}, {}, busy_s)
+
+
+def test_rests_make_ticks_of_several_sizes_and_are_no_cost_of_them() -> None:
+    true, next_rest_s = TickCosts(0.3, 0.0, 0.5), rests()
+    history, at_s, rest_s = [tick(0.0, 0, 0.0)], 0.0, 0.0
+    for _ in range(12):
+        # 10,000 tuples a second, 20 us each
+        rows = int(10_000 * (rest_s + history[-1].seconds))
+        seconds = true.seconds(rows, rows * 2e-5)
+        at_s += rest_s + seconds
+        rest_s = next_rest_s(seconds)
+        phases_s = {"rest": rest_s}
+        history.append(replace(tick(at_s, rows, rows * 2e-5), seconds=seconds, phases_s=phases_s))
+    rows = [t.rows_in for t in history[3:]]
+    assert max(rows) > 2 * min(rows)
+    found = tick_costs([history])
+    assert found is not None and found.overhead_s == pytest.approx(0.3, rel=0.02)
+
+
+NETWORK = chains(3)
+OPERATORS = tuple(NETWORK.operators)
+
+
+def view(**ready: float) -> SystemView:
+    lengths = dict.fromkeys(OPERATORS, 0.0) | ready
+    return SystemView(0.0, {n: QueueView(n, ready, ready, ready, 0.0) for n, ready in lengths.items()})
+
+
+def worked_in_tick(strategy: Sampling, queues: dict[str, float]) -> list[str]:
+    """Choose until the strategy has enough; what each turn takes goes to the next operator."""
+    worked = []
+    while (turn := strategy.choose(view(**queues))) is not None:
+        [name] = turn.operators
+        worked.append(name)
+        following = OPERATORS.index(name) + 1
+        if following < len(OPERATORS):
+            queues[OPERATORS[following]] += queues[name]
+        queues[name] = 0.0
+    return worked
+
+
+def prepared(seed: int = 0) -> Sampling:
+    strategy = Sampling(seed)
+    strategy.prepare(NETWORK, {})
+    return strategy
+
+
+def test_ticks_differ_in_the_operators_that_work() -> None:
+    strategy, queues = prepared(), dict.fromkeys(OPERATORS, 0.0)
+    seen = set()
+    for _ in range(40):
+        queues[OPERATORS[0]] += 100
+        seen.add(tuple(worked_in_tick(strategy, queues)))
+    assert len(seen) >= len(OPERATORS) + 1
+    assert OPERATORS in seen
+
+
+def test_a_backlog_ends() -> None:
+    strategy, queues = prepared(), dict.fromkeys(OPERATORS, 100.0)
+    ticks = idle = 0
+    while sum(queues.values()) > 0:
+        idle = 0 if worked_in_tick(strategy, queues) else idle + 1
+        assert idle <= 2, "nothing is done although there is work"
+        ticks += 1
+    assert ticks <= 16
+
+
+def test_ticks_of_one_operator_differ_in_how_much_they_take() -> None:
+    one = chains(1)
+    [name] = one.operators
+    strategy, waiting, taken = Sampling(1), 0.0, []
+    strategy.prepare(one, {})
+    for _ in range(40):
+        waiting += 100
+        if (turn := strategy.choose(view(**{name: waiting}))) is not None:
+            taken.append(waiting)
+            waiting = 0.0
+            assert strategy.choose(view()) is None
+            assert turn.operators == (name,)
+    assert {100.0, 200.0} <= set(taken) <= {100.0, 200.0, 300.0}
+
+
+def test_a_turn_takes_all_that_is_ready() -> None:
+    strategy = prepared()
+    assert strategy.choose(view(**{OPERATORS[1]: 7.0})) == Turn((OPERATORS[1],), 7.0)
+    assert strategy.choose(view()) is None

@@ -1,0 +1,80 @@
+"""The regression of tick times finds the costs that ticks were made of."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.model.profile import TickCosts
+from headgate.statistics.estimators import JoinCosts, Term, fit, tick_costs
+from headgate.status import TickRecord
+
+
+def tick(at_s: float, rows: int, busy_s: float) -> TickRecord:
+    return TickRecord(at_s, 0.0, rows, 0, 0, 0, 0, {}, {}, busy_s)
+
+
+def test_the_length_of_ticks_is_explained_by_what_they_do() -> None:
+    true = TickCosts(0.2, 2e-6, 0.6)
+    history, at_s = [tick(0.0, 0, 0.0)], 0.0
+    for rows, busy_s in [(1000, 0.1), (50_000, 0.4), (20_000, 1.5), (0, 0.7), (90_000, 0.2)]:
+        at_s += true.seconds(rows, busy_s)
+        history.append(tick(at_s, rows, busy_s))
+    found = tick_costs([history])
+    assert found is not None
+    assert (found.overhead_s, found.intake_s, found.work_s) == pytest.approx((0.2, 2e-6, 0.6), rel=1e-3)
+    assert tick_costs([history[:3]]) is None
+
+
+def test_under_a_steady_load_the_time_of_ticks_is_work() -> None:
+    at_s = [0.0, 0.7, 1.6, 2.7, 3.5, 4.3]
+    rows = [0, 1000, 2000, 3000, 1500, 1500]
+    history = [tick(at, n, n * 1e-4) for at, n in zip(at_s, rows, strict=True)]
+    found = tick_costs([history])
+    assert found is not None
+    assert found.intake_s * 2000 < 0.01 < found.work_s
+
+
+COSTS = st.lists(st.floats(0, 10), min_size=2, max_size=4)
+
+
+@given(COSTS, st.integers(0, 2**32 - 1), st.floats(0.5, 1.0))
+def test_exact_ticks_give_the_costs_they_are_made_of(costs: list[float], seed: int, memory: float) -> None:
+    amounts = np.random.default_rng(seed).uniform(1, 1000, (20, len(costs)))
+    found = fit(amounts.tolist(), (amounts @ costs).tolist(), [Term()] * len(costs), memory)
+    assert found.coefficients == pytest.approx(costs, rel=1e-4, abs=1e-6)
+    assert found.errors == pytest.approx([0.0] * len(costs), abs=1e-4)
+
+
+@given(COSTS, st.integers(0, 2**32 - 1))
+def test_no_cost_is_negative_whatever_ticks_took(costs: list[float], seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    amounts = rng.uniform(0, 1000, (20, len(costs)))
+    found = fit(amounts.tolist(), rng.exponential(1.0, 20).tolist(), [Term(0.1, c, 1e-6) for c in costs])
+    assert min(found.coefficients) >= 0 and min(found.errors) >= 0
+
+
+def test_what_ticks_do_not_separate_stays_near_the_previous_estimate() -> None:
+    amounts, seconds = [(100.0, 100.0)] * 10, [3.0] * 10
+    held = fit(amounts, seconds, (Term(0.1, 0.01, 1e-9), Term(0.1, 0.02, 1e-9)))
+    assert held.coefficients == pytest.approx((0.01, 0.02), rel=1e-3)
+    # held to zero, the first one explains nothing
+    small = fit(amounts, seconds, (Term(0.1), Term()))
+    assert small.coefficients == pytest.approx((0.0, 0.03), abs=1e-6)
+
+
+def test_costs_of_joins_are_separated_from_those_of_other_operators() -> None:
+    rng, costs = random.Random(1), JoinCosts()
+    for _ in range(40):
+        handled, other_s = rng.uniform(1e5, 1e6), rng.uniform(0.05, 0.5)
+        costs.add(handled, other_s, 0.2 + 3e-6 * handled + 2 * other_s)
+    assert costs.handled_s == pytest.approx(3e-6, rel=0.1)
+    assert costs.other == pytest.approx(2, rel=0.3)
+    assert costs.fixed_s < 0.4
+    before = costs.handled_s
+    costs.add(1e9, 1.0, 0.0)
+    assert costs.handled_s == before

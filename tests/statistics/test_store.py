@@ -1,0 +1,68 @@
+"""The store of statistics: rates by two clocks, and a snapshot that outlives the run."""
+
+from __future__ import annotations
+
+import pytest
+from tests.planning.support import catalog_of
+from tests.runtime.networks import chains
+
+from headgate.model.event import StreamCounts, TickCommitted
+from headgate.model.profile import Profile
+from headgate.planning.stages import Stages
+from headgate.statistics.estimators import TickWork
+from headgate.statistics.profile_file import Measured
+from headgate.statistics.store import ArrivalRates, StatisticsStore
+from headgate.status import TickRecord
+
+
+def tick(started_s: float, seconds: float, rows: int, until_s: float | None = None) -> TickCommitted:
+    until = {} if until_s is None else {"s": until_s}
+    counts = {"s": StreamCounts(rows)}
+    return TickCommitted(started_s + seconds, 0, seconds, counts, {}, 0, 0, 0, until_s=until)
+
+
+def test_rates_are_known_from_the_second_tick_on() -> None:
+    rates = ArrivalRates()
+    rates.add(tick(10.0, 1.0, 500))
+    assert rates.latest is None and rates.tuples_per_own_s == {} and rates.speed == 1.0
+    # 500 tuples since the first tick began, 2 s before
+    rates.add(tick(12.0, 1.0, 500))
+    assert rates.latest is not None and rates.latest.arrived_s == 2.0
+    assert rates.tuples_per_own_s == {"s": 250.0} and rates.tuples_per_s == 250.0
+
+
+def test_a_stream_that_is_replayed_faster_than_it_was_recorded_has_two_rates() -> None:
+    rates = ArrivalRates()
+    for number in range(5):
+        rates.add(tick(2.0 * number, 1.0, 1000, until_s=10.0 * number))
+    assert rates.tuples_per_own_s == {"s": pytest.approx(100.0)}
+    assert rates.tuples_per_s == pytest.approx(500.0)
+    assert rates.speed == pytest.approx(5.0)
+
+
+def test_a_snapshot_has_the_statistics_of_shared_operators_under_all_their_names() -> None:
+    text = "".join(
+        f"CREATE QUERY {query} AS SELECT src AS {query} FROM packets WHERE bytes > 1 AND src > 'a';"
+        for query in "ab"
+    )
+    catalog = catalog_of(text)
+    network = Stages.of(catalog).lowered
+    [(second, first)] = [(name, own) for name, own in network.shared.items() if "select" in name]
+    known = {first: {"`bytes` > 1": Profile(1e-6, 0.5)}, "gone.select": {"x": Profile()}}
+    snapshot = StatisticsStore(network, Measured({}, predicates=known)).snapshot({"packets": 7.0})
+    assert snapshot.predicates == {first: known[first], second: known[first]}
+    assert snapshot.tuples_per_s == {"packets": 7.0} and snapshot.tick is None
+
+
+def test_forgotten_ticks_leave_the_profiles_as_what_is_known() -> None:
+    network = chains(2)
+    store, history = StatisticsStore(network), list[TickRecord]()
+    store.follow(lambda: history)
+    for number in range(8):
+        work = TickWork(dict.fromkeys(network.operators, 1e4), 0.0, 0.5)
+        store.operators.add([work], {}, {})
+        history.append(TickRecord(float(number), 0.0, 10_000, 0, 0, 0, 0, {}, {}, 0.5))
+    profiles = store.profiles
+    assert store.tick_costs() is not None and profiles != StatisticsStore(network).profiles
+    store.forget_ticks()
+    assert store.tick_costs() is None and store.profiles == profiles
