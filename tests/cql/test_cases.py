@@ -95,7 +95,7 @@ def settings(entries: Sequence[Setting]) -> str:
 
 def select_lines(select: Select) -> Iterator[str]:
     """A branch, one line for every part."""
-    yield "select"
+    yield "select distinct" if select.is_distinct else "select"
     for item in select.items:
         if isinstance(item, Star):
             yield f"  item {item.qualifier.text}.*" if item.qualifier else "  item *"

@@ -224,6 +224,17 @@ class Aggregation:
 
 
 @dataclass(frozen=True)
+class Distinct(Aggregation):
+    """SELECT DISTINCT over a window of one stream: values of keys, as they enter the window."""
+
+    @property
+    def sql(self) -> str:
+        """CQL text."""
+        listed = ", ".join(f"{key.sql} AS c{i}" for i, key in enumerate(self.keys))
+        return f"SELECT DISTINCT {listed} FROM {self.side.sql}{_where(self.where)}"
+
+
+@dataclass(frozen=True)
 class Query:
     """Branches with UNION ALL between them."""
 
@@ -305,7 +316,8 @@ def _at_every_tuple(query: Aggregation) -> Iterator[tuple[Any, ...]]:
         group = _key(query, arriving)
         held = [t for t in window.held(came, arriving.ts) if _passes(query, t)]
         members = [t for t in held if _key(query, t) == group]
-        yield from _result(query, arriving.ts, group, members)
+        if not isinstance(query, Distinct) or len(members) == 1:
+            yield from _result(query, arriving.ts, group, members)
 
 
 def _at_boundaries(query: Aggregation, length: int, step: int) -> Iterator[tuple[Any, ...]]:

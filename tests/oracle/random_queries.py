@@ -13,6 +13,7 @@ from tests.oracle.brute_force import (
     Aggregation,
     Call,
     Combination,
+    Distinct,
     Having,
     Predicate,
     Query,
@@ -119,6 +120,7 @@ class QueryMaker:
             (self.self_join, 2),
             (self.relation_join, 2),
             (self.aggregation, 7),
+            (self.distinct, 2),
         ]
         makers, weights = zip(*shapes, strict=True)
         if self._rng.random() < 0.1:
@@ -254,6 +256,14 @@ class QueryMaker:
             if call.function in ("COUNT", "SUM", "AVG"):
                 having = above(call, least)
         return Aggregation(side, keys, calls, self._conditions("a", most=2, often=0.4), having)
+
+    def distinct(self) -> Distinct:
+        """SELECT DISTINCT over one stream."""
+        rng, windows = self._rng, iter(self._aggregate_window, object())
+        window = next(w for w in windows if w is not None and w.sql != "[UNBOUNDED]")
+        keys = rng.sample((column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((1, 1, 2)))
+        where = self._conditions("a", most=2, often=0.4)
+        return Distinct(Side(rng.choice(self._streams), "a", window), keys, (), where)
 
     def _aggregate_window(self) -> Window | None:
         rng, unit = self._rng, self._unit

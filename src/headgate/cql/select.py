@@ -49,6 +49,7 @@ class SelectReader(Cursor):
         if self.at("(", "SELECT"):
             raise self.fail("a SELECT in parentheses is not supported; leave the parentheses out")
         first = self.expect("SELECT").span
+        is_distinct = self.accept("DISTINCT")
         self.accept("ALL")
         items = self.several(self._item)
         self.expect("FROM", " and the streams to select from")
@@ -59,7 +60,7 @@ class SelectReader(Cursor):
         word, having = self.span, None
         if self.accept("HAVING"):
             having = scalar(self._expression("a condition after HAVING"))
-        select = Select(items, sources, tuple(conditions), group_by, having, self.since(first))
+        select = Select(items, sources, tuple(conditions), group_by, having, self.since(first), is_distinct)
         if having and not select.is_aggregate:
             raise QueryError("HAVING without GROUP BY or an aggregate; write the condition in WHERE", word)
         self._refuse_clause()

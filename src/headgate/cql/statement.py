@@ -114,6 +114,7 @@ class Select:
     group_by: tuple[ScalarExpression, ...]
     having: ScalarExpression | None
     span: Span
+    is_distinct: bool = False
 
     @property
     def aggregates(self) -> tuple[AggregateCall, ...]:
@@ -128,7 +129,7 @@ class Select:
     @property
     def summarizes_windows(self) -> bool:
         """Whether results are those of a window, at each of its steps, rather than of a tuple."""
-        return self.is_aggregate
+        return self.is_aggregate or self.is_distinct
 
 
 @dataclass(frozen=True)

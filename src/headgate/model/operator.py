@@ -211,6 +211,14 @@ class Aggregate(_Unary):
 
 
 @dataclass(frozen=True)
+class Distinct(Aggregate):
+    """Emits the values of ``keys`` when a tuple brings some that no other tuple of the window has."""
+
+    def __str__(self) -> str:
+        return f"distinct {', '.join(k.expression.text for k in self.keys)} {self.window}"
+
+
+@dataclass(frozen=True)
 class Project(_Unary):
     """Computes the select list: the last operator of every branch of a query."""
 

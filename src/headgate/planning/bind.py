@@ -12,10 +12,11 @@ from sqlglot import exp
 from headgate.cql import statement as cql
 from headgate.cql.statement import CreateQuery, ScalarExpression, Select, SelectItem, Star
 from headgate.errors import QueryError
+from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
 from headgate.model.network import QueryDefinition
 from headgate.model.sql_tree import column_tree, operand, replace_nodes, tree_key
-from headgate.model.window import UnboundedWindow
+from headgate.model.window import TimeWindow, UnboundedWindow
 from headgate.planning.catalog import Catalog, sink_of, with_service
 from headgate.planning.from_clause import BoundColumn, Scope, over_text
 from headgate.planning.logical import Aggregate, Filter, LogicalPlan, Node, Project
@@ -61,6 +62,8 @@ class _Branch:
     """Binds one SELECT."""
 
     def __init__(self, select: Select, catalog: Catalog) -> None:
+        if select.is_aggregate and select.is_distinct:
+            raise QueryError("groups are distinct anyway; leave DISTINCT out", select.span)
         self._select = select
         self._catalog = catalog
         self._scope = Scope(select, catalog)
@@ -72,6 +75,8 @@ class _Branch:
             node = Filter(node, tuple(with_pool(predicate, self._catalog) for predicate in predicates))
         if self._select.is_aggregate:
             return self._aggregated(node)
+        if self._select.is_distinct:
+            return self._distinct(node)
         return Project(node, self._select_list(self._scope.bind))
 
     def _aggregated(self, node: Node) -> Project:
@@ -84,6 +89,22 @@ class _Branch:
                 without_pool(expression, self._catalog)
         node = Aggregate(node, grouping.keys, grouping.aggregates)
         return Project(node if having is None else Filter(node, (_conjunct(having),)), items)
+
+    def _distinct(self, node: Node) -> Project:
+        """Distinct values enter the result as they enter the window; a sliding window lists all it holds."""
+        if len(self._scope.sources) != 1:
+            message = "SELECT DISTINCT over a join is not supported; write the join's result"
+            raise QueryError(f"{message} and select the distinct values of that", self._select.span)
+        items = self._select_list(self._scope.bind)
+        keys = tuple(NamedExpression(f"k{number}", item.expression) for number, item in enumerate(items))
+        window = self._scope.streams[0].window
+        if isinstance(window, UnboundedWindow):
+            message = "SELECT DISTINCT without a window would keep all values; add [RANGE 1 HOUR]"
+            raise QueryError(message, self._select.span)
+        slides = isinstance(window, TimeWindow) and window.slide_us is not None
+        distinct = Aggregate(node, keys, (), physical.Aggregate if slides else physical.Distinct)
+        columns = (Expression(column_tree(key.name)) for key in keys)
+        return Project(distinct, tuple(map(NamedExpression, (item.name for item in items), columns)))
 
     def _select_list(self, bind: Callable[[ScalarExpression], Expression]) -> tuple[NamedExpression, ...]:
         """The items; a name that the user did not choose gets a number where it is taken."""
