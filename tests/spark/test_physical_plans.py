@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from headgate.spark import sql
 from headgate.spark.application.cluster import private_session
-from headgate.spark.physical_plans import Measured, PhysicalPlans, Target
+from headgate.spark.physical_plans import LightPlan, Measured, PhysicalPlans, Target
 
 pytestmark = pytest.mark.spark
 
@@ -146,3 +146,75 @@ def test_plans_that_are_not_used_for_long_are_forgotten(
     for more in (1, 2, 3, 1, 2, 3):
         assert ticks.run(f"SELECT v + {more} AS v FROM `s`")[1] == [1 + more, 2 + more, 3 + more]
         assert ticks.kept <= 2
+
+
+def light(ticks: Ticks, query: str, target: Target) -> LightPlan:
+    """The plan that one run of the query leaves behind."""
+    measured = Measured(ticks.plans, query, COUNTED)
+    assert ticks.plans.light(measured, target) is None, "the first time, there is no plan yet"
+    measured.save(target)
+    plan = ticks.plans.light(Measured(ticks.plans, query, COUNTED), target)
+    assert plan is not None
+    return plan
+
+
+def test_light_plans_share_a_job_over_the_inputs_and_bounds_of_each_tick(ticks: Ticks) -> None:
+    a, b = (f"(SELECT /*+ COALESCE(1) */ * FROM `{name}`) AS `{name}`" for name in "ab")
+    joined = f"SELECT /*+ SHUFFLE_HASH(`b`) */ `a`.v FROM {a} JOIN {b} ON `a`.v = `b`.v"
+    targets = [Target("parquet", (), str(ticks.folder / "x")), Target("json", (), str(ticks.folder / "y"))]
+    for shift in (0, 30, -70):
+        ticks.memory("a", range(shift, shift + 10))
+        ticks.memory("b", range(shift + 5, shift + 15))
+        queries = [
+            f"SELECT v FROM `a` WHERE v >= {bound(shift + 7)}",
+            f"SELECT v FROM `b` WHERE v < {bound(shift + 8)}",
+        ]
+        if not shift:
+            plans = [light(ticks, *one) for one in zip([*queries, joined], [*targets, Target()], strict=True)]
+        found = [Measured(ticks.plans, query, COUNTED) for query in (*queries, joined)]
+        plans = [
+            plan
+            for one, target in zip(found, (*targets, Target()), strict=True)
+            if (plan := ticks.plans.light(one, target))
+        ]
+        Path(targets[0].path, "part-left-over.parquet").write_text("of an earlier attempt")
+
+        seconds = ticks.plans.run_in_one_job(plans)
+
+        assert seconds is not None and len(seconds) == 3 and all(taken > 0 for taken in seconds)
+        wanted = [(3, shift + 9), (3, shift + 7), (5, shift + 9)]
+        assert [one.found for one in found] == [{"rows": rows, "largest": most} for rows, most in wanted]
+        read = [ticks.spark.read.format(str(t.format)).load(t.path).collect() for t in targets]
+        values = [sorted(row.v - shift for row in rows) for rows in read]
+        assert values == [[7, 8, 9], [5, 6, 7]]
+
+
+def test_equal_plans_of_one_tick_do_not_disturb_each_other(ticks: Ticks) -> None:
+    ticks.memory("s", range(10))
+    light(ticks, f"SELECT v FROM `s` WHERE v >= {bound(0)}", Target())
+    found = [Measured(ticks.plans, f"SELECT v FROM `s` WHERE v >= {bound(v)}", COUNTED) for v in (3, 8)]
+    plans = [plan for one in found if (plan := ticks.plans.light(one, Target()))]
+    ticks.plans.run_in_one_job(plans)
+    assert [one.found["rows"] for one in found] == [7, 2]
+
+
+def test_plans_of_several_stages_and_plans_over_files_are_not_light(ticks: Ticks) -> None:
+    ticks.memory("s", range(10))
+    measured = Measured(ticks.plans, "SELECT v % 3 AS v FROM `s` GROUP BY v % 3", COUNTED)
+    measured.save(Target())
+    assert ticks.kept == 1 and ticks.plans.light(measured, Target()) is None
+    ticks.files("s", range(10))
+    measured = Measured(ticks.plans, "SELECT v FROM `s`", COUNTED)
+    measured.save(Target())
+    assert ticks.kept == 2 and ticks.plans.light(measured, Target()) is None
+
+
+def test_what_fails_in_a_shared_job_fails_it(ticks: Ticks) -> None:
+    ticks.memory("s", [1, 2])
+    plans = [
+        light(ticks, query, Target())
+        for query in ("SELECT v FROM `s`", "SELECT 10 div (v - 5) AS v FROM `s`")
+    ]
+    ticks.memory("s", [5])
+    with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
+        ticks.plans.run_in_one_job(plans)

@@ -19,7 +19,7 @@ from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.manifest import BlockRef, Manifest
 from headgate.spark.measuring import Measuring
 from headgate.spark.operators.inputs import StoreTask
-from headgate.spark.physical_plans import Measured
+from headgate.spark.physical_plans import LightPlan, Measured
 from headgate.spark.prepared import Prepared
 from headgate.spark.result_quality import ResultLatency, counts_until
 from headgate.spark.samples import count_matches
@@ -56,12 +56,16 @@ class JobResults:
 
 
 @dataclass(frozen=True)
-class _Write:
-    """The jobs that write a query's results, which are counted up to each timestamp of ``steps``."""
+class _Slice:
+    """A part of a query's results, counted up to each timestamp of ``steps``."""
 
     query: QueryDefinition
+    number: int
+    results: Measured
     steps: Sequence[int]
-    slices: list[Future[Mapping[str, Any]]]
+
+
+_LightSlice = tuple[_Slice, LightPlan]
 
 
 class TickJobs:
@@ -87,33 +91,38 @@ class TickJobs:
         self._builder = builder
         self._measuring = measuring
         self._latency = latency
+        # what each query took when it last shared a job
+        self._seconds: dict[str, float] = {}
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
 
     def close(self) -> None:
         """Wait for running jobs."""
         self._pool.shutdown(wait=True)
 
-    def run(self, tick: OpenTick, plan: TickPlan, before: Manifest) -> JobResults:
-        """Run all jobs of a tick at once; ``before`` is the manifest that it starts from."""
-        writes = {
-            query.name: self._write_results(tick, query, results, before)
+    def run(self, tick: OpenTick, plan: TickPlan, before: Manifest, is_light: bool) -> JobResults:
+        """Run all jobs of a tick at once; ``before`` is the manifest that it starts from.
+
+        In a light tick, one task can process all that a query reads.
+        """
+        slices = {
+            query.name: self._slices(tick, query, results, before)
             for query in self._network.queries.values()
             if (results := self._results(query, plan, before)) is not None
         }
+        writes = self._write(tick, [one for several in slices.values() for one in several], is_light)
         stores = [(task, self.submit(self._write_block, tick, task)) for task in plan.stores]
         appends = [self.submit(*append) for append in self._appends(tick, plan)]
         aside = sql.union([arrival.dead_letters for arrival in tick.arrivals.values()])
         letters = self.submit(self._write_letters, aside, tick.batch_id) if aside else None
         samples = self.submit(count_matches, plan.samples) if plan.samples else None
         # every job is waited for, so that none still runs when a failed tick is tried again
-        slices = [future for write in writes.values() for future in write.slices]
-        jobs = [*slices, *[future for _, future in stores], *appends, letters, samples]
+        jobs = [*writes, *[future for _, future in stores], *appends, letters, samples]
         failed = [e for f in jobs if f and (e := f.exception())]
         plan.release()
         if failed:
             raise failed[0]
         return JobResults(
-            {name: self._written(tick, write, before) for name, write in writes.items()},
+            {name: self._written(tick, several, before) for name, several in slices.items()},
             [(task, future.result()) for task, future in stores],
             samples.result() if samples is not None else None,
         )
@@ -146,39 +155,68 @@ class TickJobs:
             return self._store.empty(self._prepared.operators[query.outputs[0]].output)
         return results
 
-    def _write_results(
+    def _slices(
         self, tick: OpenTick, query: QueryDefinition, results: str | DataFrame, before: Manifest
-    ) -> _Write:
-        """Start the jobs that write a query's results."""
+    ) -> list[_Slice]:
         parts: Sequence[str | DataFrame] = [results]
-        if isinstance(results, sql.Slices) and self._sinks[query.name].takes_slices:
+        if isinstance(results, sql.Slices) and self._sinks[query.name].target(tick.batch_id, 0):
             parts = results.parts
         steps = self._latency.steps(query, before)
-        slices = [
-            self.submit(self._write_slice, tick.batch_id, query, number, part, steps)
+        measures = ["count(1) AS rows", f"{counts_until(steps)} AS until"]
+        return [
+            _Slice(query, number, Measured(self._store.plans, part, measures, hidden=(TS,)), steps)
             for number, part in enumerate(parts)
         ]
-        return _Write(query, steps, slices)
 
-    def _written(self, tick: OpenTick, write: _Write, before: Manifest) -> Written:
+    def _write(self, tick: OpenTick, slices: Sequence[_Slice], is_light: bool) -> list[Future[None]]:
+        """Start the jobs that write results: small ones share a job per processor, others have their own."""
+        light: list[_LightSlice] = []
+        jobs = []
+        for one in slices:
+            target = self._sinks[one.query.name].target(tick.batch_id, one.number) if is_light else None
+            plan = self._store.plans.light(one.results, target) if target else None
+            if plan is None:
+                jobs.append(self.submit(self._write_slice, tick.batch_id, one))
+            else:
+                light.append((one, plan))
+        return jobs + [self.submit(self._write_together, tick.batch_id, pile) for pile in self._piles(light)]
+
+    def _piles(self, light: Sequence[_LightSlice]) -> list[list[_LightSlice]]:
+        """Slices for each processor, so that all take about as long as they did in the tick before."""
+        piles: list[list[_LightSlice]] = [[] for _ in range(self._store.parallelism)]
+        seconds = [0.0] * len(piles)
+        usual = sum(self._seconds.values()) / len(self._seconds) if self._seconds else 1.0
+        weighed = [(self._seconds.get(one.query.name, usual), one, plan) for one, plan in light]
+        for weight, one, plan in sorted(weighed, key=lambda entry: -entry[0]):
+            least = seconds.index(min(seconds))
+            piles[least].append((one, plan))
+            seconds[least] += weight
+        return [pile for pile in piles if pile]
+
+    def _written(self, tick: OpenTick, slices: Sequence[_Slice], before: Manifest) -> Written:
         """What the jobs of a query have written, all of them being done."""
-        found = [one.result() for one in write.slices]
+        query, steps, found = slices[0].query, slices[0].steps, [one.results.found for one in slices]
         rows = sum(one["rows"] for one in found)
         until = [sum(counts) for counts in zip(*(one["until"] for one in found), strict=True)]
-        arrived_at = self._latency.arrived_at(write.query, write.steps, until, rows, tick.started_s * 1e6)
+        arrived_at = self._latency.arrived_at(query, steps, until, rows, tick.started_s * 1e6)
         shown = tuple(number for number, one in enumerate(found) if one["rows"])
-        is_first = write.query.name not in before.rows_out
+        is_first = query.name not in before.rows_out
         # an empty file shows readers the columns of a query without results
         return Written(rows, arrived_at, shown or ((0,) if is_first else ()))
 
-    def _write_slice(
-        self, batch_id: int, query: QueryDefinition, number: int, part: str | DataFrame, steps: Sequence[int]
-    ) -> Mapping[str, Any]:
-        measures = ["count(1) AS rows", f"{counts_until(steps)} AS until"]
-        results = Measured(self._store.plans, part, measures, hidden=(TS,))
-        with self._measuring.of_query(batch_id, query.name):
-            self._sinks[query.name].write(results, batch_id, number)
-        return results.found
+    def _write_slice(self, batch_id: int, one: _Slice) -> None:
+        with self._measuring.of_query(batch_id, one.query.name):
+            self._sinks[one.query.name].write(one.results, batch_id, one.number)
+
+    def _write_together(self, batch_id: int, pile: Sequence[_LightSlice]) -> None:
+        seconds = self._store.plans.run_in_one_job([plan for _, plan in pile])
+        if seconds is None:
+            for one, _ in pile:
+                self._write_slice(batch_id, one)
+            return
+        for (one, _), taken in zip(pile, seconds, strict=True):
+            self._seconds[one.query.name] = taken
+            self._measuring.add_seconds(batch_id, one.query.name, taken)
 
     def _write_block(self, tick: OpenTick, task: StoreTask) -> BlockRef | None:
         part = (

@@ -34,6 +34,7 @@ class Measuring:
         self._task_time = TaskTime(spark)
         self._run = run
         self._group_of = groups_of(network)
+        self._in_shared_jobs: dict[str, float] = {}
         self._operators_of: dict[str, tuple[str, ...]] = {}
         for query, group in self._group_of.items():
             names = dict.fromkeys((*self._operators_of.get(group, ()), *network.operators_of(query)))
@@ -46,6 +47,11 @@ class Measuring:
     def of_operator(self, batch_id: int, operator: str) -> AbstractContextManager[None]:
         """Attribute the jobs that this thread starts to the queries of an operator."""
         return self.of_query(batch_id, self._network.queries_of(operator)[0])
+
+    def add_seconds(self, batch_id: int, query: str, seconds: float) -> None:
+        """Add what a query took in a job that it shared with others."""
+        tag = self._tag(batch_id, self._group_of[query])
+        self._in_shared_jobs[tag] = self._in_shared_jobs.get(tag, 0.0) + seconds
 
     def _tag(self, batch_id: int, group: str) -> str:
         return f"headgate {self._run} {batch_id} {group}"
@@ -73,8 +79,10 @@ class Measuring:
         for group, names in self._operators_of.items():
             tuples = {name: taken[name] for name in names}
             if max(tuples.values()) >= TELLING_ROWS:
-                seconds = self._task_time.seconds(self._tag(batch_id, group))
+                tag = self._tag(batch_id, group)
+                seconds = self._task_time.seconds(tag) + self._in_shared_jobs.get(tag, 0.0)
                 works.append(TickWork(tuples, rows_stored[group], seconds))
+        self._in_shared_jobs.clear()
         return works
 
     def _taken_by_last(self, results: Mapping[str, int]) -> dict[str, float]:

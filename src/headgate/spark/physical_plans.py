@@ -23,6 +23,7 @@ from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql import functions as F
 
 from headgate.spark import sql
+from headgate.spark.application.cluster import task_slots
 from headgate.spark.application.java_classes import new_object
 
 _LOG = logging.getLogger(__name__)
@@ -161,6 +162,32 @@ def write(frame: DataFrame, target: Target) -> None:
     writer.save(target.path or None)
 
 
+@dataclass(frozen=True)
+class _Shape:
+    """A query without its bounds, and what else its plan depends on."""
+
+    key: str
+    texts: Sequence[str]
+    bounds: Sequence[str]
+    inputs: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _KeptPlan:
+    number: str
+    is_light: bool
+
+
+@dataclass(frozen=True)
+class LightPlan:
+    """A plan to be executed in one task together with others, with its bounds and its folder."""
+
+    measured: Measured
+    number: str
+    bounds: str
+    path: str
+
+
 class PhysicalPlans:
     """Plans by the shape of their queries: text without bounds, kinds of inputs, and target."""
 
@@ -173,54 +200,86 @@ class PhysicalPlans:
         )
         self.views = Views(spark, self._java)
         self._lock = threading.Lock()
-        # by shape: the number of a plan, or None if there can be none; the most recently used last
-        self._known: OrderedDict[str, Future[str | None]] = OrderedDict()
+        # a task of a cluster may be repeated, and its files must not be there twice
+        self._runs_light_plans = task_slots(spark) is not None
+        # by shape: a plan, or None if there can be none; the most recently used last
+        self._known: OrderedDict[str, Future[_KeptPlan | None]] = OrderedDict()
 
     def run(self, measured: Measured, query: str, target: Target) -> dict[str, Any] | None:
         """Execute a query by a plan that is kept; returns its aggregates, or None if no plan can be kept."""
+        shape = self._shape(measured, query, target)
+        if shape is None:
+            return None
+        with self._lock:
+            known = self._known.get(shape.key)
+            is_new = known is None
+            if known is None:
+                known = self._known[shape.key] = Future()
+                self._forget_oldest()
+            self._known.move_to_end(shape.key)
+        if is_new:
+            # others that wait for the same plan get None if this fails, and the error of their own planning
+            plan = None
+            try:
+                plan = self._prepare(shape, measured.hidden, target)
+            finally:
+                known.set_result(plan)
+        if (plan := known.result()) is None:
+            return None
+        found = self._java.run(plan.number, ",".join(shape.bounds), target.path)
+        # another thread may have forgotten the plan in between
+        return None if found is None else json.loads(found)
+
+    def light(self, measured: Measured, target: Target) -> LightPlan | None:
+        """The plan of an earlier tick for a query that one task can execute; None if there is none."""
+        if isinstance(measured.rows, DataFrame) or not self._runs_light_plans:
+            return None
+        shape = self._shape(measured, measured.rows, target)
+        with self._lock:
+            known = None if shape is None else self._known.get(shape.key)
+            if shape is None or known is None or not known.done():
+                return None
+            self._known.move_to_end(shape.key)
+        plan = known.result()
+        if plan is None or not plan.is_light:
+            return None
+        return LightPlan(measured, plan.number, ",".join(shape.bounds), target.path)
+
+    def run_in_one_job(self, light: Sequence[LightPlan]) -> list[float] | None:
+        """Execute plans in one task; returns the seconds of each.
+
+        None if a plan has been forgotten, or if its inputs are still to be computed by several tasks.
+        """
+        keys, bounds, paths = zip(*((one.number, one.bounds, one.path) for one in light), strict=True)
+        found = self._java.runInOneJob("\n".join(keys), "\n".join(bounds), "\n".join(paths))
+        if found is None:
+            return None
+        executed = json.loads(found)
+        for one, of_one in zip(light, executed, strict=True):
+            one.measured.found = of_one["found"]
+        return [float(of_one["seconds"]) for of_one in executed]
+
+    def _shape(self, measured: Measured, query: str, target: Target) -> _Shape | None:
+        """None if no plan of the query can be kept."""
         inputs = self.views.inputs_of(query)
         # names of files make a query another one in every tick; a text of the user's is no bound
         if inputs is None or sql.name(sql.FILE) in query or any(map(_BOUND.search, _TEXT.findall(query))):
             return None
         texts, bounds = _without_bounds([query, *measured.measures])
-        key = "\n".join(
-            [self.tasks, f"{target.format} {target.options} {measured.hidden}", *inputs.values(), *texts]
-        )
-        with self._lock:
-            known = self._known.get(key)
-            is_new = known is None
-            if known is None:
-                known = self._known[key] = Future()
-                self._forget_oldest()
-            self._known.move_to_end(key)
-        if is_new:
-            # others that wait for the same plan get None if this fails, and the error of their own planning
-            number = None
-            try:
-                number = self._prepare(texts, measured.hidden, len(bounds), target, inputs)
-            finally:
-                known.set_result(number)
-        if (number := known.result()) is None:
-            return None
-        found = self._java.run(number, ",".join(bounds), target.path)
-        # another thread may have forgotten the plan in between
-        return None if found is None else json.loads(found)
+        described = f"{target.format} {target.options} {measured.hidden}"
+        key = "\n".join([self.tasks, described, *inputs.values(), *texts])
+        return _Shape(key, texts, bounds, inputs)
 
     def _forget_oldest(self) -> None:
         if len(self._known) > _MOST_PLANS:
             _, oldest = self._known.popitem(last=False)
-            if oldest.done() and oldest.result() is not None:
-                self._java.remove(oldest.result())
+            plan = oldest.result() if oldest.done() else None
+            if plan is not None:
+                self._java.remove(plan.number)
 
-    def _prepare(
-        self,
-        texts: Sequence[str],
-        hidden: Sequence[str],
-        bounds: int,
-        target: Target,
-        inputs: Mapping[str, str],
-    ) -> str | None:
+    def _prepare(self, shape: _Shape, hidden: Sequence[str], target: Target) -> _KeptPlan | None:
         """Plan a query whose bounds are placeholders."""
+        texts, inputs = shape.texts, shape.inputs
         frame = self.spark.sql(texts[0])
         if len(texts) > 1:
             frame = frame.observe("measured", *map(F.expr, texts[1:]))
@@ -228,9 +287,10 @@ class PhysicalPlans:
         options = _scala_map(self.spark, {**dict(target.options), "path": target.path})
         number = str(next(_NUMBERS))
         plan = java.queryExecution().analyzed()
-        obstacle = self._java.prepare(number, plan, "\n".join(inputs), bounds, target.format, options)
+        names = "\n".join(inputs)
+        obstacle = self._java.prepare(number, plan, names, len(shape.bounds), target.format, options)
         _LOG.debug("planned %s: %s", texts[0], obstacle or "kept")
-        return None if obstacle else number
+        return None if obstacle else _KeptPlan(number, bool(self._java.isLight(number)))
 
 
 def _scala_map(spark: SparkSession, options: Mapping[str, str]) -> Any:

@@ -15,7 +15,7 @@ from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival
 from headgate.spark.manifest import Manifest, OperatorState
 from headgate.spark.prepared import Prepared
-from headgate.spark.sql import END_US, TS
+from headgate.spark.sql import BEGINNING_US, END_US, TS
 
 # resolution of result latency in a tick: number of distinct arrival times
 _INSTANTS = 8
@@ -113,7 +113,9 @@ class ResultLatency:
 def counts_until(steps: Sequence[int]) -> str:
     """SQL that counts results up to each timestamp."""
     own = sql.name(TS)
-    return f"array({', '.join(f'count_if({own} <= {sql.Bound(step).at(own)})' for step in steps)})"
+    # Spark knows that boundaries of sliding windows are never NULL
+    anchor = f"nullif({own}, {BEGINNING_US}L)"
+    return f"array({', '.join(f'count_if({own} <= {sql.Bound(step).at(anchor)})' for step in steps)})"
 
 
 class KeepRatios:

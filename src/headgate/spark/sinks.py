@@ -40,8 +40,8 @@ class TimedCallback:
 class Sink(Protocol):
     """Takes the results of a query, tick by tick."""
 
-    takes_slices: bool
-    """Whether several jobs may write the results of a batch at the same time."""
+    def target(self, batch_id: int, slice_number: int) -> Target | None:
+        """Where results are written, by several jobs at a time; None if they are handed over as a whole."""
 
     def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
         """Execute a query and make its rows ready; they show once ``publish`` is called."""
@@ -67,17 +67,19 @@ class FileSink:
         self._uid = uid
         self._visible: dict[int, list[str]] | None = None
 
-    takes_slices = True
-
     def _staging(self, batch_id: int) -> str:
         return f"{self._path}/_staging-{self._uid}/{batch_id:09d}"
 
     def _prefix(self, batch_id: int) -> str:
         return f"part-{self._uid}-{batch_id:09d}-"
 
+    def target(self, batch_id: int, slice_number: int) -> Target:
+        """The hidden folder."""
+        return Target(self._format, self._options, f"{self._staging(batch_id)}/{slice_number}")
+
     def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
         """Write into the hidden folder."""
-        results.save(Target(self._format, self._options, f"{self._staging(batch_id)}/{slice_number}"))
+        results.save(self.target(batch_id, slice_number))
 
     def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
         """Move the files to where readers look."""
@@ -134,12 +136,13 @@ def parquet_encodings(columns: StructType) -> dict[str, str]:
 class ConsoleSink:
     """Shows the first rows of every batch."""
 
-    takes_slices = False
-
     def __init__(self, query: str, rows: int) -> None:
         self._query = query
         self._rows = rows
         self._shown: dict[int, str] = {}
+
+    def target(self, batch_id: int, slice_number: int) -> None:
+        """None: rows are shown as a whole."""
 
     def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
         """Keep what will be shown."""
@@ -163,11 +166,12 @@ class CallbackSink:
     the source tuples it is based on. A function that fails makes the tick fail, and the run with it.
     """
 
-    takes_slices = False
-
     def __init__(self, query: str, name: str, function: Callback, timeout_s: float | None = None) -> None:
         self.call = Guarded(f"callback {name} of query {query}", function, timeout_s)
         self._ready: dict[int, pa.Table] = {}
+
+    def target(self, batch_id: int, slice_number: int) -> None:
+        """None: the function gets a batch as a whole."""
 
     def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
         """Keep the rows for the function."""
@@ -184,7 +188,9 @@ class CallbackSink:
 class NoopSink:
     """Runs the plan and forgets the rows; for measurements."""
 
-    takes_slices = True
+    def target(self, batch_id: int, slice_number: int) -> Target:
+        """Nowhere."""
+        return Target()
 
     def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
         """Compute the rows."""

@@ -31,7 +31,7 @@ from headgate.spark.queues import Queues
 from headgate.spark.result_quality import KeepRatios, ResultLatency
 from headgate.spark.sinks import Sink
 from headgate.spark.sql import BEGINNING_US
-from headgate.spark.stream_log import StreamLogs
+from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
 from headgate.spark.tick_plan import Chosen, OpenTick, TickPlan
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.store import Passed, StatisticsStore
@@ -166,7 +166,8 @@ class TickRunner:
                 profiles = self._measuring.run_trials(tick.batch_id, plan.trials)
                 self._prepared.predicate_order.add_trials(profiles)
         with _timed(tick, "run"):
-            found = self._jobs.run(tick, plan, self.manifest)
+            is_light = self._rows_at_hand(tick) <= ONE_TASK_ROWS
+            found = self._jobs.run(tick, plan, self.manifest, is_light)
         if found.samples is not None:
             self.statistics.joins.add(found.samples)
         return plan, found
@@ -195,12 +196,15 @@ class TickRunner:
 
     def _set_parallelism(self, tick: OpenTick) -> None:
         """Use as many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
-        rows = sum(arrival.rows.count for arrival in tick.arrivals.values())
-        rows += sum({block.path: block.rows for block in self.manifest.block_refs()}.values())
-        tasks = str(min(self._store.parallelism, 1 + int(rows) // _ROWS_PER_TASK))
+        tasks = str(min(self._store.parallelism, 1 + int(self._rows_at_hand(tick)) // _ROWS_PER_TASK))
         if tasks != self._store.plans.tasks:
             self._store.spark.conf.set("spark.sql.shuffle.partitions", tasks)
             self._store.plans.tasks = tasks
+
+    def _rows_at_hand(self, tick: OpenTick) -> float:
+        """Rows that have arrived or are stored: no query of the tick reads more."""
+        arrived = sum(arrival.rows.count for arrival in tick.arrivals.values())
+        return arrived + sum({block.path: block.rows for block in self.manifest.block_refs()}.values())
 
     def _publish(self, tick: OpenTick, found: JobResults) -> None:
         for name, result in found.written.items():

@@ -38,6 +38,8 @@ _SESSION_SETTINGS = {
     "spark.sql.autoBroadcastJoinThreshold": "-1",
     # where one task is wanted, Spark's estimate of a join's size must not cause a shuffle
     "spark.sql.maxSinglePartitionBytes": str(2**60),
+    # Spark takes rows in memory for larger than that, if it is not given a number
+    "spark.sql.defaultSizeInBytes": str(2**20),
     # otherwise a union of single-task parts would be a single task as a whole
     "spark.sql.unionOutputPartitioning": "false",
     # stages with the same code, such as the slices of a join, are compiled once

@@ -1,8 +1,8 @@
 """Our own Java classes, for what Spark offers no setting for.
 
 ``java/LocalFiles.java`` writes to local disks without starting processes, ``java/PhysicalPlans.java``
-executes plans of earlier ticks. ``python -m headgate.spark.application.java_classes`` builds their jar with
-the compiler in Spark.
+executes plans of earlier ticks, and ``java/LightPlan.java`` several small ones in one job.
+``python -m headgate.spark.application.java_classes`` builds their jar with the compiler in Spark.
 """
 
 from __future__ import annotations
@@ -62,9 +62,13 @@ def compiled(spark: SparkSession) -> dict[str, bytes]:
     """The classes of all sources by their place in a jar."""
     jvm: Any = spark._jvm
     found: dict[str, bytes] = {}
+    loader: Any = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for source in sorted(_FOLDER.glob("*.java")):
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        # a class may use those of files before its own
+        compiler.setParentClassLoader(loader)
         compiler.cook(source.read_text(encoding="utf-8"))
+        loader = compiler.getClassLoader()
         classes = dict(compiler.getBytecodes())
         found |= {f"{name.replace('.', '/')}.class": bytes(code) for name, code in classes.items()}
     return found

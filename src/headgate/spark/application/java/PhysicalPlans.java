@@ -1,7 +1,9 @@
 package headgate;
 
 import java.util.Map;
+import java.util.Queue;
 import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
 
 import org.apache.hadoop.fs.Path;
 import org.apache.spark.rdd.RDD;
@@ -25,6 +27,8 @@ import org.apache.spark.sql.execution.command.DataWritingCommandExec;
 import org.apache.spark.sql.execution.datasources.DataSource;
 import org.apache.spark.sql.execution.datasources.HadoopFsRelation;
 import org.apache.spark.sql.execution.datasources.InsertIntoHadoopFsRelationCommand;
+import org.apache.spark.sql.execution.datasources.WriteFilesExec;
+import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.LongType;
@@ -89,8 +93,8 @@ public class PhysicalPlans {
                 Option.empty(), Option.empty()).planForWriting(SaveMode.Overwrite, query);
         }
         SparkPlan plan = session.sessionState().executePlan(command, CommandExecutionMode.SKIP()).executedPlan();
-        Template template = new Template(plan, names.split("\n"));
-        String obstacle = template.obstacle(bounds);
+        Template template = new Template(plan, names.split("\n"), bounds);
+        String obstacle = template.obstacle();
         if (obstacle == null) {
             templates.put(key, template);
         }
@@ -117,6 +121,60 @@ public class PhysicalPlans {
         });
         CollectMetricsExec observed = observed(plan);
         return observed == null ? "{}" : observed.collectedMetrics().json();
+    }
+
+    /** Whether one task can execute a plan without preparation. */
+    public boolean isLight(String key) {
+        Template template = (Template) templates.get(key);
+        return template != null && template.isLight(template.plan);
+    }
+
+    /**
+     * Execute light plans, all in one task of one job.
+     *
+     * @param keys separated by line breaks, as are the bounds and paths of each plan
+     * @return a JSON object for each, with its observed metrics and its seconds;
+     *     null if a plan is missing, or one task cannot read its inputs
+     */
+    public String runInOneJob(String keys, String bounds, String paths) throws java.io.IOException {
+        String[] key = keys.split("\n"), bound = bounds.split("\n", -1), path = paths.split("\n", -1);
+        SparkSession.setActiveSession(session);
+        Template[] chosen = new Template[key.length];
+        for (int i = 0; i < key.length; i++) {
+            chosen[i] = (Template) templates.get(key[i]);
+            if (chosen[i] == null) {
+                return null;
+            }
+        }
+        final LightPlan[] plans = new LightPlan[key.length];
+        for (int i = 0; i < key.length; i++) {
+            plans[i] = chosen[i].takeLight();
+            if (!plans[i].bind(inputs, numbers(bound[i]), path[i])) {
+                return null;
+            }
+        }
+        double[] seconds = (double[]) SQLExecution.withSQLConfPropagated(session, new AbstractFunction0() {
+            public Object apply() {
+                return LightPlan.run(session.sparkContext(), plans);
+            }
+        });
+        StringBuilder found = new StringBuilder("[");
+        for (int i = 0; i < plans.length; i++) {
+            CollectMetricsExec observed = observed(plans[i].plan());
+            found.append(i > 0 ? "," : "").append("{\"seconds\":").append(seconds[i]).append(",\"found\":");
+            found.append(observed == null ? "{}" : observed.collectedMetrics().json()).append("}");
+            chosen[i].light.add(plans[i]);
+        }
+        return found.append("]").toString();
+    }
+
+    private static long[] numbers(String bounds) {
+        String[] texts = bounds.isEmpty() ? new String[0] : bounds.split(",");
+        long[] numbers = new long[texts.length];
+        for (int i = 0; i < texts.length; i++) {
+            numbers[i] = Long.parseLong(texts[i]);
+        }
+        return numbers;
     }
 
     private static CollectMetricsExec observed(SparkPlan plan) {
@@ -168,23 +226,84 @@ public class PhysicalPlans {
             && Math.abs(((Double) value).doubleValue()) <= Long.MAX_VALUE;
     }
 
+    /** What stands in a copy of a plan in place of its inputs, bounds and folder. */
+    private interface Rewriting {
+
+        Object input(String name);
+
+        Object bound(int place);
+
+        String path();
+    }
+
     private class Template {
 
         private final SparkPlan plan;
         private final String[] names;
+        private final int bounds;
         private final Object[] leaves;
+        /** Copies that are not being executed at the moment. */
+        private final Queue light = new ConcurrentLinkedQueue();
 
-        Template(SparkPlan plan, String[] names) {
+        Template(SparkPlan plan, String[] names, int bounds) {
             this.plan = plan;
             this.names = names;
+            this.bounds = bounds;
             leaves = new Object[names.length];
             for (int i = 0; i < names.length; i++) {
                 leaves[i] = inputs.get(names[i]);
             }
         }
 
+        /** Whether it reads rows in memory, exchanges none between tasks, and has no bound that is a plain number. */
+        boolean isLight(SparkPlan node) {
+            boolean is = !(node instanceof Exchange) && !(node instanceof FileSourceScanExec)
+                && !node.getClass().getName().contains(".python.") && !hasPlainBound((Seq) node.expressions());
+            if (node instanceof DataWritingCommandExec) {
+                is = ((DataWritingCommandExec) node).child() instanceof WriteFilesExec;
+            }
+            Seq children = (Seq) node.children();
+            for (int i = 0; is && i < children.size(); i++) {
+                is = isLight((SparkPlan) children.apply(i));
+            }
+            return is;
+        }
+
+        private boolean hasPlainBound(Seq expressions) {
+            boolean has = false;
+            for (int i = 0; !has && i < expressions.size(); i++) {
+                Expression expression = (Expression) expressions.apply(i);
+                has = expression instanceof Literal && ((Literal) expression).value() instanceof Long
+                    && ((Long) ((Literal) expression).value()).longValue() >= first - LEEWAY
+                    || hasPlainBound((Seq) expression.children());
+            }
+            return has;
+        }
+
+        LightPlan takeLight() throws java.io.IOException {
+            LightPlan found = (LightPlan) light.poll();
+            if (found != null) {
+                return found;
+            }
+            final LightPlan made = new LightPlan();
+            made.prepare(session, rewritten(new Rewriting() {
+                public Object input(String name) {
+                    return made.slot(session.sparkContext(), name);
+                }
+
+                public Object bound(int place) {
+                    return made.array(place);
+                }
+
+                public String path() {
+                    return null;
+                }
+            }));
+            return made;
+        }
+
         /** Why the plan cannot be executed again; null if it can. */
-        String obstacle(int bounds) {
+        String obstacle() {
             boolean[] found = new boolean[bounds];
             String obstacle = obstacle(plan, found);
             for (int i = 0; obstacle == null && i < bounds; i++) {
@@ -257,11 +376,24 @@ public class PhysicalPlans {
         }
 
         SparkPlan bound(String bounds, final String path) {
-            String[] texts = bounds.isEmpty() ? new String[0] : bounds.split(",");
-            final long[] numbers = new long[texts.length];
-            for (int i = 0; i < texts.length; i++) {
-                numbers[i] = Long.parseLong(texts[i]);
-            }
+            final long[] numbers = numbers(bounds);
+            return rewritten(new Rewriting() {
+                public Object input(String name) {
+                    return inputs.get(name);
+                }
+
+                public Object bound(int place) {
+                    return UnsafeArrayData.fromPrimitiveArray(new long[] {numbers[place], numbers[place]});
+                }
+
+                public String path() {
+                    return path;
+                }
+            });
+        }
+
+        /** A copy with other inputs and bounds, and with another folder unless there is none. */
+        private SparkPlan rewritten(final Rewriting by) {
             final AbstractPartialFunction literals = new AbstractPartialFunction() {
                 public boolean isDefinedAt(Object node) {
                     return node instanceof Literal;
@@ -269,14 +401,12 @@ public class PhysicalPlans {
 
                 public Object applyOrElse(Object node, scala.Function1 otherwise) {
                     int place = node instanceof Literal
-                        ? PhysicalPlans.this.place((Literal) node, numbers.length) : -1;
+                        ? PhysicalPlans.this.place((Literal) node, bounds) : -1;
                     if (place >= 0) {
                         Literal literal = (Literal) node;
-                        Object value = Long.valueOf(numbers[place]);
-                        if (!(literal.value() instanceof Long)) {
-                            value = UnsafeArrayData.fromPrimitiveArray(new long[] {numbers[place], numbers[place]});
-                        }
-                        return new Literal(value, literal.dataType());
+                        ArrayData array = (ArrayData) by.bound(place);
+                        boolean isPlain = literal.value() instanceof Long;
+                        return new Literal(isPlain ? (Object) Long.valueOf(array.getLong(0)) : array, literal.dataType());
                     }
                     return otherwise.apply(node);
                 }
@@ -292,9 +422,9 @@ public class PhysicalPlans {
                     SparkPlan changed = (SparkPlan) node;
                     int place = place(changed);
                     if (place >= 0) {
-                        changed = reading(changed, inputs.get(names[place]));
-                    } else if (changed instanceof DataWritingCommandExec) {
-                        changed = writing((DataWritingCommandExec) changed, path);
+                        changed = reading(changed, by.input(names[place]));
+                    } else if (changed instanceof DataWritingCommandExec && by.path() != null) {
+                        changed = writing((DataWritingCommandExec) changed, by.path());
                     }
                     return ((org.apache.spark.sql.catalyst.plans.QueryPlan) changed).transformExpressions(literals);
                 }
