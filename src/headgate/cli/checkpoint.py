@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.options import DEBUG, JSON, argument, value
+from headgate.cli.commands import DEBUG, JSON, argument, value
 from headgate.errors import DamagedStateError, SetupError
 
 if TYPE_CHECKING:

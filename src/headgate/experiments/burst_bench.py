@@ -56,7 +56,6 @@ class BurstRun:
 
     @property
     def peak_bytes(self) -> float:
-        """The largest backlog after a tick."""
         return float(self.status.peak_backlog_bytes)
 
     @property
@@ -105,8 +104,8 @@ class BurstBench:
         return self._run(strategy, _QUIET_SHARE * self.rate, self.rate)
 
     def _run(self, strategy: Strategy, quiet: float, burst: float) -> BurstRun:
-        values = {"$QUIET": f"{quiet:.0f}", "$BURST": f"{burst:.0f}", "$SEED": self._seed}
-        session = Session(self._spark).execute(script("burst.sql", values))
+        text = script("burst.sql", QUIET=f"{quiet:.0f}", BURST=f"{burst:.0f}", SEED=self._seed)
+        session = Session(self._spark).execute(text)
         network = session.network()
         run = session.start(
             until_done=True, strategy=strategy, tick_budget=_TICK_BUDGET_S, profiles=self._known
@@ -136,12 +135,9 @@ def burst_study(spark: Any, out: Path, seed: int, progress: Progress) -> Study:
     bound_s = 1.25 * fifo.max_latency_s
     # near the least that any strategy needs: far from it, memory is saved or not by accident of a tick
     limit_bytes = chain.peak_bytes + _ROOM * (path.peak_bytes - chain.peak_bytes)
-    strategies += [
-        lambda: Threshold(limit_bytes, _BETA),
-        lambda: ChainFlush(bound_s, margin_s=_MARGIN_S),
-    ]
-    runs += [bench.run(strategy()) for strategy in strategies[3:]]
-    threshold, flush = runs[3:]
+    strategies += [lambda: Threshold(limit_bytes, _BETA), lambda: ChainFlush(bound_s, margin_s=_MARGIN_S)]
+    threshold, flush = more = [bench.run(strategy()) for strategy in strategies[3:]]
+    runs += more
     for run in runs:
         study.equal(f"{run.strategy}: same results as fifo", fifo.fingerprint, run.fingerprint)
     study.at_most("chain's peak backlog, of fifo's", 0.6, chain.peak_bytes / fifo.peak_bytes)
@@ -158,22 +154,16 @@ def burst_study(spark: Any, out: Path, seed: int, progress: Progress) -> Study:
         f"{costs.work_s:.2f} s a processor second"
     )
     arrivals_s = generated_arrivals(fifo.network)
-    predicted = [
-        bench.predict(run, strategy(), costs, arrivals_s)
-        for run, strategy in zip(runs, strategies, strict=True)
-    ]
+    pairs = zip(runs, strategies, strict=True)
+    predicted = [bench.predict(run, strategy(), costs, arrivals_s) for run, strategy in pairs]
     for run, own in zip(runs, predicted, strict=True):
-        for what, expected, got in (
-            ("peak backlog (kB)", own.peak_bytes / 1e3, run.peak_bytes / 1e3),
-            ("mean latency (s)", own.mean_latency_s, run.mean_latency_s),
-        ):
-            study.close(f"{run.strategy}: {what}, predicted within 25 %", expected, got, 0.25)
+        name = f"{run.strategy}: {{}}, predicted within 25 %"
+        study.close(name.format("peak backlog (kB)"), own.peak_bytes / 1e3, run.peak_bytes / 1e3, 0.25)
+        study.close(name.format("mean latency (s)"), own.mean_latency_s, run.mean_latency_s, 0.25)
     title = "backlog after each tick: on Spark (lines) and predicted (dots)"
     with study.drawing("burst", title, "time since the start (s)", "backlog (kB)") as axes:
         for number, (run, own) in enumerate(zip(runs, predicted, strict=True)):
-            colour, history = f"C{number}", run.status.history
-            measured = [tick.backlog_bytes / 1e3 for tick in history]
-            at_s = [tick.at_s for tick in history]
-            axes.step(at_s, measured, where="post", color=colour, label=run.strategy)
-            axes.step(own.at_s, own.backlog_bytes / 1e3, where="post", color=colour, linestyle=":")
+            at_s, measured = zip(*((t.at_s, t.backlog_bytes / 1e3) for t in run.status.history), strict=True)
+            axes.step(at_s, measured, where="post", color=f"C{number}", label=run.strategy)
+            axes.step(own.at_s, own.backlog_bytes / 1e3, where="post", color=f"C{number}", linestyle=":")
     return study

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from headgate.experiments.study import Progress, script
@@ -24,17 +24,9 @@ _SELECT, _PROJECT = f"{QUERY}.select_packets", f"{QUERY}.project"
 _SHEDDING = f" WITH (overload = 'shed', latency = '{LATENCY_BOUND_S:g} s')"
 _FINGERPRINT = "aggregate(sequence(1, 800), concat(src, bytes), (digest, i) -> sha2(digest, 256))"
 _NO_FINGERPRINT = "dst"
-_OPTIONS = {
-    "flows": "400",
-    "seed": "7",
-    "keys": "500",
-    "start": "2024-05-01T12:00:00Z",
-    "timestamp": "ts",
-}
+_OPTIONS = {"flows": 400, "seed": 7, "keys": 500, "start": "2024-05-01T12:00:00Z", "timestamp": "ts"}
 # ticks of two sizes separate what a tick costs from what its tuples cost
-_WARM_UPS = {_NO_FINGERPRINT: ("80000", "10000"), _FINGERPRINT: ("160000", "20000")}
-# the flood begins and ends at these parts of the traffic
-_FLOOD = (1 / 3, 2 / 3)
+_WARM_UPS = {_NO_FINGERPRINT: (80_000, 10_000), _FINGERPRINT: (160_000, 20_000)}
 _TICK_BUDGET_S = 0.8
 # of the predicted capacity
 _QUIET_LOAD, _FLOOD_LOAD = 0.1, 2.2
@@ -42,31 +34,6 @@ _QUIET_LOAD, _FLOOD_LOAD = 0.1, 2.2
 _CANDIDATES = ("chain", "segment", "simplified-segment", "greedy", "path-capacity", "fifo")
 # peaks that differ by less are the same, and latency decides
 _SAME_PEAK = 1.1
-
-
-@dataclass(frozen=True)
-class FloodRun:
-    """A run over the flood."""
-
-    status: RunStatus
-
-    @property
-    def peak_bytes(self) -> int:
-        """The largest backlog after a tick."""
-        return self.status.peak_backlog_bytes
-
-    @property
-    def max_latency_s(self) -> float:
-        """The slowest result."""
-        return self.status.queries[QUERY].latency_s.max or 0.0
-
-
-@dataclass(frozen=True)
-class ChosenStrategy:
-    """The strategy that is predicted to need the least memory, and the prediction."""
-
-    name: str
-    predicted: TickedRun
 
 
 class Flood:
@@ -81,16 +48,12 @@ class Flood:
         self._watch = watch
         self._profiles: Profiles = {}
         self._costs = TickCosts(0.0, 0.0, 1.0)
-        self.seconds = seconds
+        self._seconds = seconds
+        # when the flood begins and ends, since the start of the traffic
+        self.flood_s = (seconds / 3, 2 * seconds / 3)
 
     @property
-    def flood_s(self) -> tuple[float, float]:
-        """When the flood begins and ends, since the start of the traffic."""
-        begin, end = (part * self.seconds for part in _FLOOD)
-        return begin, end
-
-    @property
-    def capacity_per_s(self) -> float:
+    def _capacity_per_s(self) -> float:
         """Tuples per second that ticks can process, by the measured statistics."""
         select, project = self._profiles[_SELECT], self._profiles[_PROJECT]
         busy_s = _TICK_BUDGET_S * processors(self._spark)
@@ -99,10 +62,10 @@ class Flood:
 
     def script(self, settings: str = "") -> str:
         """The stream and the query, at rates that this machine can and cannot keep up with."""
-        quiet, flood = (round(load * self.capacity_per_s) for load in (_QUIET_LOAD, _FLOOD_LOAD))
+        quiet, flood = (round(load * self._capacity_per_s) for load in (_QUIET_LOAD, _FLOOD_LOAD))
         begin_s, end_s = self.flood_s
         rate = f"{quiet}, {flood} from {begin_s:.3g} s, {quiet} from {end_s:.3g} s"
-        return _script({"rate": rate, "duration": f"{self.seconds:g} s"}, settings)
+        return _script({"rate": rate, "duration": f"{self._seconds:g} s"}, settings)
 
     def warm_up(self) -> None:
         """Let Java compile the query, and measure its two operators: the filter alone, then both."""
@@ -123,32 +86,26 @@ class Flood:
         # the first half of each run is what Java's compiler takes
         self._costs = tick_costs([history[len(history) // 2 :] for history in histories]) or self._costs
 
-    def choose(self) -> ChosenStrategy:
-        """Simulate the flood under every strategy, on the measured statistics."""
+    def choose(self) -> tuple[str, TickedRun]:
+        """The strategy that is predicted to need the least memory, and the prediction."""
         network = Session(self._spark).execute(self.script()).network()
-        simulation = TickSimulation(
-            network,
-            self._profiles,
-            generated_arrivals(network),
-            self._costs,
-            _TICK_BUDGET_S,
-            processors(self._spark),
-        )
+        arrivals_s, cores = generated_arrivals(network), processors(self._spark)
+        simulation = TickSimulation(network, self._profiles, arrivals_s, self._costs, _TICK_BUDGET_S, cores)
         predicted = {name: simulation.run(strategy_named(name)) for name in _CANDIDATES}
         least_bytes = min(run.peak_bytes for run in predicted.values())
         best = {name: run for name, run in predicted.items() if run.peak_bytes <= _SAME_PEAK * least_bytes}
         name = min(best, key=lambda name: best[name].mean_latency_s)
-        return ChosenStrategy(name, best[name])
+        return name, best[name]
 
-    def run(self, strategy: str) -> FloodRun:
+    def run(self, strategy: str) -> RunStatus:
         """Run the flood under a strategy; work beyond the budget of a tick waits."""
         self._progress(f"the flood under {strategy}")
-        return FloodRun(self._finish(self._start(self.script(), strategy, _TICK_BUDGET_S)))
+        return self._finish(self._start(self.script(), strategy, _TICK_BUDGET_S))
 
-    def run_shedding(self) -> FloodRun:
+    def run_shedding(self) -> RunStatus:
         """Run the flood with drop boxes, which keep what the latency bound allows."""
         self._progress("the flood with shedding")
-        return FloodRun(self._finish(self._start(self.script(_SHEDDING), "fifo", None)))
+        return self._finish(self._start(self.script(_SHEDDING), "fifo", None))
 
     def _start(self, text: str, strategy: str, tick_budget_s: float | None) -> Run:
         session = Session(self._spark).execute(text)
@@ -169,6 +126,6 @@ def _seconds_per_tuple(history: Sequence[TickRecord]) -> float:
     return min(tick.busy_s / tick.rows_in for tick in history if tick.rows_in and tick.busy_s)
 
 
-def _script(options: Mapping[str, str], settings: str = "", fingerprint: str = _FINGERPRINT) -> str:
+def _script(options: Mapping[str, object], settings: str = "", fingerprint: str = _FINGERPRINT) -> str:
     text = ", ".join(f"{name} '{value}'" for name, value in {**options, **_OPTIONS}.items())
-    return script("flood.sql", {"$OPTIONS": text, "$SETTINGS": settings, "$FINGERPRINT": fingerprint})
+    return script("flood.sql", OPTIONS=text, SETTINGS=settings, FINGERPRINT=fingerprint)
