@@ -15,10 +15,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from headgate.cli.commands import seconds
-from headgate.cli.script import Script
-from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, known_rate, profile_path
+from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, known_rate, profiled_network
 from headgate.errors import SetupError
-from headgate.planning.stages import Stages
 from headgate.queueing.advice import Advice, QueryAdvice
 from headgate.queueing.advice import advise as advised
 from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, OnServer, OwnServers
@@ -57,9 +55,7 @@ class Question:
 
 def answer(question: Question, as_json: bool) -> bool:
     """Print the advice; returns whether every query keeps its bounds."""
-    network = Stages.of(Script.read(question.file).catalog()).lowered
-    path = profile_path(question.file, question.profile)
-    measured = Measured.read(path)
+    network, measured, path = profiled_network(question.file, question.profile)
     given = given_rates(question.rates, network)
     # arrivals of traced streams, at the rate of --rate if given, and that rate
     recorded = {
@@ -70,6 +66,7 @@ def answer(question: Question, as_json: bool) -> bool:
         if operator not in measured.profiles:
             known = f"{path} has no profile of operator {operator}"
             raise SetupError(f"{known}; measure it with: headgate profile {question.file}")
+    traces = {stream: times_s for stream, (times_s, _) in recorded.items()}
     recorded_rates = {stream: per_s for stream, (_, per_s) in recorded.items()}
     known_rates = {**measured.tuples_per_s, **recorded_rates, **given}
     rates = {stream: known_rate(known_rates, stream) for stream in network.streams}
@@ -77,7 +74,6 @@ def answer(question: Question, as_json: bool) -> bool:
     plan = LoadModel(network, measured.profiles, profiled).at(rates)
     model = _model(plan, measured, question)
     advice = advised(plan, model, question.percentile)
-    traces = {stream: times_s for stream, (times_s, _) in recorded.items()}
     traced = _driven_by(plan, model, question.strategy, traces) if traces else None
     if as_json:
         print(json.dumps(_document(advice, model, traced), indent=2))
@@ -119,11 +115,14 @@ def _model(plan: LoadModel, measured: Measured, question: Question) -> LatencyMo
 
 def _document(advice: Advice, model: LatencyModel, traced: Traced | None) -> dict[str, Any]:
     settings = {key: value for key, value in vars(model).items() if key != "levels"}
-    document = {"model": {"name": type(model).__name__, **settings}, **advice_json(advice)}
+    document = {"model": {"name": type(model).__name__, **settings}, **_advice_json(advice)}
     if traced is not None:
         document["recorded"] = {
-            "dispersion": {stream: dispersion_json(found) for stream, found in traced.dispersions.items()},
-            "latency_s": {query: measured_json(values) for query, values in traced.latencies_s.items()},
+            "dispersion": {
+                stream: [vars(d) | {"seconds": _clean(d.seconds), "index": _clean(d.index)} for d in found]
+                for stream, found in traced.dispersions.items()
+            },
+            "latency_s": {query: _measured(values) for query, values in traced.latencies_s.items()},
             "queue_bytes": {"mean": traced.mean_bytes, "peak": traced.peak_bytes},
         }
     return document
@@ -131,10 +130,10 @@ def _document(advice: Advice, model: LatencyModel, traced: Traced | None) -> dic
 
 def _print(advice: Advice, traced: Traced | None) -> None:
     console = screen()
-    console.print(advice_table(advice))
+    console.print(_advice_table(advice))
     if advice.prediction is not None:
-        console.print(paths_table(advice.prediction))
-        console.print(operators_table(advice.prediction))
+        console.print(_paths_table(advice.prediction))
+        console.print(_operators_table(advice.prediction))
     rates = ", ".join(f"{stream} {rate:,.4g}/s" for stream, rate in advice.load.rates.items())
     console.print(f"rates: {rates}; utilisation {advice.utilisation:.3g}", soft_wrap=True)
     for own in advice.queries.values():
@@ -146,7 +145,7 @@ def _print(advice: Advice, traced: Traced | None) -> None:
     if traced is None:
         console.print("arrivals are taken to be Poisson; bursts wait longer, see --trace")
         return
-    console.print(beside_table(advice, traced.latencies_s))
+    console.print(_beside_table(advice, traced.latencies_s))
     for stream, found in traced.dispersions.items():
         worst = max(found, key=lambda scale: scale.index)
         console.print(
@@ -211,8 +210,8 @@ def _driven_by(plan: LoadModel, model: LatencyModel, strategy: str, traces: Mapp
     return Traced(dispersions, latencies_s, mean_bytes, backlog.peak_bytes)
 
 
-def advice_json(advice: Advice) -> dict[str, Any]:
-    """The document of ``headgate advise --json``; estimates of an overloaded plan are null."""
+def _advice_json(advice: Advice) -> dict[str, Any]:
+    """Estimates of an overloaded plan are null."""
     operators = None if advice.prediction is None else advice.prediction.operators
     return {
         "fits": advice.fits,
@@ -278,8 +277,7 @@ def _distribution(latency: LatencyDistribution) -> dict[str, Any]:
     return _spread(latency.mean_s, latency.percentile)
 
 
-def measured_json(values: Floats) -> dict[str, Any] | None:
-    """Mean and percentiles of what came out."""
+def _measured(values: Floats) -> dict[str, Any] | None:
     if not len(values):
         return None
     return _spread(float(values.mean()), lambda share: float(np.percentile(values, 100 * share)))
@@ -289,13 +287,7 @@ def _spread(mean: float, percentile: Callable[[float], float]) -> dict[str, Any]
     return {"mean": _clean(mean), **{f"p{100 * share:g}": _clean(percentile(share)) for share in _SHARES}}
 
 
-def dispersion_json(found: tuple[Dispersion, ...]) -> list[dict[str, Any]]:
-    """One object per time scale."""
-    return [{"seconds": _clean(d.seconds), "index": _clean(d.index), "intervals": d.intervals} for d in found]
-
-
-def advice_table(advice: Advice) -> Table:
-    """One row per query."""
+def _advice_table(advice: Advice) -> Table:
     headings = ("bound (s)", "queued", "queue p99", "bound", "windows", "rates up to")
     table = table_of("query", "fits", *_PERCENTILES, *headings)
     for name, own in advice.queries.items():
@@ -317,8 +309,7 @@ def advice_table(advice: Advice) -> Table:
     return table
 
 
-def operators_table(predicted: LoadPrediction) -> Table:
-    """One row per operator."""
+def _operators_table(predicted: LoadPrediction) -> Table:
     table = table_of("operator", "tuples/s", "utilisation", "queued", "bytes", *_PERCENTILES)
     for name, own in predicted.operators.items():
         counts = (own.tuples_per_s, own.utilisation, own.tuples)
@@ -326,8 +317,7 @@ def operators_table(predicted: LoadPrediction) -> Table:
     return table
 
 
-def paths_table(predicted: LoadPrediction) -> Table:
-    """One row per path."""
+def _paths_table(predicted: LoadPrediction) -> Table:
     table = table_of("path", "mean (s)", *_PERCENTILES)
     for path in predicted.paths:
         latency = path.latency
@@ -335,7 +325,7 @@ def paths_table(predicted: LoadPrediction) -> Table:
     return table
 
 
-def beside_table(advice: Advice, latencies_s: Mapping[str, Floats]) -> Table:
+def _beside_table(advice: Advice, latencies_s: Mapping[str, Floats]) -> Table:
     """Latency by the formula for Poisson arrivals, and under recorded ones."""
     table = table_of("query", "p50: formula", "recorded", "p99: formula", "recorded", "times")
     for query, values in latencies_s.items():

@@ -69,9 +69,9 @@ def simulate_strategies(
             raise SetupError(f"--plot {plot} cannot be written: {error.strerror}") from None
         print(f"drew {plot}", file=sys.stderr)
     if as_json:
-        _print_json([result_json(result) for result in results], strategy)
+        _print_json([_result_json(result) for result in results], strategy)
     else:
-        screen().print(results_table(results))
+        screen().print(_results_table(results))
 
 
 def simulate_policies(file: Path, policy: str, rates: list[str], seed: int, as_json: bool) -> None:
@@ -82,16 +82,16 @@ def simulate_policies(file: Path, policy: str, rates: list[str], seed: int, as_j
     read = read_network(file)
     rate = given_rate(read.network, _network_rate(rates), str(file))
     # policies known by name are compiled
-    policies = [name if name in router_names() else router for name, router in routers.items()]
-    runs = [eddy_run(read, chosen, rate, seed) for chosen in policies]
+    chosen = [name if name in router_names() else router for name, router in routers.items()]
+    runs = [eddy_run(read, router, rate, seed) for router in chosen]
     # takes a moment to import
     from headgate.simulator.eddies.eddy_simulation import simulate_eddy
 
     results = [simulate_eddy(run) for run in runs]
     if as_json:
-        _print_json([eddy_json(result) for result in results], policy)
+        _print_json([_eddy_json(result) for result in results], policy)
     else:
-        screen().print(eddies_table(results))
+        screen().print(_eddies_table(results))
 
 
 def _print_json(documents: list[dict[str, Any]], name: str) -> None:
@@ -111,9 +111,9 @@ def solve(file: Path, optimize: str | None, rate: float | None, as_json: bool) -
         raise SetupError(f"{file} gives no weights; add --optimize art or --optimize mdr, or [weights.FROM]")
     at_rate = rate or read.network.total_rate or solution.mdr
     if as_json:
-        print(json.dumps(route_json(solution, at_rate)))
+        print(json.dumps(_route_json(solution, at_rate)))
     else:
-        for table in route_tables(solution, at_rate):
+        for table in _route_tables(solution, at_rate):
             screen().print(table)
 
 
@@ -139,9 +139,7 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
                 name = names.get(field, f"--{field}")
                 raise SetupError(f"{name} is for CQL files; {file} contains that itself")
         return read_workload(file, seed)
-    network = Stages.of(Script.read(file).catalog()).lowered
-    path = profile_path(file, options.profile)
-    measured = Measured.read(path)
+    network, measured, path = profiled_network(file, options.profile)
     scenario = Scenario.from_profiles(
         network,
         measured.of(tuple(network.operators), str(path)),
@@ -152,17 +150,16 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
     return WorkloadFile(scenario)
 
 
-def profile_path(file: Path, given: Path | None) -> Path:
-    """The profile given, or else the one beside the script."""
-    if given is not None:
-        return given / FILE_NAME if given.is_dir() else given
-    path = beside(file)
-    if not path.is_file():
+def profiled_network(file: Path, profile: Path | None) -> tuple[Network, Measured, Path]:
+    """The operators of a script, the profile given or else the one beside the script, and its path."""
+    network = Stages.of(Script.read(file).catalog()).lowered
+    path = beside(file) if profile is None else profile / FILE_NAME if profile.is_dir() else profile
+    if profile is None and not path.is_file():
         raise SetupError(
             f"{file} has no profile; measure one with: headgate profile {file}, or add --profile "
             "with a file or the checkpoint of an earlier run"
         )
-    return path
+    return network, Measured.read(path), path
 
 
 def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, seed: int) -> dict[str, Any]:
@@ -220,64 +217,59 @@ def given_rates(texts: Sequence[str], network: Network) -> dict[str, float]:
     return rates
 
 
-def result_json(result: Result) -> dict[str, Any]:
-    """A result as one JSON object; lists hold ``[time, size]`` and ``[time, amount, latency]``."""
+def _result_json(result: Result) -> dict[str, Any]:
+    """Lists hold ``[time, size]`` and ``[time, amount, latency]``."""
     backlog, outputs = result.backlog, result.outputs
+    latency = {"mean": result.latency_mean_s, "p99": result.latency_p99_s, "max": result.latency_max_s}
     return {
         "strategy": result.strategy,
         "backlog": [[t, _clean(size)] for t, size in _rows(backlog.times_s, backlog.sizes)],
         "peak": _clean(backlog.peak),
         "mean": _clean(backlog.mean),
-        "latency": {
-            "mean": _clean(result.latency_mean_s),
-            "p99": _clean(result.latency_p99_s),
-            "max": _clean(result.latency_max_s),
-        },
+        "latency": {name: _clean(value) for name, value in latency.items()},
         "outputs": [
-            [t, _clean(amount), latency]
-            for t, amount, latency in _rows(outputs.times_s, outputs.amounts, outputs.latencies_s)
+            [t, _clean(amount), latency_s]
+            for t, amount, latency_s in _rows(outputs.times_s, outputs.amounts, outputs.latencies_s)
         ],
     }
 
 
-def results_table(results: Sequence[Result]) -> Table:
+def _results_table(results: Sequence[Result]) -> Table:
     """One row per strategy: backlog in tuples (its peak in bytes too), latency in s.
 
     Least peak backlog first; among equals least mean backlog, then least mean latency.
     """
-    table = _ranking("strategy", "peak", "bytes", "mean", "latency mean", "p99", "max", "tuples/s out")
     order = sorted(
         results,
         key=lambda r: (_clean(r.backlog.peak), _clean(r.backlog.mean), _clean(r.latency_mean_s) or 0.0),
     )
-    for place, result in enumerate(order, start=1):
+    rows = []
+    for result in order:
         backlog = result.backlog
         latencies = (result.latency_mean_s, result.latency_p99_s, result.latency_max_s)
         values = (backlog.peak, backlog.peak_bytes, backlog.mean, *latencies, result.throughput_per_s)
-        table.add_row(str(place), result.strategy, *(shown(value, digits=4) for value in values))
-    return table
+        rows.append((result.strategy, *(shown(value, digits=4) for value in values)))
+    return _ranking(rows, "strategy", "peak", "bytes", "mean", "latency mean", "p99", "max", "tuples/s out")
 
 
-def eddy_json(result: EddyResult) -> dict[str, Any]:
-    """A result as one JSON object."""
+def _eddy_json(result: EddyResult) -> dict[str, Any]:
     values = {name: value for name, value in vars(result).items() if name != "overloaded_s"}
     return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
 
 
-def eddies_table(results: Sequence[EddyResult]) -> Table:
+def _eddies_table(results: Sequence[EddyResult]) -> Table:
     """One row per policy, least mean response time first."""
     headings = ("response mean (s)", "delivered", "longest queue", "splits", "slides", "merges")
-    table = _ranking("policy", *headings)
-    order = sorted(results, key=lambda result: math.inf if result.art is None else result.art)
-    for place, result in enumerate(order, start=1):
+    rows = []
+    for result in sorted(results, key=lambda result: math.inf if result.art is None else result.art):
         longest = max(result.longest_queue.values())
         counts = (result.delivered, longest, result.splits, result.slides, result.merges)
         art = "-" if result.art is None else f"{result.art:,.4g}"
-        table.add_row(str(place), result.policy, art, *(f"{count:,}" for count in counts))
-    return table
+        rows.append((result.policy, art, *(f"{count:,}" for count in counts)))
+    return _ranking(rows, "policy", *headings)
 
 
-def route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
+def _route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
     """One JSON object; ``art`` and ``utilisation`` hold at this rate."""
     histories = solution.histories
     return {
@@ -288,13 +280,8 @@ def route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
         "utilisation": solution.utilisation(at_rate),
         "resources": dict(solution.resources),
         "by_history": [
-            {
-                "plan": choice.plan,
-                "done": list(choice.done),
-                "rate": choice.rate * at_rate,
-                "weights": dict(choice.weights),
-            }
-            for choice in histories.choices
+            {"plan": c.plan, "done": list(c.done), "rate": c.rate * at_rate, "weights": dict(c.weights)}
+            for c in histories.choices
         ],
         "paths": {
             plan: [{"order": list(order), "part": part} for order, part in orders.items()]
@@ -303,7 +290,7 @@ def route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
     }
 
 
-def route_tables(solution: Solution, at_rate: float) -> list[Table]:
+def _route_tables(solution: Solution, at_rate: float) -> list[Table]:
     """Rates and response time, operators, weights."""
     art = solution.art(at_rate)
     summary = table_of("", "", show_header=False)
@@ -320,12 +307,14 @@ def route_tables(solution: Solution, at_rate: float) -> list[Table]:
     return [summary, operators, weights]
 
 
-def _ranking(what: str, *headings: str) -> Table:
+def _ranking(rows: Sequence[Sequence[str]], what: str, *headings: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("")
     table.add_column(what, no_wrap=True)
     for heading in headings:
         table.add_column(heading, justify="right")
+    for place, row in enumerate(rows, start=1):
+        table.add_row(str(place), *row)
     return table
 
 

@@ -72,8 +72,8 @@ def profile_table(measured: Measured) -> Group:
     """Statistics of every operator with their standard errors, and the rates of the streams."""
     operators = table_of("operator", "cost (us per tuple)", "selectivity", "width (bytes)", "ticks")
     for name, profile in measured.profiles.items():
-        cost = _with_error(profile.seconds_per_tuple * 1e6, profile.seconds_per_tuple_error * 1e6)
-        passed = _with_error(profile.selectivity, profile.selectivity_error)
+        cost = f"{profile.seconds_per_tuple * 1e6:.4g} ± {profile.seconds_per_tuple_error * 1e6:.2g}"
+        passed = f"{profile.selectivity:.4g} ± {profile.selectivity_error:.2g}"
         operators.add_row(name, cost, passed, f"{profile.bytes_per_tuple:,.0f}", str(profile.samples))
     predicates = table_of("operator", "predicate", "cost (us per tuple)", "selectivity")
     for operator, by_text in measured.predicates.items():
@@ -89,8 +89,7 @@ def profile_table(measured: Measured) -> Group:
 
 def rows_table(title: str, rows: Any, most: int) -> Group:
     """The first rows of an Arrow table, below a title."""
-    there_are_more = rows.num_rows > most
-    heading = f"{title}, the first {most} rows" if there_are_more else title
+    heading = f"{title}, the first {most} rows" if rows.num_rows > most else title
     table = Table(box=box.SIMPLE_HEAD)
     for column in rows.schema:
         numeric = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
@@ -120,10 +119,6 @@ def states_table(states: Sequence[TickState]) -> Table:
             lines.append(f"and {len(state.damages) - _SHOWN_DAMAGES} more")
         table.add_row(str(state.tick), *contents, Text("\n".join(lines)))
     return table
-
-
-def _with_error(value: float, error: float) -> str:
-    return f"{value:.4g} ± {error:.2g}"
 
 
 def _value(value: object) -> str:
