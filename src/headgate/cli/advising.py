@@ -23,7 +23,7 @@ from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, 
 from headgate.queueing.load_model import LoadModel, work_by_operator
 from headgate.queueing.prediction import LatencyDistribution, LoadPrediction
 from headgate.queueing.recorded_arrivals import Dispersion, dispersion, tick_latencies
-from headgate.report.tables import clean, screen, shown, table_of
+from headgate.report import clean, screen, shown, table_of
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
 from headgate.simulator.simulation import static_priority

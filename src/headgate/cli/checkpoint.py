@@ -36,7 +36,7 @@ def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None
     Lists the ticks that a run can step back to, newest first. The exit code is 0 if a run can go on from the
     newest one, 1 if it is damaged.
     """
-    from headgate.report.tables import screen, states_table
+    from headgate.report import screen, states_table
     from headgate.spark.checkpoint import Checkpoint
 
     root, files = _opened(folder)

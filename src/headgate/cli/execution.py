@@ -23,7 +23,7 @@ from headgate.cli.script import Script
 from headgate.handle import Run
 from headgate.model.event import Event, SettingsChanged, TickCommitted
 from headgate.model.network import Network
-from headgate.report.tables import profile_table, queries_table, rows_table, screen, streams_table
+from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
 from headgate.session import Session
 from headgate.statistics.profile_file import FILE_NAME, Measured
 from headgate.status import RunStatus

@@ -23,7 +23,7 @@ from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
 from headgate.placed import router_from
 from headgate.planning.stages import Stages
-from headgate.report.tables import clean, screen, shown, table_of
+from headgate.report import clean, plot_backlogs, screen, shown, table_of
 from headgate.routing import evaluate, largest_rate, least_response_time, router_names
 from headgate.routing.solution import Solution
 from headgate.scheduling import strategy_named, strategy_names
@@ -61,8 +61,6 @@ def simulate_strategies(
     workload = _workload(file, options, seed)
     results = [simulate(workload.scenario, strategy_named(workload.strategy_text(name))) for name in names]
     if plot is not None:
-        from headgate.report.plots import plot_backlogs
-
         try:
             plot_backlogs(results, plot, f"Backlog of {file.name}")
         except OSError as error:

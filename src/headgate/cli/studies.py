@@ -16,7 +16,7 @@ from rich import box
 from rich.table import Table
 
 from headgate.experiments.study import Study
-from headgate.report.tables import screen
+from headgate.report import plot_runs, screen
 
 
 def reproduced(study: str, trace: Path | None, out: Path, on_spark: bool) -> Study:
@@ -101,7 +101,6 @@ def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:
     from headgate.cli.execution import Progress, interruptible, watch
     from headgate.experiments.flood import LATENCY_BOUND_S, QUERY, Flood
     from headgate.handle import Run
-    from headgate.report.plots import plot_runs
     from headgate.spark.application.cluster import own_session
 
     with Progress("starting Spark") as progress, interruptible() as interrupt:

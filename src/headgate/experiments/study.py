@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from headgate.report.plots import Line, drawing, plot_backlogs, plot_lines
+from headgate.report import Line, drawing, plot_backlogs, plot_lines
 from headgate.simulator import Result
 
 if TYPE_CHECKING:
