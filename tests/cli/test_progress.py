@@ -6,8 +6,7 @@ import signal
 import pytest
 from rich.console import Console
 
-from headgate.cli.execution import interruptible
-from headgate.cli.progress import Progress
+from headgate.cli.execution import Progress, interruptible
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 
 

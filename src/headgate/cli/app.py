@@ -15,7 +15,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import checkpoint, commands, demo
+from headgate.cli import checkpoint, commands
 from headgate.errors import HeadgateError, InternalError, QueryError, UserCodeError
 
 # as shells report a process whose reader has gone
@@ -127,7 +127,7 @@ def _register(command: Callable[..., None], arguments: str) -> None:
 _register(commands.run, "examples/network.sql --for 30s --tick-budget 0.5s --checkpoint state/")
 _register(commands.explain, "examples/network.sql --after lower")
 _register(commands.advise, "examples/network.sql --rate packets=8000 --processors 2")
-app.command("demo", epilog=demo.EXAMPLE)(demo.demo)
+_register(commands.demo, "--seconds 15 --out demo-out")
 _register(commands.profile, "examples/sensors.sql --for 20s")
 _register(commands.simulate, "examples/two_operators.toml --strategy all --plot backlog.png")
 _register(commands.route, "examples/three_selections.toml --optimize art --rate 220")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.options import DEBUG, JSON, argument, value
+from headgate.cli.commands import DEBUG, JSON, argument, value
 from headgate.errors import DamagedStateError, SetupError
 
 if TYPE_CHECKING:
@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from headgate.spark.history import TickState
 
 EXAMPLE = "Example: headgate checkpoint verify state/"
-_ROLLBACK_EXAMPLE = "Example: headgate checkpoint rollback state/ --to 41"
-
 DIR: Any = argument("DIR", "The folder of --checkpoint.")
 
-commands = typer.Typer(help="Verify the state that a run has left, or step back to an earlier tick of it.")
+commands = typer.Typer()
 
 
 @commands.callback(invoke_without_command=True)
@@ -38,7 +36,7 @@ def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None
     Lists the ticks that a run can step back to, newest first. The exit code is 0 if a run can go on from the
     newest one, 1 if it is damaged.
     """
-    from headgate.report.tables import screen, states_table
+    from headgate.report import screen, states_table
     from headgate.spark.checkpoint import Checkpoint
 
     root, files = _opened(folder)
@@ -62,7 +60,7 @@ def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None
         raise typer.Exit(1)
 
 
-@commands.command("rollback", epilog=_ROLLBACK_EXAMPLE)
+@commands.command("rollback", epilog="Example: headgate checkpoint rollback state/ --to 41")
 def rollback(
     folder: str = DIR,
     to: int | None = value("TICK", "The tick to step back to; the last good one if not given."),

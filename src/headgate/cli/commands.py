@@ -1,13 +1,18 @@
-"""The commands: their options and help. Each imports what it works with when it is called."""
+"""The commands: their options and help, and the checks that need no Spark.
+
+This module imports only ``typer``: ``headgate --help`` must not wait for the planner, numpy and Spark. A
+command imports what it works with when it is called.
+"""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-from typer import Exit, Option
+import typer
 
-from headgate.cli.options import DEBUG, FILE, JSON, MASTER, argument, flag, seconds, size_bytes, value
 from headgate.errors import SetupError, known_names
 
 # of latency and memory bounds
@@ -18,6 +23,53 @@ _BENCHES = ("burst", "eddies", "overload", "predict")
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
 _OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
+
+
+def argument(metavar: str, help: str) -> Any:
+    return typer.Argument(..., metavar=metavar, help=help, show_default=False)
+
+
+def flag(name: str, help: str) -> Any:
+    return typer.Option(False, name, help=help)
+
+
+def value(metavar: str, help: str, *names: str, default: Any = None, **checks: Any) -> Any:
+    """An option that takes a value; help shows the default if there is one."""
+    is_shown = default not in (None, [])
+    return typer.Option(default, *names, metavar=metavar, help=help, show_default=is_shown, **checks)
+
+
+def _note_debug(ctx: typer.Context, wanted: bool) -> bool:
+    # where the error is reported, the command's own arguments are gone
+    ctx.meta["debug"] = wanted
+    return wanted
+
+
+DEBUG: Any = typer.Option(
+    False, "--debug", help="Show the stack trace of an error.", callback=_note_debug, is_eager=True
+)
+FILE: Any = argument("FILE", "A file of CQL.")
+JSON: Any = flag("--json", "Print one JSON document and nothing else.")
+MASTER: Any = value("URL", "Spark master.", default="local[*]")
+
+
+def seconds(option: str, text: str | None) -> float | None:
+    """The value of an option that takes a duration."""
+    from headgate.cql.measure import parse_duration_us
+
+    return _positive(option, text, lambda written: parse_duration_us(written) / 1e6)
+
+
+def _positive(option: str, text: str | None, read: Callable[[str], float]) -> float | None:
+    if text is None:
+        return None
+    try:
+        value = read(text)
+    except ValueError as error:
+        raise SetupError(f"{option}: {error}") from None
+    if value <= 0:
+        raise SetupError(f"{option} must be more than 0")
+    return value
 
 
 def run(
@@ -44,11 +96,13 @@ def run(
     Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
     profile), queries that would break their latency or memory bounds are refused.
     """
+    from headgate.cql.measure import parse_bytes
+
     for_s = seconds("--for", for_time)
     settings = {
         "until_done": until_done,
         "strategy": strategy,
-        "memory": size_bytes("--memory", memory),
+        "memory": _positive("--memory", memory, parse_bytes),
         "tick_budget": seconds("--tick-budget", tick_budget),
         "checkpoint": checkpoint,
         "routing": routing,
@@ -139,7 +193,26 @@ def advise(
 
     question = Question(file, rate, profile, trace, processors, tick, strategy, servers, percentile)
     if not answer(question, as_json):
-        raise Exit(1)
+        raise typer.Exit(1)
+
+
+def demo(
+    seconds: int = typer.Option(15, min=6, help="Length of the traffic; a third of it is the flood."),
+    out: Path = typer.Option(Path("demo-out"), metavar="DIR", help="Folder for the plot."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Run the same flood three times on Spark, and plot memory and latency.
+
+    First come first served; by the strategy that Headgate predicts to need the least memory; and with load
+    shedding, under a latency bound. The flood brings about twice as much as this machine can process.
+    """
+    from headgate.spark.application import jvm
+
+    jvm.start_early("local[*]")
+    from headgate.cli.studies import demonstrate
+
+    demonstrate(seconds, out / "demo.png", as_json)
 
 
 def profile(
@@ -260,8 +333,8 @@ def reproduce(
 def bench(
     study: str = argument("STUDY", f"One of {', '.join(_BENCHES)}."),
     out: Path = value("DIR", "Folder for the figures.", default=Path("bench-out")),
-    seed: int = Option(7, min=0, help="Seed of the traffic of burst."),
-    seconds: float = Option(60.0, min=10.0, help="Length of a run of eddies."),
+    seed: int = typer.Option(7, min=0, help="Seed of the traffic of burst."),
+    seconds: float = typer.Option(60.0, min=10.0, help="Length of a run of eddies."),
     policy: list[str] = value(
         "NAME", "A policy of eddies; again for others. [default: optimal, wscq, sc, t]", default=[]
     ),

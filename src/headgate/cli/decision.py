@@ -30,7 +30,7 @@ from headgate.planning.statistics import (
     PredicateStatistics,
     WrittenStatistics,
 )
-from headgate.report.tables import screen
+from headgate.report import screen
 from headgate.simulator.toml_table import Table, toml_content
 from headgate.statistics.profile_file import FILE_NAME, Measured
 

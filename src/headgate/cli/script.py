@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from headgate.cql.statement import Statement
     from headgate.planning.catalog import Catalog
 
-STAGES = ("bind", "optimize", "lower")
-
 
 @dataclass(frozen=True)
 class Script:
@@ -68,13 +66,6 @@ class Script:
         read = {i.source.text.lower() for q in queries for select in q.branches for i in select.sources}
         return bool(unknown & read)
 
-    @property
-    def has_pools(self) -> bool:
-        """Whether tuples visit pools, whose jobs need tasks beside those of ticks."""
-        from headgate.cql.statement import CreatePool
-
-        return any(isinstance(statement, CreatePool) for statement in self.statements)
-
     def catalog(self) -> Catalog:
         """Everything declared; starts Spark only if columns have to be looked up."""
         if self.needs_lookup:
@@ -94,13 +85,6 @@ class Script:
             catalog.declare(statement)
         return catalog
 
-    def check(self) -> None:
-        """Report errors in queries before the seconds that Spark takes to start."""
-        if not self.needs_lookup:
-            from headgate.planning.stages import Stages
-
-            Stages.of(self.catalog())
-
 
 def read_while_spark_starts(file: Path, master: str) -> Script:
     """Read and check a script while Spark starts; if the script is wrong, Spark is stopped again."""
@@ -108,7 +92,11 @@ def read_while_spark_starts(file: Path, master: str) -> Script:
     try:
         script = Script.read(file)
         _start_session(script, master)
-        script.check()
+        # errors in queries are reported before the seconds that Spark takes to start
+        if not script.needs_lookup:
+            from headgate.planning.stages import Stages
+
+            Stages.of(script.catalog())
     except BaseException:
         # a session half started loses its JVM now; what py4j logs about that is noise
         logging.disable(logging.CRITICAL)
@@ -121,10 +109,13 @@ def read_while_spark_starts(file: Path, master: str) -> Script:
 
 def _start_session(script: Script, master: str) -> None:
     # imported here: PySpark
+    from headgate.cql.statement import CreatePool
     from headgate.session import POOL_TASKS
     from headgate.spark.application.cluster import start_in_background
 
-    start_in_background(master, POOL_TASKS if script.has_pools else 0)
+    # jobs of tuples that visit pools need tasks beside those of ticks
+    has_pools = any(isinstance(statement, CreatePool) for statement in script.statements)
+    start_in_background(master, POOL_TASKS if has_pools else 0)
 
 
 def _share_classes() -> None:
@@ -147,7 +138,7 @@ def show_stages(file: Path, after: str | None, as_json: bool) -> None:
         plans = stages.bound if stage == "bind" else stages.optimized
         return [plan.to_json() for plan in plans] if as_json else "\n\n".join(map(str, plans))
 
-    found = {stage: shown(stage) for stage in (STAGES if after is None else (after,))}
+    found = {stage: shown(stage) for stage in (("bind", "optimize", "lower") if after is None else (after,))}
     if as_json:
         print(json.dumps(found, indent=2))
     elif after is not None:

@@ -6,11 +6,16 @@ Of a CQL file, operators come from the plan, statistics from a profile, arrivals
 from __future__ import annotations
 
 import json
+import math
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
+
+from rich import box
+from rich.table import Table
 
 from headgate.cli.script import Script
 from headgate.errors import SetupError, known_names
@@ -18,22 +23,18 @@ from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
 from headgate.placed import router_from
 from headgate.planning.stages import Stages
-from headgate.report.simulated import (
-    eddies_table,
-    eddy_json,
-    result_json,
-    results_table,
-    route_json,
-    route_tables,
-)
-from headgate.report.tables import screen
+from headgate.report import clean, plot_backlogs, screen, shown, table_of
 from headgate.routing import evaluate, largest_rate, least_response_time, router_names
+from headgate.routing.solution import Solution
 from headgate.scheduling import strategy_named, strategy_names
-from headgate.simulator import Pool, Scenario, simulate
+from headgate.simulator import Pool, Result, Scenario, simulate
+from headgate.simulator.eddies import EddyResult
 from headgate.simulator.routing_file import eddy_run, given_rate, read_network
 from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
 from headgate.statistics.profile_file import FILE_NAME, Measured, beside
 from headgate.workload.processes import Listed, TimesProcess, process_named
+
+_clean = partial(clean, digits=12)
 
 
 @dataclass(frozen=True)
@@ -60,17 +61,15 @@ def simulate_strategies(
     workload = _workload(file, options, seed)
     results = [simulate(workload.scenario, strategy_named(workload.strategy_text(name))) for name in names]
     if plot is not None:
-        from headgate.report.plots import plot_backlogs
-
         try:
             plot_backlogs(results, plot, f"Backlog of {file.name}")
         except OSError as error:
             raise SetupError(f"--plot {plot} cannot be written: {error.strerror}") from None
         print(f"drew {plot}", file=sys.stderr)
     if as_json:
-        _print_json([result_json(result) for result in results], strategy)
+        _print_json([_result_json(result) for result in results], strategy)
     else:
-        screen().print(results_table(results))
+        screen().print(_results_table(results))
 
 
 def simulate_policies(file: Path, policy: str, rates: list[str], seed: int, as_json: bool) -> None:
@@ -81,16 +80,16 @@ def simulate_policies(file: Path, policy: str, rates: list[str], seed: int, as_j
     read = read_network(file)
     rate = given_rate(read.network, _network_rate(rates), str(file))
     # policies known by name are compiled
-    policies = [name if name in router_names() else router for name, router in routers.items()]
-    runs = [eddy_run(read, chosen, rate, seed) for chosen in policies]
+    chosen = [name if name in router_names() else router for name, router in routers.items()]
+    runs = [eddy_run(read, router, rate, seed) for router in chosen]
     # takes a moment to import
     from headgate.simulator.eddies.eddy_simulation import simulate_eddy
 
     results = [simulate_eddy(run) for run in runs]
     if as_json:
-        _print_json([eddy_json(result) for result in results], policy)
+        _print_json([_eddy_json(result) for result in results], policy)
     else:
-        screen().print(eddies_table(results))
+        screen().print(_eddies_table(results))
 
 
 def _print_json(documents: list[dict[str, Any]], name: str) -> None:
@@ -110,9 +109,9 @@ def solve(file: Path, optimize: str | None, rate: float | None, as_json: bool) -
         raise SetupError(f"{file} gives no weights; add --optimize art or --optimize mdr, or [weights.FROM]")
     at_rate = rate or read.network.total_rate or solution.mdr
     if as_json:
-        print(json.dumps(route_json(solution, at_rate)))
+        print(json.dumps(_route_json(solution, at_rate)))
     else:
-        for table in route_tables(solution, at_rate):
+        for table in _route_tables(solution, at_rate):
             screen().print(table)
 
 
@@ -138,9 +137,7 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
                 name = names.get(field, f"--{field}")
                 raise SetupError(f"{name} is for CQL files; {file} contains that itself")
         return read_workload(file, seed)
-    network = Stages.of(Script.read(file).catalog()).lowered
-    path = profile_path(file, options.profile)
-    measured = Measured.read(path)
+    network, measured, path = profiled_network(file, options.profile)
     scenario = Scenario.from_profiles(
         network,
         measured.of(tuple(network.operators), str(path)),
@@ -151,17 +148,16 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
     return WorkloadFile(scenario)
 
 
-def profile_path(file: Path, given: Path | None) -> Path:
-    """The profile given, or else the one beside the script."""
-    if given is not None:
-        return given / FILE_NAME if given.is_dir() else given
-    path = beside(file)
-    if not path.is_file():
+def profiled_network(file: Path, profile: Path | None) -> tuple[Network, Measured, Path]:
+    """The operators of a script, the profile given or else the one beside the script, and its path."""
+    network = Stages.of(Script.read(file).catalog()).lowered
+    path = beside(file) if profile is None else profile / FILE_NAME if profile.is_dir() else profile
+    if profile is None and not path.is_file():
         raise SetupError(
             f"{file} has no profile; measure one with: headgate profile {file}, or add --profile "
             "with a file or the checkpoint of an earlier run"
         )
-    return path
+    return network, Measured.read(path), path
 
 
 def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, seed: int) -> dict[str, Any]:
@@ -217,3 +213,108 @@ def given_rates(texts: Sequence[str], network: Network) -> dict[str, float]:
             right = f"write tuples per second, as in {stream}=1000"
             raise SetupError(f"--rate {stream}={value} is no rate; {right}")
     return rates
+
+
+def _result_json(result: Result) -> dict[str, Any]:
+    """Lists hold ``[time, size]`` and ``[time, amount, latency]``."""
+    backlog, outputs = result.backlog, result.outputs
+    latency = {"mean": result.latency_mean_s, "p99": result.latency_p99_s, "max": result.latency_max_s}
+    return {
+        "strategy": result.strategy,
+        "backlog": [[t, _clean(size)] for t, size in _rows(backlog.times_s, backlog.sizes)],
+        "peak": _clean(backlog.peak),
+        "mean": _clean(backlog.mean),
+        "latency": {name: _clean(value) for name, value in latency.items()},
+        "outputs": [
+            [t, _clean(amount), latency_s]
+            for t, amount, latency_s in _rows(outputs.times_s, outputs.amounts, outputs.latencies_s)
+        ],
+    }
+
+
+def _results_table(results: Sequence[Result]) -> Table:
+    """One row per strategy: backlog in tuples (its peak in bytes too), latency in s.
+
+    Least peak backlog first; among equals least mean backlog, then least mean latency.
+    """
+    order = sorted(
+        results,
+        key=lambda r: (_clean(r.backlog.peak), _clean(r.backlog.mean), _clean(r.latency_mean_s) or 0.0),
+    )
+    rows = []
+    for result in order:
+        backlog = result.backlog
+        latencies = (result.latency_mean_s, result.latency_p99_s, result.latency_max_s)
+        values = (backlog.peak, backlog.peak_bytes, backlog.mean, *latencies, result.throughput_per_s)
+        rows.append((result.strategy, *(shown(value, digits=4) for value in values)))
+    return _ranking(rows, "strategy", "peak", "bytes", "mean", "latency mean", "p99", "max", "tuples/s out")
+
+
+def _eddy_json(result: EddyResult) -> dict[str, Any]:
+    values = {name: value for name, value in vars(result).items() if name != "overloaded_s"}
+    return {name: dict(value) if isinstance(value, Mapping) else value for name, value in values.items()}
+
+
+def _eddies_table(results: Sequence[EddyResult]) -> Table:
+    """One row per policy, least mean response time first."""
+    headings = ("response mean (s)", "delivered", "longest queue", "splits", "slides", "merges")
+    rows = []
+    for result in sorted(results, key=lambda result: math.inf if result.art is None else result.art):
+        longest = max(result.longest_queue.values())
+        counts = (result.delivered, longest, result.splits, result.slides, result.merges)
+        art = "-" if result.art is None else f"{result.art:,.4g}"
+        rows.append((result.policy, art, *(f"{count:,}" for count in counts)))
+    return _ranking(rows, "policy", *headings)
+
+
+def _route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
+    """One JSON object; ``art`` and ``utilisation`` hold at this rate."""
+    histories = solution.histories
+    return {
+        "mdr": solution.mdr,
+        "art": solution.art(at_rate),
+        "rate": at_rate,
+        "weights": {at: dict(row) for at, row in histories.weights.items()},
+        "utilisation": solution.utilisation(at_rate),
+        "resources": dict(solution.resources),
+        "by_history": [
+            {"plan": c.plan, "done": list(c.done), "rate": c.rate * at_rate, "weights": dict(c.weights)}
+            for c in histories.choices
+        ],
+        "paths": {
+            plan: [{"order": list(order), "part": part} for order, part in orders.items()]
+            for plan, orders in solution.flows.items()
+        },
+    }
+
+
+def _route_tables(solution: Solution, at_rate: float) -> list[Table]:
+    """Rates and response time, operators, weights."""
+    art = solution.art(at_rate)
+    summary = table_of("", "", show_header=False)
+    summary.add_row("largest rate (tuples/s)", f"{solution.mdr:,.6g}")
+    at = f"mean response time at {at_rate:,.6g} tuples/s (s)"
+    summary.add_row(at, "-, some queue grows" if art is None else f"{art:,.4g}")
+    operators = table_of("operator", "resource", "utilisation")
+    for name, used in solution.utilisation(at_rate).items():
+        operators.add_row(name, f"{solution.resources[name]:,.4g}", f"{used:.3f}")
+    weights = table_of("from", "to", "weight")
+    for at, row in solution.histories.weights.items():
+        for number, (to, weight) in enumerate(row.items()):
+            weights.add_row("" if number else at, to, f"{weight:.4f}")
+    return [summary, operators, weights]
+
+
+def _ranking(rows: Sequence[Sequence[str]], what: str, *headings: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("")
+    table.add_column(what, no_wrap=True)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for place, row in enumerate(rows, start=1):
+        table.add_row(str(place), *row)
+    return table
+
+
+def _rows(*columns: Any) -> list[tuple[float, ...]]:
+    return list(zip(*(column.tolist() for column in columns), strict=True))

@@ -1,4 +1,4 @@
-"""Studies behind the claims: computed or measured anew, their checks printed."""
+"""The work of ``reproduce``, ``bench`` and ``demo``: studies behind the claims, computed or measured anew."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from rich import box
 from rich.table import Table
 
 from headgate.experiments.study import Study
-from headgate.report.tables import screen
+from headgate.report import plot_runs, screen
 
 
 def reproduced(study: str, trace: Path | None, out: Path, on_spark: bool) -> Study:
@@ -42,8 +42,8 @@ def measured(study: str, out: Path, seed: int, seconds: float, policies: list[st
 
     for name in policies:
         router_named(name)
-    from headgate.experiments.burst_bench import burst_study
-    from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, pools_study
+        from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, pools_study
+    from headgate.experiments.flood import burst_study
     from headgate.experiments.overload import overload_study
     from headgate.experiments.predict import predict_study
 
@@ -94,3 +94,56 @@ def _shown(got: object) -> str:
     if isinstance(got, dict):
         return ", ".join(f"{name}: {value:g}" for name, value in got.items())
     return str(got)
+
+
+def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:
+    """Run one flood three times, plot it, and print memory and latency of each run."""
+    from headgate.cli.execution import Progress, interruptible, watch
+    from headgate.experiments.flood import LATENCY_BOUND_S, QUERY, Flood
+    from headgate.handle import Run
+    from headgate.spark.application.cluster import own_session
+
+    with Progress("starting Spark") as progress, interruptible() as interrupt:
+
+        def watch_to_the_end(run: Run) -> None:
+            watch(run, None, progress, interrupt)
+            if interrupt.wanted:
+                raise typer.Abort
+
+        flood = Flood(own_session("local[*]"), seconds, progress.enter, watch_to_the_end)
+        flood.warm_up()
+        choice, predicted = flood.choose()
+        # Java gets faster all the time: whatever is compared with fifo runs before it
+        shedding, chosen, fifo = flood.run_shedding(), flood.run(choice), flood.run("fifo")
+    titles = {"fifo": fifo, f"{choice}, as Headgate chooses": chosen, "with shedding": shedding}
+    plot_runs(plot, "One flood, three times (shaded: while it lasts)", titles, flood.flood_s)
+    runs = {"fifo": fifo, "chosen": chosen, "shedding": shedding}
+    if as_json:
+        document = {
+            "chosen": {"strategy": choice, "predicted_peak_bytes": round(predicted.peak_bytes)},
+            "runs": {name: run.to_json() for name, run in runs.items()},
+            "plot": str(plot),
+        }
+        print(json.dumps(document, indent=2))
+        return
+    peaks = {name: f"up to {run.peak_backlog_bytes / 1e6:.1f} MB" for name, run in runs.items()}
+    queries = {name: run.queries[QUERY] for name, run in runs.items()}
+    slowest = {
+        name: f"the slowest result takes {query.latency_s.max or 0.0:.1f} s"
+        for name, query in queries.items()
+    }
+    is_same = queries["fifo"].rows_out == queries["chosen"].rows_out
+    shed = queries["shedding"]
+    print(flood.script())
+    print(f"First come first served (fifo): {peaks['fifo']} of tuples wait, and {slowest['fifo']}.")
+    print(
+        f"Under {choice}, which Headgate chooses because it predicts the least memory for it "
+        f"({predicted.peak_bytes / 1e6:.1f} MB): {peaks['chosen']} wait, {slowest['chosen']}, "
+        + ("and the results are the same." if is_same else "but the results differ.")
+    )
+    print(
+        f"With shedding under a latency bound of {LATENCY_BOUND_S:g} s: {shed.shed:,} of {shed.rows_in:,} "
+        f"tuples ({shed.shed / shed.rows_in:.0%}) are dropped, {peaks['shedding']} wait, "
+        f"and {slowest['shedding']}."
+    )
+    print(f"memory and latency over time: {plot}")

@@ -18,7 +18,7 @@ from headgate.experiments.workloads import (
     with_latency,
     with_recorded,
 )
-from headgate.report.plots import Line
+from headgate.report import Line
 from headgate.scheduling import strategy_named
 from headgate.scheduling.chain_envelope import ProgressChart
 from headgate.simulator import Result, Scenario, simulate
@@ -94,20 +94,16 @@ def _worked_example(study: Study) -> None:
 
 def _memory(study: Study, kind: str, streams: Streams) -> None:
     found = {number: _compare(study, kind, number, plan_of(number, streams)) for number in range(1, 6)}
-    steps = [
-        (found[1][n].backlog.times_s.tolist(), found[1][n].backlog.sizes.tolist())
-        for n in ("chain", "greedy")
-    ]
-    study.equal(f"1 {kind}: chain = greedy at every instant", True, steps[0] == steps[1])
+    chain, greedy = found[1]["chain"].backlog, found[1]["greedy"].backlog
+    pairs = ((chain.times_s, greedy.times_s), (chain.sizes, greedy.sizes))
+    alike = all(np.array_equal(one, other) for one, other in pairs)
+    study.equal(f"1 {kind}: chain = greedy at every instant", True, alike)
     study.at_least(f"1 {kind}: peak of fifo / chain", 2.0, _lead(found[1], ["fifo"]))
     for number in (2, 3, 4):
         for name in _OTHERS:
             study.at_least(f"{number} {kind}: peak of {name} / chain", 1.5, _lead(found[number], [name]))
-    study.at_least(
-        f"5 {kind}: peak of the next best / chain, over that of 2 and 4",
-        1.0,
-        _lead(found[5], _OTHERS) / max(_lead(found[2], _OTHERS), _lead(found[4], _OTHERS)),
-    )
+    lead = _lead(found[5], _OTHERS) / max(_lead(found[2], _OTHERS), _lead(found[4], _OTHERS))
+    study.at_least(f"5 {kind}: peak of the next best / chain, over that of 2 and 4", 1.0, lead)
 
 
 def _compare(study: Study, kind: str, number: int, plan: Scenario) -> dict[str, Result]:
@@ -128,8 +124,8 @@ def _lead(results: dict[str, Result], others: Iterable[str]) -> float:
 
 
 def _draw_chart(study: Study, name: str, plan: Scenario) -> None:
-    title, labels = "Progress chart and lower envelope", ("processor time received (s)", "size left")
-    with study.drawing(f"chart-{name}", title, *labels) as axes:
+    title, x = "Progress chart and lower envelope", "processor time received (s)"
+    with study.drawing(f"chart-{name}", title, x, "size left") as axes:
         ProgressChart.of([plan.profiles[name] for name in plan.network.operators]).plot(axes)
 
 
@@ -195,9 +191,7 @@ def _plot_latencies(study: Study, slug: str, title: str, results: dict[str, Resu
     lines = {}
     for name, result in results.items():
         whole = len(result.outputs.times_s) // _BLOCK * _BLOCK
-        times_s, latencies_s = (
-            values[:whole].reshape(-1, _BLOCK).mean(axis=1).tolist()
-            for values in (result.outputs.times_s, result.outputs.latencies_s)
-        )
+        both = np.array([result.outputs.times_s[:whole], result.outputs.latencies_s[:whole]])
+        times_s, latencies_s = both.reshape(2, -1, _BLOCK).mean(axis=2).tolist()
         lines[name] = (times_s, latencies_s)
     study.plot(f"{slug}-latency", title, "time (s)", "latency (s)", lines)

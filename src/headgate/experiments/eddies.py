@@ -142,11 +142,9 @@ def measure(case: Case) -> CaseResult:
         solve_every_s=math.inf,
     )
     scale = 2.0 if case.is_sharing else 1.0
-    response = []
-    for part in case.rates:
-        found = simulate_eddy(replace(run, rate=scale * part * best))
-        response.append(_CASE_S if found.art is None else found.art)
-    return CaseResult(case, tuple(response), _sustained(run, best) / case.plans)
+    found = [simulate_eddy(replace(run, rate=scale * part * best)).art for part in case.rates]
+    response_s = tuple(_CASE_S if art is None else art for art in found)
+    return CaseResult(case, response_s, _sustained(run, best) / case.plans)
 
 
 @lru_cache(maxsize=8)
@@ -248,13 +246,9 @@ def _least(network: RoutingNetwork, rate: float) -> float:
 
 def _table(network: RoutingNetwork, rates: Sequence[float], sharing: LoadSharing | None = None) -> Table:
     return {
-        policy: {rate: simulate_eddy(_run(network, policy, rate, sharing)) for rate in rates}
+        policy: {r: simulate_eddy(EddyRun(network, policy, r, _SECONDS, sharing=sharing)) for r in rates}
         for policy in router_names()
     }
-
-
-def _run(network: RoutingNetwork, policy: str, rate: float, sharing: LoadSharing | None) -> EddyRun:
-    return EddyRun(network, policy, rate, _SECONDS, sharing=sharing)
 
 
 def _s3(study: Study) -> None:
@@ -303,8 +297,9 @@ def _ds3(study: Study) -> None:
 
 def _shares_at_overload(network: RoutingNetwork, policy: str) -> Mapping[str, float]:
     """Shares at the lowest of rising rates at which a node holds 5000 tuples."""
+    run = EddyRun(network, policy, 250.0, _SECONDS, sharing=LoadSharing(), stop_at=5000)
     for rate in range(250, 1000, 50):
-        found = simulate_eddy(replace(_run(network, policy, float(rate), LoadSharing()), stop_at=5000))
+        found = simulate_eddy(replace(run, rate=float(rate)))
         if found.overloaded_s is not None:
             break
     return found.shares
@@ -362,5 +357,4 @@ def _random_plans(study: Study, kind: str, cases: Sequence[Case], fan: Fan) -> N
         for measure_name, order in _PAPER_ORDERS[kind, name].items():
             values = {policy: table[measure_name][policy] for policy in order}
             study.rising(f"{kind}, {name}: {measure_name}, in the paper's order", values)
-        for measure_name in ("art", "mdr"):
-            study.tables[f"{kind}, {name}: {measure_name}"] = table[measure_name]
+        study.tables |= {f"{kind}, {name}: {measure_name}": table[measure_name] for measure_name in table}

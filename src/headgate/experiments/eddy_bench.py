@@ -48,7 +48,6 @@ def _holds(number: int, now: float, later: float, swap_at: int, value: int) -> b
 
 
 def _slow(name: str, holds: Callable[[int], bool]) -> Callable[[int], bool]:
-    """The predicate with its service time."""
     free_s = 0.0
 
     def call(value: int) -> bool:

@@ -52,14 +52,14 @@ class Drive:
 
     @property
     def script(self) -> str:
-        values = {
-            "$SLOW": f"{self.slow_per_s:.0f}",
-            "$FAST": f"{_FAST_BY_SLOW * self.slow_per_s:.0f}",
-            "$REPEAT": self.repeat,
-            "$LATENCY": f"{_LATENCY_S:g} s",
-            "$MEMORY": f"{_MEMORY_BYTES // 2**20} MB",
-        }
-        return script("overload.sql", values)
+        return script(
+            "overload.sql",
+            SLOW=f"{self.slow_per_s:.0f}",
+            FAST=f"{_FAST_BY_SLOW * self.slow_per_s:.0f}",
+            REPEAT=self.repeat,
+            LATENCY=f"{_LATENCY_S:g} s",
+            MEMORY=f"{_MEMORY_BYTES // 2**20} MB",
+        )
 
 
 _CALIBRATIONS = (Drive(800.0, 1), Drive(1700.0, 1), Drive(800.0, 6000))
@@ -187,18 +187,13 @@ class OverloadBench:
 
 
 def overload_study(spark: Any, out: Path, progress: Progress) -> Study:
-    """Calibrate, run both plans, and check."""
     study = Study("overload", out, progress)
     bench = OverloadBench(spark, progress)
     drive, capacity, handled_s = bench.calibrate()
     progress(f"driving a and b with {drive.slow_per_s:,.0f} tuples per second, c with four times that")
     own, cheap = bench.run(drive, None), bench.run(drive, _CHEAP_ORDER)
-    study.tables["drive"] = {
-        **drive.rates,
-        "repeat": drive.repeat,
-        "capacity": capacity,
-        "handled_s": handled_s,
-    }
+    numbers = {"repeat": drive.repeat, "capacity": capacity, "handled_s": handled_s}
+    study.tables["drive"] = {**drive.rates, **numbers}
     runs = {"own plan": own, "lowest utilisation": cheap}
     for name, run in runs.items():
         memory = run.peak_bytes / _MEMORY_BYTES
@@ -221,7 +216,6 @@ def overload_study(spark: Any, out: Path, progress: Progress) -> Study:
             at_s = [tick.at_s for tick in ticks]
             results = [tick.rows_out / tick.seconds for tick in ticks]
             shed_rows = [tick.shed / tick.seconds for tick in ticks]
-            colour = f"C{number}"
-            axes.step(at_s, results, where="pre", color=colour, label=f"{name}: results")
-            axes.step(at_s, shed_rows, where="pre", color=colour, linestyle=":", label=f"{name}: shed")
+            axes.step(at_s, results, where="pre", color=f"C{number}", label=f"{name}: results")
+            axes.step(at_s, shed_rows, where="pre", color=f"C{number}", linestyle=":", label=f"{name}: shed")
     return study

@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from string import Template
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.experiments.queueing import UTILISATIONS
-from headgate.experiments.study import Progress, Study, filled
+from headgate.experiments.study import Progress, Study
 from headgate.experiments.workloads import Streams, generated_arrivals
 from headgate.model.network import Network
 from headgate.model.profile import TickCosts
@@ -43,14 +45,12 @@ class PredictedQuery:
     full_rate: float
 
     def script(self, rate: float, seconds: float, seed: int) -> str:
-        """The CQL script with traffic of the given rate, length and seed."""
-        values = {"$RATE": rate, "$ALERTS": rate / 20, "$DURATION": seconds, "$SEED": seed}
-        return filled(self.text, {name: f"{value:.0f}" for name, value in values.items()})
+        values = {"RATE": rate, "ALERTS": rate / 20, "DURATION": seconds, "SEED": seed}
+        return Template(self.text).substitute({name: f"{value:.0f}" for name, value in values.items()})
 
 
-_PACKETS = _stream(
-    "packets (ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT, bytes INT)", "$RATE", "$SEED"
-)
+_COLUMNS = "ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT, bytes INT"
+_PACKETS = _stream(f"packets ({_COLUMNS})", "$RATE", "$SEED")
 _ALERTS = _stream("alerts (ts TIMESTAMP, src STRING, score DOUBLE)", "$ALERTS", "1$SEED")
 _FILTER = """\
 CREATE QUERY q AS
@@ -99,14 +99,6 @@ _STABLE = 1.5
 _GROWING = 1.25
 
 
-class Prediction(NamedTuple):
-    """A prediction and what was measured."""
-
-    name: str
-    predicted: float
-    measured: float
-
-
 @dataclass(frozen=True)
 class PredictBench:
     """One query at a time on one Spark application."""
@@ -130,7 +122,6 @@ class PredictBench:
         return LoadModel(network, measured.profiles, _expected_rates(network)), measured.tick
 
     def run(self, query: PredictedQuery, rate: float, seconds: float) -> tuple[Network, list[TickRecord]]:
-        """Run the query over finite traffic; returns its ticks."""
         self.progress(f"{query.name}: {rate:,.0f} tuples per second for {seconds:.0f} s")
         session = Session(self.spark).execute(query.script(rate, seconds, _RUN_SEED))
         network = session.network()
@@ -150,18 +141,14 @@ def _expected_rates(network: Network) -> dict[str, float]:
 
 
 def _measured_cost_s(ticks: Sequence[TickRecord]) -> float:
-    """CPU seconds per tuple."""
     counted = ticks[_SETTLING_TICKS:]
     return sum(tick.busy_s for tick in counted) / max(1, sum(tick.rows_in for tick in counted))
 
 
 def _mean_waiting(ticks: Sequence[TickRecord]) -> float:
     """Tuples waiting at the start of a tick, averaged over time."""
-    waited = [
-        (tick.rows_in + before.backlog_tuples, tick.at_s - before.at_s) for before, tick in pairwise(ticks)
-    ]
-    tuples, seconds = np.array(waited[_SETTLING_TICKS:]).T
-    return float(np.average(tuples, weights=seconds))
+    waiting = [tick.rows_in + before.backlog_tuples for before, tick in pairwise(ticks)]
+    return float(np.average(waiting[_SETTLING_TICKS:], weights=_lengths_s(ticks)[_SETTLING_TICKS:]))
 
 
 def _throughput(ticks: Sequence[TickRecord]) -> float:
@@ -170,8 +157,8 @@ def _throughput(ticks: Sequence[TickRecord]) -> float:
     return sum(tick.rows_in for tick in counted) / (ticks[-1].at_s - ticks[_SETTLING_TICKS - 1].at_s)
 
 
-def _lengths_s(ticks: Sequence[TickRecord]) -> list[float]:
-    return [after.at_s - before.at_s for before, after in pairwise(ticks)]
+def _lengths_s(ticks: Sequence[TickRecord]) -> NDArray[np.float64]:
+    return np.diff([tick.at_s for tick in ticks])
 
 
 def _factor_at(utilisation: float, plan: LoadModel, model: InTicks) -> float:
@@ -184,7 +171,6 @@ def _cost_per_tuple_s(plan: LoadModel) -> float:
 
 
 def predict_study(spark: Any, out: Path, progress: Progress) -> Study:
-    """Profile the queries, predict runs, and compare."""
     study = Study("predict", out, progress)
     bench = PredictBench(spark, progress)
     found = [prediction for query in QUERIES for prediction in _predictions(study, bench, query)]
@@ -199,7 +185,8 @@ def predict_study(spark: Any, out: Path, progress: Progress) -> Study:
     return study
 
 
-def _predictions(study: Study, bench: PredictBench, query: PredictedQuery) -> list[Prediction]:
+def _predictions(study: Study, bench: PredictBench, query: PredictedQuery) -> list[tuple[str, float, float]]:
+    """What is predicted: its name, the prediction, and what was measured."""
     plan, costs = bench.profile(query)
     model = InTicks.measured(costs)
     # the load at which ticks would grow without end
@@ -220,13 +207,13 @@ def _predictions(study: Study, bench: PredictBench, query: PredictedQuery) -> li
         fixed_s = costs.fixed_busy_s * len(predicted.at_s) / sum(map(len, arrivals_s.values()))
         cost_us, measured_us = (_cost_per_tuple_s(loaded) + fixed_s) * 1e6, _measured_cost_s(ticks) * 1e6
         name = f"{query.name}, load {load:g}"
-        found.append(Prediction(f"{name}: us per tuple", cost_us, measured_us))
-        found.append(Prediction(f"{name}: tuples waiting", predicted.mean_waiting, _mean_waiting(ticks)))
+        found.append((f"{name}: us per tuple", cost_us, measured_us))
+        found.append((f"{name}: tuples waiting", predicted.mean_waiting, _mean_waiting(ticks)))
     _, ticks = bench.run(query, _OVERLOAD * largest, _RUN_S)
     flooded = plan.scaled(_OVERLOAD * most)
     # what comes faster fills the windows more, so that each tuple meets more of them
     kept_up = sum(flooded.rates.values()) / model.utilisation(flooded)
-    found.append(Prediction(f"{query.name}: tuples per second at saturation", kept_up, _throughput(ticks)))
+    found.append((f"{query.name}: tuples per second at saturation", kept_up, _throughput(ticks)))
     return found
 
 
@@ -243,7 +230,7 @@ def _confirm(
         _, ticks = bench.run(query, rate, _CONFIRM_S)
         # the last tick has what was left when the traffic ended
         ticks = ticks[:-1]
-        lengths_s = np.array(_lengths_s(ticks))
+        lengths_s = _lengths_s(ticks)
         lines[f"{share:g} of the largest rate"] = ([t.at_s for t in ticks[1:]], lengths_s.tolist())
         name = f"{query.name} at {share:g} of the largest rate"
         third = len(lengths_s) // 3
@@ -280,10 +267,10 @@ def compare_joins(study: Study, spark: Any) -> None:
         _stream(f"{name} (ts TIMESTAMP, k INT, v INT)", "$RATE", f"{seed}$SEED", poisson)
         for seed, name in enumerate(("packets", "others"), start=1)
     )
+    bench = PredictBench(spark, study.progress)
     for windows, (left, right) in _JOIN_WINDOWS_S.items():
         text = streams + _WINDOW_JOIN.format(left=left, right=right)
-        query = PredictedQuery(windows, text, _JOIN_FULL_RATE)
-        _compare_join(study, PredictBench(spark, study.progress), query)
+        _compare_join(study, bench, PredictedQuery(windows, text, _JOIN_FULL_RATE))
 
 
 def _compare_join(study: Study, bench: PredictBench, query: PredictedQuery) -> None:
@@ -299,7 +286,7 @@ def _compare_join(study: Study, bench: PredictBench, query: PredictedQuery) -> N
         # near 1 ticks take minutes to become as long as they will be: the same theory, tick by tick
         predicted = bench.predict_ticks(loaded, generated_arrivals(network), costs)
         predicted_s = float(np.diff(predicted.at_s)[_SETTLING_TICKS:].mean())
-        length_s = float(np.mean(_lengths_s(ticks)[_SETTLING_TICKS:]))
+        length_s = float(_lengths_s(ticks)[_SETTLING_TICKS:].mean())
         study.close(f"{name}: mean length of a tick (s)", predicted_s, length_s, _WITHIN)
         study.close(f"{name}: mean tuples that wait", predicted.mean_waiting, _mean_waiting(ticks), _WITHIN)
         waiting["in the long run"].append(model.tick_s(loaded) * sum(loaded.rates.values()))

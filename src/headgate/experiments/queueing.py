@@ -11,20 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.experiments.study import MeanEstimate, Progress, Study, batch_means
-from headgate.experiments.workloads import (
-    Box,
-    path_of,
-    recorded_arrivals,
-    scenario,
-    slower,
-    synthetic_arrivals,
-)
+from headgate.experiments.workloads import Box, path_of, scenario, slower, synthetic_arrivals, with_recorded
 from headgate.model.profile import Profile
 from headgate.queueing import MG1, LastRows, md1, select, select_exponential, window_join
 from headgate.queueing.distributions import tail_of
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
 from headgate.queueing.load_model import LoadModel
-from headgate.queueing.prediction import LoadPrediction
 from headgate.queueing.recorded_arrivals import dispersion
 from headgate.queueing.service_times import Discrete
 from headgate.scheduling import strategy_named
@@ -125,11 +117,9 @@ def compare_with_theory(study: Study, rows: Sequence[JoinRow]) -> None:
             theory, delay, queue = row.case.theory, row.mean_delay_s, row.mean_queue
             name = f"{row.case.windows}, utilisation {theory.utilisation:.2g}"
             study.within(f"{name}: mean delay (s), simulation", theory.mean_wait, delay.mean, delay.within)
-            study.within(
-                f"{name}: mean queue size, simulation", theory.mean_in_queue, queue.mean, queue.within
-            )
-            delays_s = (theory.mean_wait, delay.mean)
-            values = (theory.rate, theory.utilisation, *delays_s, theory.mean_in_queue, queue.mean)
+            expected = theory.mean_in_queue
+            study.within(f"{name}: mean queue size, simulation", expected, queue.mean, queue.within)
+            values = (theory.rate, theory.utilisation, theory.mean_wait, delay.mean, expected, queue.mean)
             table.writerow([row.case.windows, *(f"{value:.5g}" for value in values)])
     for windows in dict.fromkeys(row.case.windows for row in rows):
         _draw_waits(study, windows, [row for row in rows if row.case.windows == windows])
@@ -213,7 +203,8 @@ def _conjuncts(study: Study) -> None:
 
 def _bursts(study: Study, trace: Path | None) -> None:
     """Formulas for Poisson arrivals fail on bursts, and more so under load."""
-    times_s = (synthetic_arrivals(("r",)) if trace is None else recorded_arrivals(trace, ("r",)))["r"]
+    kinds_of = with_recorded("synthetic", synthetic_arrivals(("r",)), trace)
+    times_s = kinds_of["synthetic" if trace is None else "recorded"]["r"]
     times_s = times_s - times_s[0]
     rate = (len(times_s) - 1) / float(times_s[-1])
     kinds = {"Poisson": Poisson(rate, float(times_s[-1])).times_s(5), "bursty": times_s}
@@ -271,11 +262,8 @@ def _whole_plans(study: Study) -> None:
     """Check and plot the worst error of every model."""
     lines = {}
     for name, (strategy, processors, most_mean, most_p99) in _MODELS.items():
-        worst = []
-        for load in _LOADS:
-            found = [error for plan in _PLANS for error in _errors(strategy, processors, plan, load)]
-            worst.append(np.max(found, axis=0))
-        means, tails = np.transpose(worst).tolist()
+        found = [[e for plan in _PLANS for e in _errors(strategy, processors, plan, load)] for load in _LOADS]
+        means, tails = np.max(found, axis=1).T.tolist()
         study.at_most(f"plans, {name}: worst error of a mean latency", most_mean, max(means))
         study.at_most(f"plans, {name}: worst error of a p99 latency", most_p99, max(tails))
         lines[name] = (list(_LOADS), means)
@@ -300,10 +288,15 @@ def _errors(
     loaded = LoadModel(plan.network, profiles, rates)
     found = simulate(replace(plan, processors=processors), strategy_named(strategy)).outputs
     predicted = _model(strategy, processors, loaded).predict(loaded)
-    return [
-        _error(loaded, predicted, found.latencies_s[found.queries == number], query)
-        for number, query in enumerate(outputs)
-    ]
+    errors = []
+    for number, query in enumerate(outputs):
+        weights = [_result_rate(loaded, path.operators) for path in predicted.paths_of(query)]
+        means_s = [path.latency.mean_s for path in predicted.paths_of(query)]
+        measured_s = found.latencies_s[found.queries == number]
+        mean, p99 = float(measured_s.mean()), float(np.percentile(measured_s, 99))
+        expected = float(np.average(means_s, weights=weights))
+        errors.append((abs(expected / mean - 1), abs(predicted.latency_s(query, 0.99) / p99 - 1)))
+    return errors
 
 
 def _model(strategy: str, processors: Pool | OnePerOperator, plan: LoadModel) -> LatencyModel:
@@ -316,13 +309,5 @@ def _model(strategy: str, processors: Pool | OnePerOperator, plan: LoadModel) ->
     return ByPriority(dict(zip(plan.network.operators, found.levels, strict=True)))
 
 
-def _error(
-    plan: LoadModel, predicted: LoadPrediction, latencies_s: NDArray[np.float64], query: str
-) -> tuple[float, float]:
-    total = weighted = 0.0
-    for path in predicted.paths_of(query):
-        rate = plan.leaf_rate(path.operators[0])
-        rate *= float(np.prod([plan.profile[name].selectivity for name in path.operators]))
-        total, weighted = total + rate, weighted + rate * path.latency.mean_s
-    mean_s, p99_s = float(latencies_s.mean()), float(np.percentile(latencies_s, 99))
-    return abs(weighted / total / mean_s - 1), abs(predicted.latency_s(query, 0.99) / p99_s - 1)
+def _result_rate(plan: LoadModel, path: Sequence[str]) -> float:
+    return plan.leaf_rate(path[0]) * float(np.prod([plan.profile[name].selectivity for name in path]))

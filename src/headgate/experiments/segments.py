@@ -26,16 +26,14 @@ class Shape(NamedTuple):
     """A query: its joins, selections before them on each side, operators after the last."""
 
     joins: int
-    before: int
-    after: int
+    before: int = 2
+    after: int = 1
 
 
 SHAPES = (
-    *(Shape(0, length, 1) for length in (2, 2, 3, 3, 4, 4)),
-    *(Shape(1, 2, 1) for _ in range(4)),
-    *(Shape(2, 2, 1) for _ in range(3)),
-    *(Shape(3, 2, 1) for _ in range(2)),
-    Shape(4, 2, 3),
+    *(Shape(0, length) for length in (2, 2, 3, 3, 4, 4)),
+    *map(Shape, (1, 1, 1, 1, 2, 2, 2, 3, 3)),
+    Shape(4, after=3),
 )
 
 
@@ -181,9 +179,8 @@ def _draw(study: Study, kind: str, results: dict[str, Result]) -> None:
         )
         latency[name] = (at_s, np.where(counts > 0, sums_s / np.maximum(counts, 1), 0.0).tolist())
         throughput[name] = (at_s, (amounts / np.diff(edges)).tolist())
-    for what, label, lines in (
-        ("latency", "latency, mean of a time step (s)", latency),
-        ("throughput", "results (tuples/s)", throughput),
-    ):
-        study.plot(f"{kind}-{what}", f"16 queries ({kind}): {what}", "time (s)", label, lines, steps=True)
-    study.plot_backlogs(f"{kind}-memory", f"16 queries ({kind}): queue memory", results.values())
+    title, label = f"16 queries ({kind}): ", "latency, mean of a time step (s)"
+    study.plot(f"{kind}-latency", f"{title}latency", "time (s)", label, latency, steps=True)
+    label = "results (tuples/s)"
+    study.plot(f"{kind}-throughput", f"{title}throughput", "time (s)", label, throughput, steps=True)
+    study.plot_backlogs(f"{kind}-memory", f"{title}queue memory", results.values())

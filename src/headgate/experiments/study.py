@@ -9,13 +9,14 @@ from dataclasses import dataclass, field
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
-from headgate.report.plots import Line, drawing, plot_backlogs, plot_lines
+from headgate.report import Line, drawing, plot_backlogs, plot_lines
 from headgate.simulator import Result
 
 if TYPE_CHECKING:
@@ -112,15 +113,10 @@ def fingerprint(results: Any) -> tuple[int, int]:
     return int(rows), int(total or 0)
 
 
-def filled(text: str, values: Mapping[str, object]) -> str:
-    for name, value in values.items():
-        text = text.replace(name, str(value))
-    return text
-
-
-def script(file: str, values: Mapping[str, object]) -> str:
+def script(file: str, **values: object) -> str:
     """The CQL script of a study, with its values filled in."""
-    return filled((files("headgate.experiments") / file).read_text(encoding="utf-8"), values)
+    text = (files("headgate.experiments") / file).read_text(encoding="utf-8")
+    return Template(text).substitute(values)
 
 
 _BATCHES = 25

@@ -9,8 +9,7 @@ import pyarrow as pa
 from rich.console import Console, RenderableType
 
 from headgate.model.event import StreamCounts
-from headgate.report.plots import plot_runs
-from headgate.report.tables import queries_table, rows_table, streams_table
+from headgate.report import plot_runs, queries_table, rows_table, streams_table
 from headgate.status import Latency, QueryStatus, RunStatus, TickRecord
 
 

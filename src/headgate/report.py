@@ -1,10 +1,12 @@
-"""A run and its checkpoint as tables for the terminal."""
+"""Runs, profiles and checkpoints as tables for the terminal; plots as PNG files."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich import box
@@ -16,8 +18,16 @@ from headgate.statistics.profile_file import Measured
 from headgate.status import RunStatus
 
 if TYPE_CHECKING:
+    # all of these are slow to import, and few commands need them
+    from matplotlib.axes import Axes
+
+    from headgate.simulator import Result
     from headgate.spark.history import TickState
 
+Line = tuple[Sequence[float], Sequence[float]]
+
+_COLOURS = ("#1f6fb4", "#d1495b", "#2e933c", "#8d5a97", "#edae49", "#3a3a3a", "#00a3a3", "#a0522d")
+_STYLES = ("-", "--", ":")
 _FILE_WIDTH = 160
 # damages of a tick beyond these are counted
 _SHOWN_DAMAGES = 3
@@ -72,8 +82,8 @@ def profile_table(measured: Measured) -> Group:
     """Statistics of every operator with their standard errors, and the rates of the streams."""
     operators = table_of("operator", "cost (us per tuple)", "selectivity", "width (bytes)", "ticks")
     for name, profile in measured.profiles.items():
-        cost = _with_error(profile.seconds_per_tuple * 1e6, profile.seconds_per_tuple_error * 1e6)
-        passed = _with_error(profile.selectivity, profile.selectivity_error)
+        cost = f"{profile.seconds_per_tuple * 1e6:.4g} ± {profile.seconds_per_tuple_error * 1e6:.2g}"
+        passed = f"{profile.selectivity:.4g} ± {profile.selectivity_error:.2g}"
         operators.add_row(name, cost, passed, f"{profile.bytes_per_tuple:,.0f}", str(profile.samples))
     predicates = table_of("operator", "predicate", "cost (us per tuple)", "selectivity")
     for operator, by_text in measured.predicates.items():
@@ -89,8 +99,7 @@ def profile_table(measured: Measured) -> Group:
 
 def rows_table(title: str, rows: Any, most: int) -> Group:
     """The first rows of an Arrow table, below a title."""
-    there_are_more = rows.num_rows > most
-    heading = f"{title}, the first {most} rows" if there_are_more else title
+    heading = f"{title}, the first {most} rows" if rows.num_rows > most else title
     table = Table(box=box.SIMPLE_HEAD)
     for column in rows.schema:
         numeric = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
@@ -122,10 +131,6 @@ def states_table(states: Sequence[TickState]) -> Table:
     return table
 
 
-def _with_error(value: float, error: float) -> str:
-    return f"{value:.4g} ± {error:.2g}"
-
-
 def _value(value: object) -> str:
     if value is None:
         return "null"
@@ -134,3 +139,78 @@ def _value(value: object) -> str:
     if isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(sep=" ", timespec="milliseconds")
     return str(value)
+
+
+@contextmanager
+def panels(path: Path, title: str, count: int) -> Iterator[list[Axes]]:
+    """Axes one below the other, over the same x axis; saved at the end."""
+    # drawing is rare and importing it slow; a figure of its own needs no window system and no global state
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9, 5 if count == 1 else 3 * count), layout="constrained")
+    FigureCanvasAgg(figure)
+    every: list[Axes] = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0].tolist()
+    every[0].set_title(title)
+    for axes in every:
+        axes.grid(alpha=0.25)
+        axes.spines[["top", "right"]].set_visible(False)
+    yield every
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=100)
+
+
+@contextmanager
+def drawing(path: Path, title: str, x: str, y: str) -> Iterator[Axes]:
+    """Axes to draw on; labelled ``x`` and ``y``, and saved at the end."""
+    with panels(path, title, 1) as [axes]:
+        yield axes
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.legend(frameon=False, fontsize="small")
+
+
+def plot_lines(path: Path, title: str, x: str, y: str, lines: Mapping[str, Line], steps: bool = True) -> Path:
+    """One line per name, as steps or from point to point."""
+    with drawing(path, title, x, y) as axes:
+        for number, (name, line) in enumerate(lines.items()):
+            colour = _COLOURS[number % len(_COLOURS)]
+            style = _STYLES[number // len(_COLOURS) % len(_STYLES)]
+            if steps:
+                axes.step(*line, style, where="post", color=colour, label=name, linewidth=1.2)
+            else:
+                axes.plot(*line, style, marker=".", color=colour, label=name, linewidth=1.2)
+        axes.set_ylim(bottom=0)
+        axes.margins(x=0.01)
+    return path
+
+
+def plot_backlogs(results: Iterable[Result], path: Path, title: str) -> Path:
+    lines = {r.strategy: (r.backlog.times_s.tolist(), r.backlog.sizes.tolist()) for r in results}
+    return plot_lines(path, title, "time (s)", "backlog (tuples)", lines)
+
+
+def plot_runs(
+    path: Path, title: str, runs: Mapping[str, RunStatus], flood_s: tuple[float, float] | None = None
+) -> Path:
+    """Memory and latency of several runs over time; the time of the flood is shaded."""
+    with panels(path, title, 2) as [memory, latency]:
+        for colour, (name, status) in zip(_COLOURS, runs.items(), strict=False):
+            ticks = status.history
+            # the first tick begins with the traffic
+            began_s = ticks[0].at_s - ticks[0].seconds if ticks else 0.0
+            waiting = [tick.backlog_bytes / 1e6 for tick in ticks]
+            memory.step([t.at_s - began_s for t in ticks], waiting, where="post", color=colour, label=name)
+            # a tick's latency is that of its slowest query
+            late = [(t.at_s - began_s, max(t.latency_s.values())) for t in ticks if t.latency_s]
+            latency.plot(*zip(*late, strict=True) if late else ([], []), ".-", color=colour, label=name)
+        memory.set_ylabel("memory of waiting\ntuples (MB)")
+        latency.set_ylabel("latency of the results\nof a tick, mean (s)")
+        latency.set_xlabel("time since the start of the traffic (s)")
+        for axes in (memory, latency):
+            axes.set_ylim(bottom=0)
+            axes.margins(x=0.01)
+            if flood_s is not None:
+                axes.axvspan(*flood_s, color="#9aa5b1", alpha=0.2, linewidth=0)
+        memory.legend(frameon=False, fontsize="small")
+    return path

@@ -1,1 +1,0 @@
-"""Tables for terminals, plots for files."""
