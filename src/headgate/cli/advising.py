@@ -19,8 +19,7 @@ from headgate.planning.stages import Stages
 from headgate.queueing.advice import Advice
 from headgate.queueing.advice import advise as advised
 from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, OnServer, OwnServers
-from headgate.queueing.load_model import LoadModel, work_by_operator
-from headgate.queueing.recorded_arrivals import Dispersion, dispersion, tick_latencies
+from headgate.queueing.load_model import Dispersion, LoadModel, dispersion, tick_latencies, work_by_operator
 from headgate.report.advised import (
     advice_json,
     advice_table,

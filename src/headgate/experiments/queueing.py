@@ -23,9 +23,8 @@ from headgate.model.profile import Profile
 from headgate.queueing import MG1, LastRows, md1, select, select_exponential, window_join
 from headgate.queueing.distributions import tail_of
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
-from headgate.queueing.load_model import LoadModel
+from headgate.queueing.load_model import LoadModel, dispersion
 from headgate.queueing.prediction import LoadPrediction
-from headgate.queueing.recorded_arrivals import dispersion
 from headgate.queueing.service_times import Discrete
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, simulate

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from headgate.queueing.advice import Advice, QueryAdvice
+from headgate.queueing.load_model import Dispersion
 from headgate.queueing.prediction import LatencyDistribution, LoadPrediction
-from headgate.queueing.recorded_arrivals import Dispersion
 from headgate.report.tables import clean, shown, table_of
 
 _clean = partial(clean, digits=9)
