@@ -32,7 +32,7 @@ from headgate.report.advised import (
 from headgate.report.tables import screen
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
-from headgate.simulator.simulation import static_priority
+from headgate.simulator.virtual_engine import static_priority
 from headgate.statistics.profile_file import Measured
 from headgate.workload.processes import Poisson, Trace
 

@@ -28,7 +28,7 @@ from headgate.queueing.prediction import LoadPrediction
 from headgate.queueing.service_times import Discrete
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, simulate
-from headgate.simulator.simulation import static_priority
+from headgate.simulator.virtual_engine import static_priority
 from headgate.workload.processes import Poisson
 
 # of each stream; the tables hold the same tuples whatever the rates, as in row windows
