@@ -16,7 +16,7 @@ from headgate.queueing.load_model import LoadModel, mixture, work_by_operator
 from headgate.queueing.prediction import LoadPrediction
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool
-from headgate.simulator.simulation import static_priority
+from headgate.simulator.virtual_engine import static_priority
 
 PLANS = ("path", "two paths", "two queries of a stream", "join")
 

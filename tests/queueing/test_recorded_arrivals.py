@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headgate.queueing.recorded_arrivals import dispersion
+from headgate.queueing.load_model import dispersion
 from headgate.queueing.service_times import ParameterError
 
 

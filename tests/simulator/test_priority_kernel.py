@@ -19,7 +19,7 @@ from headgate.simulator import Behaviour, OnePerOperator, Result, Scenario
 from headgate.simulator.compilation import jit
 from headgate.simulator.compiled_runs import are_independent, run_priority, run_servers
 from headgate.simulator.results import Outputs
-from headgate.simulator.simulation import simulate, simulate_stepwise, static_priority
+from headgate.simulator.virtual_engine import simulate, simulate_stepwise, static_priority
 
 STATIC = ("fifo", "greedy", "chain", "mixed", "path-capacity", "segment", "simplified-segment")
 

@@ -20,13 +20,12 @@ from headgate.errors import SetupError
 from headgate.queueing.advice import Advice, QueryAdvice
 from headgate.queueing.advice import advise as advised
 from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, OnServer, OwnServers
-from headgate.queueing.load_model import LoadModel, work_by_operator
+from headgate.queueing.load_model import Dispersion, LoadModel, dispersion, tick_latencies, work_by_operator
 from headgate.queueing.prediction import LatencyDistribution, LoadPrediction
-from headgate.queueing.recorded_arrivals import Dispersion, dispersion, tick_latencies
 from headgate.report import clean, screen, shown, table_of
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
-from headgate.simulator.simulation import static_priority
+from headgate.simulator.virtual_engine import static_priority
 from headgate.statistics.profile_file import Measured
 from headgate.workload.processes import Poisson, Trace
 

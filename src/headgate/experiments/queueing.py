@@ -16,12 +16,11 @@ from headgate.model.profile import Profile
 from headgate.queueing import MG1, LastRows, md1, select, select_exponential, window_join
 from headgate.queueing.distributions import tail_of
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
-from headgate.queueing.load_model import LoadModel
-from headgate.queueing.recorded_arrivals import dispersion
+from headgate.queueing.load_model import LoadModel, dispersion
 from headgate.queueing.service_times import Discrete
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, simulate
-from headgate.simulator.simulation import static_priority
+from headgate.simulator.virtual_engine import static_priority
 from headgate.workload.processes import Poisson
 
 # of each stream; the tables hold the same tuples whatever the rates, as in row windows

@@ -128,9 +128,8 @@ def advise(load: LoadModel, model: LatencyModel, percentile: float = DEFAULT_PER
     broken = _broken(load, prediction, utilisation, percentile)
     queries = {}
     for query in load.network.queries:
-        search = _Search(load, model, percentile, query)
         own = tuple(bound for bound in broken if bound.query == query)
-        queries[query] = QueryAdvice(query, own, search.rate_factor(), search.remedies() if own else None)
+        queries[query] = _query_advice(load, model, percentile, query, own)
     return Advice(load, percentile, utilisation, prediction, queries)
 
 
@@ -163,51 +162,40 @@ def _broken(
         if prediction is None:
             found.append(Broken(name, "capacity", 1.0, utilisation, percentile))
             continue
-        if query.latency_s is not None:
-            latency_s = prediction.latency_s(name, percentile)
-            if latency_s > query.latency_s:
-                found.append(Broken(name, "latency", query.latency_s, latency_s, percentile))
-        if query.memory_bytes is not None:
-            queued = prediction.queue_bytes(name, percentile)
-            if queued > query.memory_bytes:
-                found.append(Broken(name, "memory", float(query.memory_bytes), queued, percentile))
+        limit_s, limit_bytes = query.latency_s, query.memory_bytes
+        if limit_s is not None and (latency_s := prediction.latency_s(name, percentile)) > limit_s:
+            found.append(Broken(name, "latency", limit_s, latency_s, percentile))
+        if limit_bytes is not None and (queued := prediction.queue_bytes(name, percentile)) > limit_bytes:
+            found.append(Broken(name, "memory", float(limit_bytes), queued, percentile))
     return tuple(found)
 
 
-@dataclass(frozen=True)
-class _Search:
-    """Searches the changes to a load, or to its processors, under which a query keeps its bounds."""
+def _query_advice(
+    load: LoadModel, model: LatencyModel, percentile: float, query: str, broken: tuple[Broken, ...]
+) -> QueryAdvice:
+    """Search the changes to the load, or to its processors, under which a query keeps its bounds."""
 
-    load: LoadModel
-    model: LatencyModel
-    percentile: float
-    query: str
+    def fits(load: LoadModel, model: LatencyModel = model) -> bool:
+        return not broken_bounds(load, model, percentile, query)
 
-    def _fits(self, load: LoadModel, model: LatencyModel | None = None) -> bool:
-        return not broken_bounds(load, model or self.model, self.percentile, self.query)
-
-    def rate_factor(self) -> float:
-        if self.load.busy_processors == 0:
-            return math.inf
-        return largest_kept(lambda factor: self._fits(self.load.scaled(factor)), precision=_PRECISION)
-
-    def remedies(self) -> Remedies:
-        load, query = self.load, self.query
-        operators = [load.network.operators[name] for name in load.network.operators_of(query)]
-        window_factor = 0.0
-        if any(isinstance(operator, WindowJoin) for operator in operators):
-            window_factor = largest_kept(
-                lambda factor: self._fits(load.with_windows(query, factor)), 1.0, _PRECISION
-            )
-        keep_ratio = largest_kept(lambda share: self._fits(load.shedding(query, 1 - share)), 1.0, _PRECISION)
-        counts = range(1, _MOST_PROCESSORS + 1)
-        place = bisect_left(counts, True, key=lambda n: self._fits(load, self.model.with_processors(n)))
-        return Remedies(
-            counts[place] if place < len(counts) else None,
-            window_factor if window_factor > _PRECISION else None,
-            1 - keep_ratio if keep_ratio > _PRECISION else None,
-            any(load.order_waits(path) for path in load.paths_of(query)),
-        )
+    factor = math.inf
+    if load.busy_processors > 0:
+        factor = largest_kept(lambda factor: fits(load.scaled(factor)), precision=_PRECISION)
+    if not broken:
+        return QueryAdvice(query, (), factor, None)
+    window_factor = 0.0
+    if any(isinstance(load.network.operators[n], WindowJoin) for n in load.network.operators_of(query)):
+        window_factor = largest_kept(lambda f: fits(load.with_windows(query, f)), 1.0, _PRECISION)
+    keep_ratio = largest_kept(lambda share: fits(load.shedding(query, 1 - share)), 1.0, _PRECISION)
+    counts = range(1, _MOST_PROCESSORS + 1)
+    place = bisect_left(counts, True, key=lambda n: fits(load, model.with_processors(n)))
+    remedies = Remedies(
+        counts[place] if place < len(counts) else None,
+        window_factor if window_factor > _PRECISION else None,
+        1 - keep_ratio if keep_ratio > _PRECISION else None,
+        any(load.order_waits(path) for path in load.paths_of(query)),
+    )
+    return QueryAdvice(query, broken, factor, remedies)
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,17 @@
-"""The load of a network: what arrives at each operator per second, and the work that one tuple makes."""
+"""The load of a network: what arrives at each operator per second, and the work that one tuple makes.
+
+Recorded arrivals, which need not be Poisson: how bursty they are, and ticks driven by them.
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
 import numpy as np
+from numpy.typing import NDArray
 
 from headgate.errors import known_names
 from headgate.model.network import Network
@@ -30,6 +34,11 @@ _MOST_EXACT = 16
 _STEPS = 64
 # copies of a tuple beyond this many differ little from their mean
 _MOST_COPIES = 64
+# fewer intervals give no useful variance
+_FEWEST_INTERVALS = 20
+_FEWEST_ARRIVALS = 100
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -159,12 +168,9 @@ class LoadModel:
         return sum((self._held(operator, side, self._flows[2]) for side in sides), 0.0)
 
     def _streams_below(self, operator: str) -> frozenset[str]:
-        found = frozenset[str]()
-        for source in self.network.operators[operator].inputs:
-            found |= (
-                {source.stream} if isinstance(source, StreamInput) else self._streams_below(source.operator)
-            )
-        return found
+        inputs = self.network.operators[operator].inputs
+        below = [self._streams_below(i.operator) for i in inputs if isinstance(i, OperatorInput)]
+        return frozenset(i.stream for i in inputs if isinstance(i, StreamInput)).union(*below)
 
     def order_waits(self, path: tuple[str, ...]) -> tuple[tuple[float, float], ...]:
         """Streams whose next tuple an ordered path waits for: the rate, and how long at most if idle."""
@@ -266,3 +272,65 @@ def _collect(points: Iterable[tuple[float, float]]) -> Points:
     on_steps = np.bincount(below, chances * (1 - share), _STEPS + 1)
     on_steps += np.bincount(below + 1, chances * share, _STEPS + 1)
     return tuple((float(p), float(k * step_s)) for k, p in enumerate(on_steps) if p > 0)
+
+
+@dataclass(frozen=True)
+class Dispersion:
+    """Variance over mean of the arrivals in intervals of ``seconds``; 1 at any scale if they are Poisson."""
+
+    seconds: float
+    index: float
+    intervals: int
+
+
+def dispersion(arrivals_s: Floats, scales_s: Sequence[float] = ()) -> tuple[Dispersion, ...]:
+    """The index over time scales: those given, or from two arrivals per interval to 20 intervals in all."""
+    times_s = np.asarray(arrivals_s, np.float64)
+    if len(times_s) < _FEWEST_ARRIVALS:
+        raise ParameterError(f"{len(times_s)} arrivals are too few; give {_FEWEST_ARRIVALS} or more")
+    begin_s, length_s = float(times_s[0]), float(times_s[-1] - times_s[0])
+    if not length_s > 0:
+        raise ParameterError("all arrivals are at one instant; give times that differ")
+    found = []
+    longest_s = length_s / _FEWEST_INTERVALS
+    shortest_s = min(longest_s, 2 * length_s / len(times_s))
+    steps = max(1, round(3 * np.log10(longest_s / shortest_s)))
+    for seconds in scales_s or np.geomspace(shortest_s, longest_s, steps + 1).tolist():
+        intervals = int(length_s / seconds)
+        if intervals >= 2:
+            counts = np.diff(np.searchsorted(times_s, begin_s + seconds * np.arange(intervals + 1)))
+            mean = counts.mean()
+            index = float(counts.var(ddof=1) / mean) if mean > 0 else 0.0
+            found.append(Dispersion(seconds, index, intervals))
+    return tuple(found)
+
+
+def tick_latencies(
+    arrivals_s: Mapping[str, Floats], seconds_per_tuple: Mapping[str, float], overhead_s: float
+) -> dict[str, Floats]:
+    """The latency of each tuple of every stream: to the end of the tick that begins next after its arrival.
+
+    A tick takes ``overhead_s`` and, for each tuple that arrived since the last one began, its seconds.
+    """
+    end_s = max((float(times[-1]) for times in arrivals_s.values() if len(times)), default=0.0)
+    begin_s, begins = 0.0, [0.0]
+    taken = dict.fromkeys(arrivals_s, 0)
+    while begin_s <= end_s:
+        work_s = 0.0
+        for stream, times in arrivals_s.items():
+            up_to = int(np.searchsorted(times, begin_s, side="right"))
+            work_s += (up_to - taken[stream]) * seconds_per_tuple[stream]
+            taken[stream] = up_to
+        # without any overhead a tick still ends after the next arrival
+        begin_s = max(begin_s + overhead_s + work_s, np.nextafter(begin_s, np.inf))
+        if overhead_s == 0 and work_s == 0:
+            following = [times[np.searchsorted(times, begin_s) :][:1] for times in arrivals_s.values()]
+            begin_s = min((float(time_s) for times in following for time_s in times), default=np.inf)
+        begins.append(begin_s)
+    last_work_s = sum((len(t) - taken[s]) * seconds_per_tuple[s] for s, t in arrivals_s.items())
+    begins.append(begin_s + overhead_s + last_work_s)
+    edges = np.array(begins)
+    return {
+        stream: edges[np.minimum(np.searchsorted(edges, times) + 1, len(edges) - 1)] - times
+        for stream, times in arrivals_s.items()
+    }

@@ -11,6 +11,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
 from headgate.errors import SetupError, known_names
+from headgate.model.profile import in_sequence
 
 Moves = tuple[tuple[str, int], ...]
 
@@ -157,11 +158,7 @@ class Paths:
         """The path of least cost per tuple; ``costs`` are per tuple that reaches an operator."""
 
         def cost(path: tuple[str, ...]) -> float:
-            reached, total = 1.0, 0.0
-            for operator in path:
-                total += reached * costs[operator]
-                reached *= selectivities[operator]
-            return total
+            return in_sequence((costs[operator], selectivities[operator]) for operator in path)[0]
 
         return min(self.paths, key=cost)
 

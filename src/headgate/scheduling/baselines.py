@@ -9,7 +9,7 @@ from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import QueueView, SystemView, Turn
-from headgate.scheduling.strategy import Strategy, Unit, UnitStrategy
+from headgate.scheduling.strategy import Strategy, UnitStrategy
 
 _PERIOD = 16
 
@@ -107,8 +107,9 @@ class Aging:
         waiting = [unit for unit in self._units if not ready.isdisjoint(unit.operators)]
         if not waiting:
             return None
-        waits = [_wait_s(unit, view) for unit in waiting]
-        sizes = [sum(view.queues[name].length for name in unit.operators) for unit in waiting]
+        queued = [[q for n in unit.operators if (q := view.queues[n]).length > 0] for unit in waiting]
+        waits = [max(0.0, view.now_s - min(queue.oldest_s for queue in unit)) for unit in queued]
+        sizes = [sum(queue.length for queue in unit) for unit in queued]
         # a tuple that has just arrived has not waited yet, and still counts
         longest_s, largest = max(waits) or 1.0, max(sizes)
         ages = [max(wait / longest_s, 1e-9) * size / largest for wait, size in zip(waits, sizes, strict=True)]
@@ -116,8 +117,3 @@ class Aging:
         position = max(i for i, name in enumerate(unit.operators) if name in ready)
         queue = view.queues[unit.operators[position]]
         return Turn(unit.operators[position:], min(queue.ready, unit.tuples_per_round))
-
-
-def _wait_s(unit: Unit, view: SystemView) -> float:
-    heads = [view.queues[name].oldest_s for name in unit.operators if view.queues[name].length > 0]
-    return max(0.0, view.now_s - min(heads))

@@ -8,7 +8,7 @@ from itertools import pairwise
 
 from headgate.errors import SetupError
 from headgate.model.network import Network
-from headgate.model.profile import Profiles
+from headgate.model.profile import Profiles, in_sequence
 from headgate.model.view import SystemView, Turn
 from headgate.scheduling.strategy import Strategy, Unit, UnitStrategy
 
@@ -19,10 +19,8 @@ Operators = tuple[str, ...]
 
 def processing_per_s(operators: Sequence[str], profiles: Profiles) -> float:
     """Tuples per second that a processor takes from the first queue through all operators."""
-    seconds, surviving = 0.0, 1.0
-    for name in operators:
-        seconds += surviving * profiles[name].seconds_per_tuple
-        surviving *= profiles[name].selectivity
+    own = (profiles[name] for name in operators)
+    seconds, _ = in_sequence((profile.seconds_per_tuple, profile.selectivity) for profile in own)
     return 1.0 / seconds if seconds > 0 else math.inf
 
 

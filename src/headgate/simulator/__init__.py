@@ -2,6 +2,6 @@
 
 from headgate.simulator.results import Result
 from headgate.simulator.scenario import Behaviour, OnePerOperator, Pool, Scenario
-from headgate.simulator.simulation import simulate
+from headgate.simulator.virtual_engine import simulate
 
 __all__ = ["Behaviour", "OnePerOperator", "Pool", "Result", "Scenario", "simulate"]

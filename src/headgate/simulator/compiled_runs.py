@@ -15,7 +15,7 @@ from headgate.simulator import priority_kernel as kernel
 from headgate.simulator.compilation import jit
 from headgate.simulator.results import Records, Rows, columns
 from headgate.simulator.scenario import Integers, OnePerOperator, Pool, Scenario
-from headgate.simulator.simulation import StaticPriority
+from headgate.simulator.virtual_engine import StaticPriority
 
 
 def run_priority(scenario: Scenario, priority: StaticPriority) -> Records:

@@ -68,7 +68,7 @@ def read_network(path: Path) -> NetworkFile:
     if "weights" in whole:
         rows = whole.tables("weights", "[weights.FROM] with TO = 0.5")
         weights = {name: {to: table.number(to) for to in table.keys} for name, table in rows.items()}
-    try:
+    with whole.errors():
         network = RoutingNetwork(
             rates={name: table.number("rate", None) for name, table in sources.items()},
             operators={name: _operator(name, table, sources) for name, table in operators.items()},
@@ -79,9 +79,6 @@ def read_network(path: Path) -> NetworkFile:
         )
         network.shares()
         check_weights(network, weights)
-    except SetupError as error:
-        # an error of a table names the file already
-        raise error if str(error).startswith(str(path)) else SetupError(f"{path}: {error}") from None
     source_nodes = {name: table.raw("node", "") for name, table in sources.items() if "node" in table}
     for name, node in source_nodes.items():
         if node not in nodes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import importlib
 import math
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +51,17 @@ class Table:
 
     def error(self, key: str, what: str) -> SetupError:
         return SetupError(f"{self.file}: {self._at(key)} {what}")
+
+    @contextmanager
+    def errors(self, key: str = "") -> Iterator[None]:
+        """Errors of what is read inside name the file, and a key if it is given."""
+        try:
+            yield
+        except SetupError as error:
+            # an error of a table does already
+            if str(error).startswith(self.file):
+                raise
+            raise (self.error(key, str(error)) if key else SetupError(f"{self.file}: {error}")) from None
 
     def _at(self, key: str) -> str:
         return f"{self.path}.{key}" if self.path else key

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import known_names
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Input, OperatorInput, StreamInput, Synthetic
 from headgate.model.uniform_hash import key_of
@@ -65,7 +65,7 @@ def read_workload(path: Path, seed: int = 0) -> WorkloadFile:
     for name in operators:
         if name in streams:
             raise whole.error(f"operators.{name}", "has the name of a stream; choose another")
-    try:
+    with whole.errors():
         scenario = Scenario(
             network=_network(whole, streams, operators),
             behaviours={name: _behaviour(table) for name, table in operators.items()},
@@ -76,9 +76,6 @@ def read_workload(path: Path, seed: int = 0) -> WorkloadFile:
             fate=whole.choice("fate", ("page", "random")),
             seed=seed,
         )
-    except SetupError as error:
-        # an error of a table names the file already
-        raise error if str(error).startswith(str(path)) else SetupError(f"{path}: {error}") from None
     return WorkloadFile(scenario, _strategy_settings(whole))
 
 
@@ -160,17 +157,15 @@ def _strategy_settings(whole: Table) -> dict[str, dict[str, float]]:
     settings = {}
     for name, table in whole.tables("strategies", "[strategies.NAME] with its settings").items():
         settings[name] = {key: table.number(key, least=float("-inf")) for key in table.keys}
-        try:
+        with whole.errors(f"strategies.{name}:"):
             strategy_named(_with(name, settings[name]))
-        except SetupError as error:
-            raise whole.error(f"strategies.{name}:", str(error)) from None
     return settings
 
 
 def _arrivals(table: Table, stream: str, path: Path, seed: int) -> Times:
     """Arrival times of the stream: a list, or a process with its settings."""
     value = table.raw("arrivals", _ARRIVALS)
-    try:
+    with table.errors("arrivals:"):
         if isinstance(value, list):
             for number, time in enumerate(value):
                 if not is_number(time):
@@ -188,5 +183,3 @@ def _arrivals(table: Table, stream: str, path: Path, seed: int) -> Times:
             settings["file"] = str(path.parent / file)
         # streams of one process differ: each has a seed of its own
         return process_named(name, settings).times_s(key_of(seed, "arrivals", stream) >> 1)
-    except SetupError as error:
-        raise error if str(error).startswith(table.file) else table.error("arrivals:", str(error)) from None

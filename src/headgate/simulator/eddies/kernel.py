@@ -34,10 +34,8 @@ def _broadcast(world: World, number: int, now: float) -> None:
     """Publish the statistics of a copy; other nodes know the old ones until the message arrives."""
     note(world, number, now, 0, 0, 0, 0, 0.0)
     copy = world.copies[number]
-    copy.old_queue = copy.known_queue
-    copy.old_tickets = copy.known_tickets
-    copy.old_selectivity = copy.known_selectivity
-    copy.old_seconds = copy.known_seconds
+    copy.old_queue, copy.old_tickets = copy.known_queue, copy.known_tickets
+    copy.old_selectivity, copy.old_seconds = copy.known_selectivity, copy.known_seconds
     _publish(copy, now)
     world.state[0].messages += 1
 
@@ -50,12 +48,8 @@ def _new_tuple(
     added = world.tuples[row]
     world.state[0].free_tuple = added.next
     world.state[0].free_tuples -= 1
-    added.plan = plan
-    added.path = path
-    added.identity = identity
-    added.birth = birth
-    added.done = done
-    added.visits = visits
+    added.plan, added.path, added.done, added.visits = plan, path, done, visits
+    added.identity, added.birth = identity, birth
     return row
 
 
@@ -170,8 +164,7 @@ def _add_copy(world: World, parent: int, node: int, now: float) -> int:
     state.copies = max(state.copies, number + 1)
     operator = world.copies[parent].operator
     copy = world.copies[number]
-    copy.operator = operator
-    copy.node = node
+    copy.operator, copy.node = operator, node
     world.boxes_of[node, world.nodes[node].boxes] = number
     world.nodes[node].boxes += 1
     copy.active = 1
@@ -181,8 +174,7 @@ def _add_copy(world: World, parent: int, node: int, now: float) -> int:
     copy.head = NONE
     copy.known_queue = copy.old_queue = copy.known_tickets = copy.old_tickets = 0.0
     copy.known_selectivity = copy.old_selectivity = world.copies[parent].known_selectivity
-    copy.known_seconds = world.operators[operator].per_tuple / world.nodes[node].speed
-    copy.old_seconds = copy.known_seconds
+    copy.known_seconds = copy.old_seconds = world.operators[operator].per_tuple / world.nodes[node].speed
     world.copies_of[operator, world.operators[operator].copies] = number
     world.operators[operator].copies += 1
     return number

@@ -32,10 +32,7 @@ def schedule(world: World, time: float, kind: int, which: int, number: int) -> N
         events[place] = events[above]
         place = above
     event = events[place]
-    event.time = time
-    event.kind = kind
-    event.which = which
-    event.number = number
+    event.time, event.kind, event.which, event.number = time, kind, which, number
     world.state[0].events += 1
 
 
@@ -144,14 +141,13 @@ def _score(world: World, copy: int, at_node: int, policy: int, now: float) -> fl
         return float(tickets)
     if policy == _Q:
         return float(-queue)
-    if policy in (_SC, _WSC):
-        score = _benefit(selectivity, seconds)
-        return float(score if policy == _SC else score**2)
+    if policy >= _OPTIMAL:
+        # between copies of one operator
+        return float(1.0 / ((1.0 + queue) * seconds) ** 2)
+    score = _benefit(selectivity, seconds)
     if policy in (_SCQ, _WSCQ):
-        score = _behind_queue(_benefit(selectivity, seconds), queue)
-        return float(score if policy == _SCQ else score**2)
-    # between copies of one operator
-    return float(1.0 / ((1.0 + queue) * seconds) ** 2)
+        score = _behind_queue(score, queue)
+    return float(score**2 if policy in (_WSC, _WSCQ) else score)
 
 
 @inlined
