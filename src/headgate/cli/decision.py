@@ -21,7 +21,6 @@ from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.problem import WindowSeconds
 from headgate.planning.join_order.search import Candidate, all_plans, left_deep_plans, operators_of
 from headgate.planning.logical import Json
-from headgate.planning.plan_predicates import form_of
 from headgate.planning.stages import Stages, optimize
 from headgate.planning.statistics import (
     Context,
@@ -29,6 +28,7 @@ from headgate.planning.statistics import (
     Missing,
     PredicateStatistics,
     WrittenStatistics,
+    form_of,
 )
 from headgate.report.tables import screen
 from headgate.simulator.toml_table import Table, toml_content

@@ -12,9 +12,9 @@ from headgate.model.network import Network
 from headgate.model.operator import Input, Operator, OperatorInput, StreamInput, expressions_of
 from headgate.model.window import TimeWindow, Window
 from headgate.planning import logical
+from headgate.planning.bind import placed_predicate
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
-from headgate.planning.plan_predicates import is_volatile, placed_predicate
 
 # what an operator reads columns of
 Source = StreamInput | physical.RelationJoin
@@ -179,7 +179,9 @@ def _is_own(operator: Operator) -> bool:
     # windows with placed probes are retained for the tuples of their one eddy
     is_probed = isinstance(operator, physical.WindowUpdate) and not isinstance(operator, physical.WindowJoin)
     return (
-        is_probed or isinstance(operator, physical.Project) or any(map(is_volatile, expressions_of(operator)))
+        is_probed
+        or isinstance(operator, physical.Project)
+        or any(e.is_volatile for e in expressions_of(operator))
     )
 
 

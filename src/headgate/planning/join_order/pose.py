@@ -13,8 +13,14 @@ from headgate.model.window import RowWindow, TimeWindow
 from headgate.planning import logical
 from headgate.planning.join_order.problem import NO_TIME, JoinInput, JoinPredicate, JoinProblem, WindowSeconds
 from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
-from headgate.planning.plan_predicates import PlanPredicate, plan_predicates
-from headgate.planning.statistics import Missing, PredicateEstimate, Running, Statistics
+from headgate.planning.statistics import (
+    Missing,
+    PlanPredicate,
+    PredicateEstimate,
+    Running,
+    Statistics,
+    plan_predicates,
+)
 
 
 @dataclass(frozen=True)
