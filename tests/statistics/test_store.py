@@ -8,7 +8,7 @@ from tests.runtime.networks import chains
 
 from headgate.model.event import StreamCounts, TickCommitted
 from headgate.model.profile import Profile
-from headgate.planning.stages import Stages
+from headgate.planning.lower import Stages
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import ArrivalRates, StatisticsStore

@@ -15,7 +15,7 @@ from headgate.cli.options import seconds
 from headgate.cli.script import Script
 from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, known_rate, profile_path
 from headgate.errors import SetupError
-from headgate.planning.stages import Stages
+from headgate.planning.lower import Stages
 from headgate.queueing.advice import Advice
 from headgate.queueing.advice import advise as advised
 from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, OnServer, OwnServers

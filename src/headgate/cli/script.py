@@ -97,7 +97,7 @@ class Script:
     def check(self) -> None:
         """Report errors in queries before the seconds that Spark takes to start."""
         if not self.needs_lookup:
-            from headgate.planning.stages import Stages
+            from headgate.planning.lower import Stages
 
             Stages.of(self.catalog())
 
@@ -137,7 +137,7 @@ def _share_classes() -> None:
 
 def show_stages(file: Path, after: str | None, as_json: bool) -> None:
     """Print the plans after a stage, or after each."""
-    from headgate.planning.stages import Stages, describe, describe_json
+    from headgate.planning.lower import Stages, describe, describe_json
 
     stages = Stages.of(Script.read(file).catalog())
 

@@ -17,7 +17,7 @@ from headgate.errors import SetupError, known_names
 from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
 from headgate.placed import router_from
-from headgate.planning.stages import Stages
+from headgate.planning.lower import Stages
 from headgate.report.simulated import (
     eddies_table,
     eddy_json,

@@ -11,8 +11,8 @@ from headgate.model.network import Network
 from headgate.model.operator import WindowJoin, connected_order
 from headgate.model.profile import TickCosts
 from headgate.model.shedding import TickSettings
-from headgate.planning.join_order.choose import Decision
-from headgate.planning.join_order.live import (
+from headgate.planning.join_order.choose import (
+    Decision,
     Reoptimizer,
     connected_plans,
     correct,

@@ -1,4 +1,4 @@
-"""Lower: logical plans to the network of operators that engines run, equal operators of queries shared."""
+"""Lower: plans to the network of operators that engines run; all stages of planning, and how it prints."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from dataclasses import dataclass, field, replace
 from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import Expression
-from headgate.model.network import Network
+from headgate.model.network import Network, QueryDefinition, RelationDefinition, StreamDefinition
 from headgate.model.operator import Input, Operator, OperatorInput, StreamInput, expressions_of
 from headgate.model.window import TimeWindow, Window
 from headgate.planning import logical
-from headgate.planning.bind import placed_predicate
+from headgate.planning.bind import bind, placed_predicate
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
+from headgate.planning.rules import optimize
 
 # what an operator reads columns of
 Source = StreamInput | physical.RelationJoin
@@ -215,3 +216,55 @@ def _with_columns(operator: Operator, columns: Callable[[Source], tuple[str, ...
     if isinstance(changed, physical.RelationJoin):
         return replace(changed, columns=columns(changed))
     return changed
+
+
+@dataclass(frozen=True)
+class Stages:
+    """All queries after every stage."""
+
+    bound: tuple[LogicalPlan, ...]
+    optimized: tuple[LogicalPlan, ...]
+    unshared: Network
+    """The operators of every query, not shared."""
+    lowered: Network
+    """The network that runs, with equal operators shared."""
+
+    @staticmethod
+    def of(catalog: Catalog) -> Stages:
+        bound = tuple(bind(query, catalog) for query in catalog.queries.values())
+        optimized = tuple(map(optimize, bound))
+        unshared = lower(optimized, catalog)
+        return Stages(bound, optimized, unshared, share_subplans(unshared))
+
+
+def describe(network: Network) -> str:
+    queries = network.queries.values()
+    return "\n\n".join(str(logical.query_tree(query, _branches(network, query))) for query in queries)
+
+
+def describe_json(network: Network) -> logical.Json:
+    return {
+        "streams": [_source_json(s) | {"timestamp": s.timestamp} for s in network.streams.values()],
+        "relations": [_source_json(relation) for relation in network.relations.values()],
+        "queries": [logical.query_json(q, _branches(network, q)) for q in network.queries.values()],
+    }
+
+
+def _source_json(source: StreamDefinition | RelationDefinition) -> logical.Json:
+    columns = source.schema.ddl if source.schema else None
+    return {"name": source.name, "format": source.format, "columns": columns}
+
+
+def _branches(network: Network, query: QueryDefinition) -> tuple[logical.Tree, ...]:
+    return tuple(_operator_tree(network, OperatorInput(name)) for name in query.outputs)
+
+
+def _operator_tree(network: Network, source: Input) -> logical.Tree:
+    if isinstance(source, StreamInput):
+        return logical.Tree(f"stream {source} ({', '.join(source.columns)})")
+    operator = network.operators[source.operator]
+    queries = network.queries_of(operator.name)
+    shared = f", shared by {', '.join(queries)}" if len(queries) > 1 else ""
+    return logical.Tree(
+        f"{operator}{shared}", tuple(_operator_tree(network, i) for i in operator.inputs), operator.name
+    )

@@ -11,8 +11,7 @@ from tests.planning.join_order.examples import example_1
 
 from headgate.errors import SetupError
 from headgate.model.shedding import BITS, DropBox, TickSettings
-from headgate.planning.join_order.choose import Decision
-from headgate.planning.join_order.live import Reoptimizer
+from headgate.planning.join_order.choose import Decision, Reoptimizer
 from headgate.planning.join_order.problem import JoinProblem
 
 
