@@ -238,7 +238,9 @@ class AdaptiveController(FixedController):
         shedding = [p for p in problems if set(p.streams) <= sheddable] if self._run.sheds else problems
         others = [p for p in problems if p not in shedding]
         capacity = self._capacity(costs) if self._run.sheds else _ENOUGH
-        capacity = max(capacity - sum(self._cost_per_s(p) for p in others), _LEAST_CAPACITY)
+        for work in (work_of(p, p.aliases, {}) for p in others):
+            capacity -= work.handled_per_s * self._statistics.join_costs.handled_s + work.other_s_per_s
+        capacity = max(capacity, _LEAST_CAPACITY)
         if self._reoptimizer is None:
             self._reoptimizer = Reoptimizer(shedding, capacity, plans_of=self._plans_of)
             return "first statistics"
@@ -248,10 +250,6 @@ class AdaptiveController(FixedController):
     def _plans_of(self, problem: JoinProblem) -> Plans:
         order = self._run.orders.get(f"{problem.query}.join")
         return connected_plans(problem) if order is None else plan_in_order(problem, order)
-
-    def _cost_per_s(self, problem: JoinProblem) -> float:
-        work = work_of(problem, problem.aliases, {})
-        return work.handled_per_s * self._statistics.join_costs.handled_s + work.other_s_per_s
 
     def _capacity(self, costs: TickCosts | None) -> float:
         """Processor seconds for tuples per second of the streams' own time, beside what ticks cost."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
@@ -126,54 +126,44 @@ def share_subplans(network: Network) -> Network:
     Select lists, joins with placed probes and volatile expressions are not shared. Operators are equal only
     if their tuples enter the same windows further up.
     """
-    sharing = _Sharing(network)
-    for operator in network.operators.values():
-        sharing.add(operator)
-    shared = {name: first for name, first in sharing.names.items() if name != first}
-    return network.changed(operators=tuple(sharing.operators.values()), shared=shared)
+    operators: dict[str, Operator] = {}
+    by_key: dict[tuple[Operator, frozenset[Window]], str] = {}
+    names: dict[str, str] = {}
+
+    def renamed(source: Input) -> Input:
+        return source if isinstance(source, StreamInput) else OperatorInput(names[source.operator])
+
+    for name, operator in network.operators.items():
+        given = _with_inputs(operator, renamed)
+        names[name] = name
+        if not _is_own(operator):
+            names[name] = by_key.setdefault((_bare(given), _windows_above(network, name)), name)
+        operators[names[name]] = _merged(operators.get(names[name], given), given)
+    shared = {name: first for name, first in names.items() if name != first}
+    return network.changed(operators=tuple(operators.values()), shared=shared)
 
 
-@dataclass
-class _Sharing:
-    network: Network
-    operators: dict[str, Operator] = field(default_factory=dict)
-    by_key: dict[tuple[Operator, frozenset[Window]], str] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
+def _windows_above(network: Network, name: str) -> frozenset[Window]:
+    """The windows that tuples of an operator enter, here or further up."""
+    operator = network.operators[name]
+    if isinstance(operator, physical.Aggregate):
+        return frozenset({operator.window})
+    if isinstance(operator, physical.WindowUpdate):
+        return frozenset()
+    found: set[Window] = set()
+    for reader in network.readers(name):
+        above = network.operators[reader]
+        if isinstance(above, physical.WindowUpdate):
+            found |= {s.window for s in above.sides if s.input == OperatorInput(name)}
+        else:
+            found |= _windows_above(network, reader)
+    return frozenset(found)
 
-    def add(self, operator: Operator) -> None:
-        given = _with_inputs(operator, self._renamed)
-        if _is_own(operator):
-            self.operators[operator.name] = given
-            return
-        key = (_bare(given), self._windows_above(operator.name))
-        first = self.by_key.setdefault(key, operator.name)
-        self.names[operator.name] = first
-        read = {source.alias: source.columns for source in _sources(given)}
-        self.operators[first] = _with_columns(
-            self.operators.get(first, given),
-            lambda source: tuple(dict.fromkeys((*source.columns, *read[source.alias]))),
-        )
 
-    def _renamed(self, source: Input) -> Input:
-        if isinstance(source, StreamInput):
-            return source
-        return OperatorInput(self.names.get(source.operator, source.operator))
-
-    def _windows_above(self, name: str) -> frozenset[Window]:
-        """The windows that tuples of an operator enter, here or further up."""
-        operator = self.network.operators[name]
-        if isinstance(operator, physical.Aggregate):
-            return frozenset({operator.window})
-        if isinstance(operator, physical.WindowUpdate):
-            return frozenset()
-        found: set[Window] = set()
-        for reader in self.network.readers(name):
-            above = self.network.operators[reader]
-            if isinstance(above, physical.WindowUpdate):
-                found |= {s.window for s in above.sides if s.input == OperatorInput(name)}
-            else:
-                found |= self._windows_above(reader)
-        return frozenset(found)
+def _merged(operator: Operator, equal: Operator) -> Operator:
+    """The operator, reading the columns of an equal one too."""
+    read = {source.alias: source.columns for source in _sources(equal)}
+    return _with_columns(operator, lambda one: tuple(dict.fromkeys((*one.columns, *read[one.alias]))))
 
 
 def _is_own(operator: Operator) -> bool:

@@ -20,10 +20,8 @@ from headgate.planning.join_order.search import (
     heuristic_search,
     left_deep_plans,
 )
-from headgate.planning.join_order.shed_plans import knapsack, solve
+from headgate.planning.join_order.shed_plans import LEAST, OPEN, knapsack, solve
 
-_LEAST = 1e-12
-_OPEN = 1e-6
 _MOST_COMBINATIONS = 20_000
 _TOGETHER = "all predicates together"
 _ONE_SECOND = WindowSeconds(probe_seconds=1.0)
@@ -225,12 +223,12 @@ class _Together:
         def cost(x: Floats) -> float:
             return sum(float(c.shed.cost_per_s(x[None, at])[0]) for c, at in pairs)
 
-        best = np.full(len(self.streams), _LEAST)
+        best = np.full(len(self.streams), LEAST)
         for start in (0.9, 0.5, 0.1):
             found = solve(output, cost, np.full(len(best), start), self.capacity)
             if cost(found) <= self.capacity * (1 + 1e-6) and output(found) > output(best):
                 best = found
-        keep = np.where(best > 1 - _OPEN, 1.0, best)
+        keep = np.where(best > 1 - OPEN, 1.0, best)
         return output(keep), keep
 
     def _with_boxes(self, plans: Sequence[int], keep: Mapping[str, float]) -> tuple[Candidate, ...]:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headgate.errors import SetupError
+from headgate.model.operator import aliased
 from headgate.planning.join_order.plans import (
     Floats,
     Ints,
@@ -171,7 +172,7 @@ def _stream(candidate: Candidate, number: int) -> _Operator:
     arriving = source_flow(read.window, read.tuples_per_s, keep)
     flow = arriving.selected(read.selectivity)
     is_joined = len(candidate.problem.inputs) > 1
-    does = f"stream {read.stream}" if read.alias == read.stream else f"stream {read.stream} AS {read.alias}"
+    does = f"stream {aliased(read.stream, read.alias)}"
     does += (f" {read.window}" if is_joined else "") + (f", {keep:.4g} kept" if keep < 1 else "")
     held = arriving.window_tuples if is_joined else None
     estimate = _estimate(does, arriving.tuples_per_s, 0.0, held)
