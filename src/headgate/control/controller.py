@@ -254,14 +254,15 @@ class AdaptiveController(FixedController):
     def _capacity(self, costs: TickCosts | None) -> float:
         """Processor seconds for tuples per second of the streams' own time, beside what ticks cost."""
         arrivals = self._statistics.arrivals
+        speed = arrivals.speed.value
         if costs is None or costs.work_s <= 0:
             # what ticks cost beside their tuples is not known yet
-            return _HEAD_ROOM * self._run.processors / arrivals.speed
+            return _HEAD_ROOM * self._run.processors / speed
         empty_s = costs.overhead_s + costs.work_s * self._statistics.join_costs.fixed_s
-        free = 1 - empty_s / self._run.target_s - costs.intake_s * arrivals.tuples_per_s
+        free = 1 - empty_s / self._run.target_s - costs.intake_s * arrivals.tuples_per_s.value
         # no tick can use more processors than there are, whatever explains a few of them best
         work_s = max(costs.work_s, 1 / self._run.processors)
-        return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * arrivals.speed))
+        return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * speed))
 
     def _load(self, tick: TickCommitted, interval: Interval, costs: TickCosts | None) -> TickLoad:
         total = tick.totals

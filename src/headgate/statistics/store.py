@@ -287,8 +287,10 @@ class ArrivalRates:
         self._started_s: float | None = None
         self._until_s: dict[str, float] = {}
         self._by_own_time: dict[str, DecayedRatio] = {}
-        self._by_clock = DecayedRatio()
-        self._speed = DecayedRatio(known=1.0)
+        self.tuples_per_s = DecayedRatio()
+        """Tuples of all streams per second by the clock."""
+        self.speed = DecayedRatio(known=1.0)
+        """Seconds of the streams' own time per second by the clock."""
         self.latest: Interval | None = None
         """Arrivals of the last tick; None of the first, whose beginning is unknown."""
 
@@ -298,8 +300,8 @@ class ArrivalRates:
         if self.latest is None:
             return
         arrived_s, own_s = self.latest.arrived_s, self.latest.own_s
-        self._by_clock.add(tick.totals.rows_in, arrived_s)
-        self._speed.add(own_s, arrived_s)
+        self.tuples_per_s.add(tick.totals.rows_in, arrived_s)
+        self.speed.add(own_s, arrived_s)
         for stream, counts in tick.streams.items():
             self._by_own_time.setdefault(stream, DecayedRatio()).add(counts.rows_in, own_s)
 
@@ -320,16 +322,6 @@ class ArrivalRates:
     def tuples_per_own_s(self) -> dict[str, float]:
         """Tuples of each stream per second of its own time."""
         return {stream: rate.value for stream, rate in self._by_own_time.items()}
-
-    @property
-    def tuples_per_s(self) -> float:
-        """Tuples of all streams per second by the clock."""
-        return self._by_clock.value
-
-    @property
-    def speed(self) -> float:
-        """Seconds of the streams' own time per second by the clock."""
-        return self._speed.value
 
 
 class StatisticsStore:

@@ -49,7 +49,6 @@ class QueryDecision:
 class Decision:
     """A plan for every query, and the keep ratio of each stream; 1 for those not named."""
 
-    capacity: float
     queries: Mapping[str, QueryDecision]
 
     @property
@@ -83,7 +82,7 @@ def choose(problems: Sequence[JoinProblem], capacity: float, plans_of: PlansOf =
             streams = len(problem.inputs)
             why += f"; {streams} streams are too many to try all plans, so a heuristic found it"
         decisions[problem.query] = QueryDecision(one, tuple(candidates), considered, why)
-    return Decision(capacity, decisions)
+    return Decision(decisions)
 
 
 def _plans(problem: JoinProblem, plans_of: PlansOf, capacity: float) -> tuple[Plans, bool]:

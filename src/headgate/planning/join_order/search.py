@@ -23,7 +23,6 @@ from headgate.planning.join_order.plans import (
     bushy_plans,
     left_deep,
     left_deep_orders,
-    shape_of,
 )
 from headgate.planning.join_order.problem import Flow, JoinProblem, WindowSeconds, source_flow
 from headgate.planning.join_order.shed_plans import LinearPlans, TimedPlans, objective, shed_plans
@@ -52,7 +51,12 @@ class Candidate:
 
     @property
     def shape(self) -> Shape:
-        return shape_of(self.pairs)
+        """The joins as nested pairs of inputs."""
+        shapes: dict[int, Shape] = {}
+        for left, right in self.pairs:
+            sides = [shapes.get(side, side.bit_length() - 1) for side in (left, right) if side]
+            shapes[left | right] = sides[0] if len(sides) == 1 else (sides[0], sides[1])
+        return shapes[left | right]
 
     @property
     def objective(self) -> float:
