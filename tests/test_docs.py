@@ -19,7 +19,7 @@ from headgate.cli.app import app
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.lower import lower
-from headgate.planning.stages import optimize
+from headgate.planning.rules import optimize
 from headgate.simulator.routing_file import is_network, read_network
 from headgate.simulator.workload_file import read_workload
 

@@ -13,7 +13,7 @@ from headgate.errors import SetupError
 from headgate.handle import Launcher, RunSettings, _memory_bytes, locate
 from headgate.model.network import Network
 from headgate.planning.lower import lower
-from headgate.planning.stages import optimize
+from headgate.planning.rules import optimize
 from headgate.scheduling.baselines import Fifo
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore

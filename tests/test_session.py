@@ -9,7 +9,7 @@ import pytest
 
 from headgate import Session
 from headgate.control.admission import Refused
-from headgate.planning import stages
+from headgate.planning import lower
 from headgate.statistics.profile_file import Measured
 
 SCRIPT = """
@@ -28,8 +28,8 @@ def session() -> Session:
 @pytest.fixture
 def binding(monkeypatch: pytest.MonkeyPatch) -> Mock:
     """Counts how often a query is bound."""
-    counted = Mock(side_effect=stages.bind)
-    monkeypatch.setattr(stages, "bind", counted)
+    counted = Mock(side_effect=lower.bind)
+    monkeypatch.setattr(lower, "bind", counted)
     return counted
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from headgate.errors import HeadgateError, QueryError, SetupError, UserCodeError
@@ -12,16 +13,11 @@ if TYPE_CHECKING:
 
 __all__ = ["HeadgateError", "QueryError", "Run", "Session", "SetupError", "UserCodeError"]
 __version__ = "0.1.0"
+_MODULES = {"Run": "headgate.handle", "Session": "headgate.session"}
 
 
 def __getattr__(name: str) -> Any:
     # Spark's Python workers import the package for a source of ours: they need no planner
-    if name == "Run":
-        from headgate.handle import Run
-
-        return Run
-    if name == "Session":
-        from headgate.session import Session
-
-        return Session
+    if name in _MODULES:
+        return getattr(import_module(_MODULES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -39,7 +39,8 @@ class Run:
 
     _run: Any
     _recorder: Recorder
-    _temporary: bool
+    is_temporary: bool
+    """Whether the checkpoint was made for this run alone, and may be removed with it."""
     _network: Network
     _controller: ManualController
     _statistics: StatisticsStore
@@ -48,11 +49,6 @@ class Run:
     def checkpoint(self) -> str:
         """Folder of the run's durable state."""
         return str(self._run.checkpoint.root)
-
-    @property
-    def is_temporary(self) -> bool:
-        """Whether the checkpoint was made for this run alone, and may be removed with it."""
-        return self._temporary
 
     @property
     def is_running(self) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from headgate.errors import QueryError, SetupError, Span
+from headgate.errors import QueryError, SetupError, Span, known_names
 from headgate.routing import Router, router_named
 from headgate.routing.policies import Optimal
 
@@ -54,8 +54,7 @@ def located_function(location: str, span: Span | None = None) -> Callable[..., A
     found = getattr(module, name, None)
     if not callable(found):
         known = [n for n, value in vars(module).items() if callable(value) and not n.startswith("_")]
-        listed = ", ".join(sorted(known)) or "none"
-        raise QueryError(f"{place} has no function {name}; functions: {listed}", span)
+        raise QueryError(f"{place} has no function {name}; functions: {known_names(known)}", span)
     function: Callable[..., Any] = found
     return function
 

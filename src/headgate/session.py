@@ -20,7 +20,7 @@ from headgate.model.profile import Profiles
 from headgate.placed import located_function, plain_function, router_for_run
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
-from headgate.planning.stages import Stages
+from headgate.planning.lower import Stages
 from headgate.routing.policies import Router
 from headgate.runtime.drive import Observer
 from headgate.scheduling import Strategy, strategy_named

@@ -11,8 +11,9 @@ from headgate.control.controller import AdaptiveController, ControlledRun
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 from headgate.model.profile import Profile
 from headgate.model.shedding import TickSettings
-from headgate.planning.join_order.live import work_of
-from headgate.planning.stages import Stages, optimize
+from headgate.planning.join_order.choose import work_of
+from headgate.planning.lower import Stages
+from headgate.planning.rules import optimize
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import PairCounts, StatisticsStore
 from headgate.status import Recorder

@@ -9,7 +9,7 @@ from headgate.control.overrides import FixedController, ManualController, Overri
 from headgate.errors import SetupError
 from headgate.model.event import TickCommitted
 from headgate.model.shedding import TickSettings
-from headgate.planning.stages import Stages
+from headgate.planning.lower import Stages
 from headgate.runtime.drive import SettingsDecision
 
 TEXT = "".join(

@@ -10,11 +10,9 @@ import pytest
 from tests.planning.support import bound, catalog_of
 
 from headgate.errors import QueryError
-from headgate.planning.lower import lower
-from headgate.planning.plan_predicates import form_of
-from headgate.planning.rules import RULES
-from headgate.planning.stages import describe, optimize
-from headgate.planning.statistics import Context, PredicateStatistics, WrittenStatistics
+from headgate.planning.lower import describe, lower
+from headgate.planning.rules import RULES, optimize
+from headgate.planning.statistics import Context, PredicateStatistics, WrittenStatistics, form_of
 
 FOLDER = Path(__file__).parent / "cases"
 # selectivity and seconds per tuple of the predicates that cases order

@@ -7,8 +7,8 @@ from tests.planning.support import bound, catalog_of
 from headgate.model.network import Network
 from headgate.model.operator import Aggregate, JoinSide, OperatorInput, RelationJoin, StreamInput, WindowJoin
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow
-from headgate.planning.lower import lower
-from headgate.planning.stages import describe_json, optimize
+from headgate.planning.lower import describe_json, lower
+from headgate.planning.rules import optimize
 
 
 def network_of(text: str, optimized: bool = True) -> Network:

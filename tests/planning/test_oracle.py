@@ -27,7 +27,7 @@ from headgate.planning.logical import (
     StreamScan,
     WindowJoin,
 )
-from headgate.planning.stages import optimize
+from headgate.planning.rules import optimize
 
 TABLES = """
 CREATE TABLE packets (ts TIMESTAMP, src TEXT, dst TEXT, bytes INT, info STRUCT(port INT, "end" INT));

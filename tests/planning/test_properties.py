@@ -14,9 +14,8 @@ from headgate.model import operator as physical
 from headgate.model.expression import Expression, column_of
 from headgate.model.network import Network
 from headgate.planning.logical import Filter, LogicalPlan, Node, RelationJoin, WindowJoin, plan_columns, scans
-from headgate.planning.lower import lower
-from headgate.planning.rules import prune_columns, push_down_selection
-from headgate.planning.stages import describe, optimize
+from headgate.planning.lower import describe, lower
+from headgate.planning.rules import optimize, prune_columns, push_down_selection
 from headgate.planning.statistics import Context
 
 

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from headgate.model.expression import Expression
-from headgate.planning.plan_predicates import over
 from headgate.planning.rules.scale_aggregates import (
     FEW,
     FEW_VALUES,
@@ -155,7 +154,7 @@ def test_sql_computes_the_same() -> None:
     )
     wanted = [("COUNT", all_rows), ("COUNT", of_v), ("SUM", of_v), ("AVG", of_v)]
     written = [(sql, sums) for function, sums in wanted for sql in SHED_AGGREGATES[function]]
-    columns = ", ".join(over(Expression.parse(sql), sums).text for sql, sums in written)
+    columns = ", ".join(Expression.parse(sql).over(sums).text for sql, sums in written)
     table = ", ".join(f"({'NULL' if v is None else v}::DOUBLE, {x}::DOUBLE)" for v, x in rows)
     [got] = duckdb.sql(f"SELECT {columns} FROM (VALUES {table}) AS kept(v, x)").fetchall()
     expected = [everything.counted(), known.counted(), known.summed(), known.averaged()]

@@ -7,7 +7,7 @@ from tests.planning.support import bound, catalog_of
 from headgate.model.network import Network
 from headgate.model.operator import Select, StreamInput, WindowJoin
 from headgate.planning.lower import lower, share_subplans
-from headgate.planning.stages import optimize
+from headgate.planning.rules import optimize
 
 
 def network_of(text: str) -> Network:

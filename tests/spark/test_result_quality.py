@@ -10,7 +10,7 @@ from tests.planning.support import bound, catalog_of
 
 from headgate.model.event import StreamCounts
 from headgate.planning.lower import lower
-from headgate.planning.stages import optimize
+from headgate.planning.rules import optimize
 from headgate.spark.result_quality import KeepRatios
 
 QUERIES = """

@@ -13,7 +13,7 @@ from tests.oracle.files import stamp
 
 from headgate import Session
 from headgate.planning.lower import lower
-from headgate.planning.stages import optimize
+from headgate.planning.rules import optimize
 
 pytestmark = pytest.mark.spark
 

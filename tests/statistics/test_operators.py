@@ -10,7 +10,7 @@ from tests.runtime.networks import chains
 
 from headgate.control.overrides import FixedController, has_orders
 from headgate.model.profile import Profile, Profiles
-from headgate.planning.stages import Stages
+from headgate.planning.lower import Stages
 from headgate.spark.measuring import groups_of
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.store import (

@@ -8,7 +8,7 @@ from tests.runtime.networks import chains
 
 from headgate.model.event import StreamCounts, TickCommitted
 from headgate.model.profile import Profile
-from headgate.planning.stages import Stages
+from headgate.planning.lower import Stages
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import ArrivalRates, StatisticsStore
@@ -24,11 +24,11 @@ def tick(started_s: float, seconds: float, rows: int, until_s: float | None = No
 def test_rates_are_known_from_the_second_tick_on() -> None:
     rates = ArrivalRates()
     rates.add(tick(10.0, 1.0, 500))
-    assert rates.latest is None and rates.tuples_per_own_s == {} and rates.speed == 1.0
+    assert rates.latest is None and rates.tuples_per_own_s == {} and rates.speed.value == 1.0
     # 500 tuples since the first tick began, 2 s before
     rates.add(tick(12.0, 1.0, 500))
     assert rates.latest is not None and rates.latest.arrived_s == 2.0
-    assert rates.tuples_per_own_s == {"s": 250.0} and rates.tuples_per_s == 250.0
+    assert rates.tuples_per_own_s == {"s": 250.0} and rates.tuples_per_s.value == 250.0
 
 
 def test_a_stream_that_is_replayed_faster_than_it_was_recorded_has_two_rates() -> None:
@@ -36,8 +36,8 @@ def test_a_stream_that_is_replayed_faster_than_it_was_recorded_has_two_rates() -
     for number in range(5):
         rates.add(tick(2.0 * number, 1.0, 1000, until_s=10.0 * number))
     assert rates.tuples_per_own_s == {"s": pytest.approx(100.0)}
-    assert rates.tuples_per_s == pytest.approx(500.0)
-    assert rates.speed == pytest.approx(5.0)
+    assert rates.tuples_per_s.value == pytest.approx(500.0)
+    assert rates.speed.value == pytest.approx(5.0)
 
 
 def test_a_snapshot_has_the_statistics_of_shared_operators_under_all_their_names() -> None:

@@ -21,14 +21,15 @@ from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.problem import WindowSeconds
 from headgate.planning.join_order.search import Candidate, all_plans, left_deep_plans, operators_of
 from headgate.planning.logical import Json
-from headgate.planning.plan_predicates import form_of
-from headgate.planning.stages import Stages, optimize
+from headgate.planning.lower import Stages
+from headgate.planning.rules import optimize
 from headgate.planning.statistics import (
     Context,
     MeasuredStatistics,
     Missing,
     PredicateStatistics,
     WrittenStatistics,
+    form_of,
 )
 from headgate.report import screen
 from headgate.simulator.toml_table import Table, toml_content

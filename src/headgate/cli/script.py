@@ -94,7 +94,7 @@ def read_while_spark_starts(file: Path, master: str) -> Script:
         _start_session(script, master)
         # errors in queries are reported before the seconds that Spark takes to start
         if not script.needs_lookup:
-            from headgate.planning.stages import Stages
+            from headgate.planning.lower import Stages
 
             Stages.of(script.catalog())
     except BaseException:
@@ -128,7 +128,7 @@ def _share_classes() -> None:
 
 def show_stages(file: Path, after: str | None, as_json: bool) -> None:
     """Print the plans after a stage, or after each."""
-    from headgate.planning.stages import Stages, describe, describe_json
+    from headgate.planning.lower import Stages, describe, describe_json
 
     stages = Stages.of(Script.read(file).catalog())
 

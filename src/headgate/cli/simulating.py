@@ -22,7 +22,7 @@ from headgate.errors import SetupError, known_names
 from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
 from headgate.placed import router_from
-from headgate.planning.stages import Stages
+from headgate.planning.lower import Stages
 from headgate.report import clean, plot_backlogs, screen, shown, table_of
 from headgate.routing import evaluate, largest_rate, least_response_time, router_names
 from headgate.routing.solution import Solution

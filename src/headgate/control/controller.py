@@ -11,8 +11,8 @@ from headgate.model.network import Network
 from headgate.model.operator import WindowJoin, connected_order
 from headgate.model.profile import TickCosts
 from headgate.model.shedding import TickSettings
-from headgate.planning.join_order.choose import Decision
-from headgate.planning.join_order.live import (
+from headgate.planning.join_order.choose import (
+    Decision,
     Reoptimizer,
     connected_plans,
     correct,
@@ -238,7 +238,9 @@ class AdaptiveController(FixedController):
         shedding = [p for p in problems if set(p.streams) <= sheddable] if self._run.sheds else problems
         others = [p for p in problems if p not in shedding]
         capacity = self._capacity(costs) if self._run.sheds else _ENOUGH
-        capacity = max(capacity - sum(self._cost_per_s(p) for p in others), _LEAST_CAPACITY)
+        for work in (work_of(p, p.aliases, {}) for p in others):
+            capacity -= work.handled_per_s * self._statistics.join_costs.handled_s + work.other_s_per_s
+        capacity = max(capacity, _LEAST_CAPACITY)
         if self._reoptimizer is None:
             self._reoptimizer = Reoptimizer(shedding, capacity, plans_of=self._plans_of)
             return "first statistics"
@@ -249,21 +251,18 @@ class AdaptiveController(FixedController):
         order = self._run.orders.get(f"{problem.query}.join")
         return connected_plans(problem) if order is None else plan_in_order(problem, order)
 
-    def _cost_per_s(self, problem: JoinProblem) -> float:
-        work = work_of(problem, problem.aliases, {})
-        return work.handled_per_s * self._statistics.join_costs.handled_s + work.other_s_per_s
-
     def _capacity(self, costs: TickCosts | None) -> float:
         """Processor seconds for tuples per second of the streams' own time, beside what ticks cost."""
         arrivals = self._statistics.arrivals
+        speed = arrivals.speed.value
         if costs is None or costs.work_s <= 0:
             # what ticks cost beside their tuples is not known yet
-            return _HEAD_ROOM * self._run.processors / arrivals.speed
+            return _HEAD_ROOM * self._run.processors / speed
         empty_s = costs.overhead_s + costs.work_s * self._statistics.join_costs.fixed_s
-        free = 1 - empty_s / self._run.target_s - costs.intake_s * arrivals.tuples_per_s
+        free = 1 - empty_s / self._run.target_s - costs.intake_s * arrivals.tuples_per_s.value
         # no tick can use more processors than there are, whatever explains a few of them best
         work_s = max(costs.work_s, 1 / self._run.processors)
-        return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * arrivals.speed))
+        return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * speed))
 
     def _load(self, tick: TickCommitted, interval: Interval, costs: TickCosts | None) -> TickLoad:
         total = tick.totals

@@ -128,10 +128,6 @@ def _aggregate(name: Token, inside: Sequence[Token], close: Token) -> AggregateC
 
 
 def conjuncts(tokens: Sequence[Token], clause: str) -> list[ScalarExpression]:
-    return [scalar_without_aggregates(term, clause) for term in _terms(tokens)]
-
-
-def _terms(tokens: Sequence[Token]) -> list[Sequence[Token]]:
     terms: list[Sequence[Token]] = []
     pending = [tokens]
     while pending:
@@ -145,7 +141,7 @@ def _terms(tokens: Sequence[Token]) -> list[Sequence[Token]]:
             terms.append(term)
         else:
             pending.extend(reversed(parts))
-    return terms
+    return [scalar_without_aggregates(term, clause) for term in terms]
 
 
 def _cut_at_and(tokens: Sequence[Token]) -> list[Sequence[Token]]:

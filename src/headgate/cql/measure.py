@@ -40,8 +40,8 @@ class MeasureKind:
     factors: Mapping[str, int]
     known_units: str
 
-    def read(self, text: str, write: str = "") -> int:
-        """The signed value in base units; ``write`` goes before the example of an error message."""
+    def read(self, text: str, write: str = "", is_signed: bool = False) -> int:
+        """The value in base units; ``write`` goes before the example of an error message."""
         match = _MEASURE.fullmatch(text)
         if match is None:
             shown = one_line(text)
@@ -69,6 +69,9 @@ class MeasureKind:
             limits = f"1 {self.base_unit} to {LARGEST} {self.base_unit}"
             message = f"this {self.noun} is out of bounds; write one from {limits}"
             raise MeasureError(message, *match.span("number"))
+        if match["sign"] == "-" and value and not is_signed:
+            message = f"a {self.noun} cannot be negative; write a positive number and a unit"
+            raise MeasureError(message, 0, len(text))
         return -value if match["sign"] == "-" else value
 
 
@@ -95,11 +98,11 @@ _DECORATION = re.compile(r"^\s*interval\b|['\"]", re.IGNORECASE)
 
 def parse_duration_us(text: str) -> int:
     """Read a duration of zero or more; a ValueError states what would be right."""
-    return _not_negative(signed_duration_us(text), _DURATION, text)
+    return signed_duration_us(text, is_signed=False)
 
 
-def signed_duration_us(text: str, write: str = "") -> int:
-    return _DURATION.read(_DECORATION.sub(lambda match: " " * len(match[0]), text), write)
+def signed_duration_us(text: str, write: str = "", is_signed: bool = True) -> int:
+    return _DURATION.read(_DECORATION.sub(lambda match: " " * len(match[0]), text), write, is_signed)
 
 
 _FACTORS = {"": 1, "b": 1, "byte": 1, "bytes": 1} | {
@@ -119,11 +122,4 @@ _SIZE = MeasureKind(
 
 def parse_bytes(text: str) -> int:
     """Read a size in bytes; a ValueError states what would be right."""
-    return _not_negative(_SIZE.read(text), _SIZE, text)
-
-
-def _not_negative(value: int, kind: MeasureKind, text: str) -> int:
-    if value < 0:
-        message = f"a {kind.noun} cannot be negative; write a positive number and a unit"
-        raise MeasureError(message, 0, len(text))
-    return value
+    return _SIZE.read(text)

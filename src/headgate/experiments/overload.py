@@ -12,9 +12,9 @@ from typing import Any
 from headgate.control.controller import TICK_OF_BOUND
 from headgate.experiments.study import Progress, Study, script
 from headgate.model.profile import Profile, Profiles
-from headgate.planning.join_order.live import work_of
+from headgate.planning.join_order.choose import work_of
 from headgate.planning.join_order.pose import problems_of
-from headgate.planning.stages import optimize
+from headgate.planning.rules import optimize
 from headgate.planning.statistics import LiveStatistics, Missing
 from headgate.session import Session
 from headgate.spark.application.cluster import processors

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
@@ -18,7 +18,7 @@ class StreamInput:
     columns: tuple[str, ...]
 
     def __str__(self) -> str:
-        return self.stream if self.alias == self.stream else f"{self.stream} AS {self.alias}"
+        return aliased(self.stream, self.alias)
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,11 @@ class OperatorInput:
 Input = StreamInput | OperatorInput
 
 
-def _conjunction(predicates: Sequence[Expression]) -> str:
+def aliased(name: str, alias: str) -> str:
+    return name if alias == name else f"{name} AS {alias}"
+
+
+def conjunction(predicates: Iterable[Expression]) -> str:
     return " AND ".join(p.text for p in predicates) or "TRUE"
 
 
@@ -57,7 +61,7 @@ class Select(_Unary):
     predicates: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        return f"select {_conjunction(self.predicates)}"
+        return f"select {conjunction(self.predicates)}"
 
 
 @dataclass(frozen=True)
@@ -136,7 +140,7 @@ class JoinEddy(Eddy):
         return (*self.probes, *self.predicates)
 
     def __str__(self) -> str:
-        return f"{super().__str__()}, join ON {_conjunction(self.matches)}"
+        return f"{super().__str__()}, join ON {conjunction(self.matches)}"
 
 
 @dataclass(frozen=True)
@@ -149,7 +153,7 @@ class RelationJoin(_Unary):
     predicates: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        return f"join relation {self.relation} ON {_conjunction(self.predicates)}"
+        return f"join relation {self.relation} ON {conjunction(self.predicates)}"
 
 
 @dataclass(frozen=True)
@@ -188,7 +192,7 @@ class WindowJoin(WindowUpdate):
     predicates: tuple[Expression, ...]
 
     def __str__(self) -> str:
-        return f"window join {self._windows()} ON {_conjunction(self.predicates)}"
+        return f"window join {self._windows()} ON {conjunction(self.predicates)}"
 
 
 @dataclass(frozen=True)

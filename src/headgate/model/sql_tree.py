@@ -234,7 +234,7 @@ def operand(tree: exp.Expr) -> exp.Expr:
 
 
 def replace_nodes(tree: exp.Expr, change: Callable[[exp.Expr], exp.Expr | None]) -> exp.Expr:
-    """A copy with nodes replaced, from the top down, for which ``change`` has another tree."""
+    """A copy with nodes replaced by copies, from the top down, for which ``change`` has another tree."""
     # a root cannot be replaced, but what stands below it can
     root = exp.Paren(this=tree.copy())
     waiting = [root.this]
@@ -244,7 +244,7 @@ def replace_nodes(tree: exp.Expr, change: Callable[[exp.Expr], exp.Expr | None])
         if other is None:
             waiting.extend(node.iter_expressions())
         else:
-            node.replace(other)
+            node.replace(other.copy())
     found: exp.Expr = root.this
     found.pop()
     return found

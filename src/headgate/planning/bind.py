@@ -1,4 +1,7 @@
-"""Bind: resolve the names of a statement against the catalog, giving the first logical plan."""
+"""Bind: resolve the names of a statement against the catalog, giving the first logical plan.
+
+Conditions that call placed functions are taken apart here, for the pools that evaluate them.
+"""
 
 from __future__ import annotations
 
@@ -14,16 +17,27 @@ from headgate.cql.statement import CreateQuery, ScalarExpression, Select, Select
 from headgate.errors import QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
-from headgate.model.network import QueryDefinition
+from headgate.model.network import FunctionDefinition, QueryDefinition
+from headgate.model.operator import ByComparison, ByTruth, PlacedPredicate
 from headgate.model.sql_tree import column_tree, operand, replace_nodes, tree_key
 from headgate.model.window import TimeWindow, UnboundedWindow
 from headgate.planning.catalog import Catalog, sink_of, with_service
 from headgate.planning.from_clause import BoundColumn, Scope, over_text
 from headgate.planning.logical import Aggregate, Filter, LogicalPlan, Node, Project
-from headgate.planning.plan_predicates import with_pool, without_pool
 
 # every result row starts with its timestamp, which the engine adds
 TIMESTAMP = "ts"
+# a comparison, and the one with its sides exchanged
+_SYMBOLS = {
+    exp.EQ: ("=", "="),
+    exp.NEQ: ("<>", "<>"),
+    exp.LT: ("<", ">"),
+    exp.GT: (">", "<"),
+    exp.LTE: ("<=", ">="),
+    exp.GTE: (">=", "<="),
+}
+_TRUTHS = (exp.true(), exp.false(), exp.cast(exp.null(), "BOOLEAN"))
+Call = tuple[exp.Anonymous, FunctionDefinition, str]
 
 
 def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
@@ -266,3 +280,64 @@ def over_keys(tree: exp.Expr, keys: Iterable[NamedExpression]) -> exp.Expr:
         return None if name is None else column_tree(name)
 
     return replace_nodes(tree, change) if names else tree
+
+
+def with_pool(predicate: Expression, catalog: Catalog) -> Expression:
+    """The conjunct with the pool that it needs; a QueryError if a pool cannot evaluate it."""
+    calls = list(_calls(predicate, catalog))
+    if not calls:
+        return predicate
+    if len(calls) > 1:
+        names = " and ".join(function.name for _, function, _ in calls[:2])
+        message = f"{names} are placed on pools and called in one condition"
+        raise QueryError(f"{message}; write one condition for each, joined by AND", predicate.span)
+    placed_predicate(predicate, catalog)
+    [(_, _, pool)] = calls
+    return replace(predicate, pool=pool)
+
+
+def without_pool(expression: Expression, catalog: Catalog) -> Expression:
+    """The expression; a QueryError if it calls a placed function."""
+    for _, function, pool in _calls(expression, catalog):
+        message = f"{function.name} is placed on pool {pool} and can be called in WHERE only"
+        raise QueryError(message, expression.span)
+    return expression
+
+
+def placed_predicate(predicate: Expression, catalog: Catalog) -> PlacedPredicate:
+    """A conjunct with a pool, taken apart: the call, its arguments, and the effect of its result."""
+    [call] = _calls(predicate, catalog)
+    tree, function, pool = call
+    arguments = tuple(Expression(argument.copy(), predicate.span) for argument in tree.expressions)
+    verdict = _by_truth(predicate, tree) if function.is_boolean else _by_comparison(predicate, call)
+    return PlacedPredicate(predicate.text, function.name, arguments, verdict, pool)
+
+
+def _calls(expression: Expression, catalog: Catalog) -> Iterator[Call]:
+    for tree in expression.tree.find_all(exp.Anonymous, bfs=False):
+        # after a dot it is a field
+        if not isinstance(tree.parent, exp.Dot) and (found := catalog.placed(tree.name)):
+            yield tree, *found
+
+
+def _by_truth(predicate: Expression, call: exp.Anonymous) -> ByTruth:
+    def given(truth: exp.Expr) -> Expression:
+        tree = replace_nodes(predicate.tree, lambda node: truth if node == call else None)
+        return Expression(tree, predicate.span)
+
+    return ByTruth(*map(given, _TRUTHS))
+
+
+def _by_comparison(predicate: Expression, call: Call) -> ByComparison:
+    tree, function, pool = call
+    comparison = predicate.tree.unnest()
+    if isinstance(comparison, exp.Binary) and type(comparison) in _SYMBOLS:
+        symbol, mirrored = _SYMBOLS[type(comparison)]
+        if comparison.left is tree:
+            return ByComparison(symbol, Expression(comparison.right.copy(), predicate.span))
+        if comparison.right is tree:
+            return ByComparison(mirrored, Expression(comparison.left.copy(), predicate.span))
+    name = function.name
+    problem = f"{name} is placed on pool {pool} and returns {function.returns}"
+    hint = f"write {name}(...) = something, or a function that RETURNS BOOLEAN"
+    raise QueryError(f"{problem}; {hint}", predicate.span)

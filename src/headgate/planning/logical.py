@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -10,6 +10,7 @@ from headgate.errors import InternalError
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
 from headgate.model.network import QueryDefinition
+from headgate.model.operator import aliased, conjunction
 from headgate.model.window import Window
 
 Json = dict[str, object]
@@ -58,10 +59,6 @@ def query_json(query: QueryDefinition, branches: tuple[Tree, ...]) -> Json:
     }
 
 
-def conjunction(predicates: Iterable[Expression]) -> str:
-    return " AND ".join(predicate.text for predicate in predicates) or "TRUE"
-
-
 @dataclass(frozen=True)
 class Scan:
     """A leaf of the plan; ``name`` is that of a stream or relation as declared."""
@@ -78,10 +75,6 @@ class Scan:
     def plan_columns(self) -> dict[str, str]:
         return {column_of(self.alias, name): name for name in self.columns}
 
-    @property
-    def aliased(self) -> str:
-        return self.name if self.alias == self.name else f"{self.name} AS {self.alias}"
-
 
 @dataclass(frozen=True)
 class StreamScan(Scan):
@@ -90,7 +83,7 @@ class StreamScan(Scan):
     window: Window
 
     def __str__(self) -> str:
-        return f"stream {self.aliased} {self.window} ({', '.join(self.columns)})"
+        return f"stream {aliased(self.name, self.alias)} {self.window} ({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)
@@ -98,7 +91,7 @@ class RelationScan(Scan):
     """The rows of a stored relation."""
 
     def __str__(self) -> str:
-        return f"relation {self.aliased} ({', '.join(self.columns)})"
+        return f"relation {aliased(self.name, self.alias)} ({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)

@@ -1,20 +1,21 @@
-"""Lower: logical plans to the network of operators that engines run, equal operators of queries shared."""
+"""Lower: plans to the network of operators that engines run; all stages of planning, and how it prints."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import Expression
-from headgate.model.network import Network
+from headgate.model.network import Network, QueryDefinition, RelationDefinition, StreamDefinition
 from headgate.model.operator import Input, Operator, OperatorInput, StreamInput, expressions_of
 from headgate.model.window import TimeWindow, Window
 from headgate.planning import logical
+from headgate.planning.bind import bind, placed_predicate
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
-from headgate.planning.plan_predicates import is_volatile, placed_predicate
+from headgate.planning.rules import optimize
 
 # what an operator reads columns of
 Source = StreamInput | physical.RelationJoin
@@ -125,61 +126,53 @@ def share_subplans(network: Network) -> Network:
     Select lists, joins with placed probes and volatile expressions are not shared. Operators are equal only
     if their tuples enter the same windows further up.
     """
-    sharing = _Sharing(network)
-    for operator in network.operators.values():
-        sharing.add(operator)
-    shared = {name: first for name, first in sharing.names.items() if name != first}
-    return network.changed(operators=tuple(sharing.operators.values()), shared=shared)
+    operators: dict[str, Operator] = {}
+    by_key: dict[tuple[Operator, frozenset[Window]], str] = {}
+    names: dict[str, str] = {}
+
+    def renamed(source: Input) -> Input:
+        return source if isinstance(source, StreamInput) else OperatorInput(names[source.operator])
+
+    for name, operator in network.operators.items():
+        given = _with_inputs(operator, renamed)
+        names[name] = name
+        if not _is_own(operator):
+            names[name] = by_key.setdefault((_bare(given), _windows_above(network, name)), name)
+        operators[names[name]] = _merged(operators.get(names[name], given), given)
+    shared = {name: first for name, first in names.items() if name != first}
+    return network.changed(operators=tuple(operators.values()), shared=shared)
 
 
-@dataclass
-class _Sharing:
-    network: Network
-    operators: dict[str, Operator] = field(default_factory=dict)
-    by_key: dict[tuple[Operator, frozenset[Window]], str] = field(default_factory=dict)
-    names: dict[str, str] = field(default_factory=dict)
+def _windows_above(network: Network, name: str) -> frozenset[Window]:
+    """The windows that tuples of an operator enter, here or further up."""
+    operator = network.operators[name]
+    if isinstance(operator, physical.Aggregate):
+        return frozenset({operator.window})
+    if isinstance(operator, physical.WindowUpdate):
+        return frozenset()
+    found: set[Window] = set()
+    for reader in network.readers(name):
+        above = network.operators[reader]
+        if isinstance(above, physical.WindowUpdate):
+            found |= {s.window for s in above.sides if s.input == OperatorInput(name)}
+        else:
+            found |= _windows_above(network, reader)
+    return frozenset(found)
 
-    def add(self, operator: Operator) -> None:
-        given = _with_inputs(operator, self._renamed)
-        if _is_own(operator):
-            self.operators[operator.name] = given
-            return
-        key = (_bare(given), self._windows_above(operator.name))
-        first = self.by_key.setdefault(key, operator.name)
-        self.names[operator.name] = first
-        read = {source.alias: source.columns for source in _sources(given)}
-        self.operators[first] = _with_columns(
-            self.operators.get(first, given),
-            lambda source: tuple(dict.fromkeys((*source.columns, *read[source.alias]))),
-        )
 
-    def _renamed(self, source: Input) -> Input:
-        if isinstance(source, StreamInput):
-            return source
-        return OperatorInput(self.names.get(source.operator, source.operator))
-
-    def _windows_above(self, name: str) -> frozenset[Window]:
-        """The windows that tuples of an operator enter, here or further up."""
-        operator = self.network.operators[name]
-        if isinstance(operator, physical.Aggregate):
-            return frozenset({operator.window})
-        if isinstance(operator, physical.WindowUpdate):
-            return frozenset()
-        found: set[Window] = set()
-        for reader in self.network.readers(name):
-            above = self.network.operators[reader]
-            if isinstance(above, physical.WindowUpdate):
-                found |= {s.window for s in above.sides if s.input == OperatorInput(name)}
-            else:
-                found |= self._windows_above(reader)
-        return frozenset(found)
+def _merged(operator: Operator, equal: Operator) -> Operator:
+    """The operator, reading the columns of an equal one too."""
+    read = {source.alias: source.columns for source in _sources(equal)}
+    return _with_columns(operator, lambda one: tuple(dict.fromkeys((*one.columns, *read[one.alias]))))
 
 
 def _is_own(operator: Operator) -> bool:
     # windows with placed probes are retained for the tuples of their one eddy
     is_probed = isinstance(operator, physical.WindowUpdate) and not isinstance(operator, physical.WindowJoin)
     return (
-        is_probed or isinstance(operator, physical.Project) or any(map(is_volatile, expressions_of(operator)))
+        is_probed
+        or isinstance(operator, physical.Project)
+        or any(e.is_volatile for e in expressions_of(operator))
     )
 
 
@@ -213,3 +206,55 @@ def _with_columns(operator: Operator, columns: Callable[[Source], tuple[str, ...
     if isinstance(changed, physical.RelationJoin):
         return replace(changed, columns=columns(changed))
     return changed
+
+
+@dataclass(frozen=True)
+class Stages:
+    """All queries after every stage."""
+
+    bound: tuple[LogicalPlan, ...]
+    optimized: tuple[LogicalPlan, ...]
+    unshared: Network
+    """The operators of every query, not shared."""
+    lowered: Network
+    """The network that runs, with equal operators shared."""
+
+    @staticmethod
+    def of(catalog: Catalog) -> Stages:
+        bound = tuple(bind(query, catalog) for query in catalog.queries.values())
+        optimized = tuple(map(optimize, bound))
+        unshared = lower(optimized, catalog)
+        return Stages(bound, optimized, unshared, share_subplans(unshared))
+
+
+def describe(network: Network) -> str:
+    queries = network.queries.values()
+    return "\n\n".join(str(logical.query_tree(query, _branches(network, query))) for query in queries)
+
+
+def describe_json(network: Network) -> logical.Json:
+    return {
+        "streams": [_source_json(s) | {"timestamp": s.timestamp} for s in network.streams.values()],
+        "relations": [_source_json(relation) for relation in network.relations.values()],
+        "queries": [logical.query_json(q, _branches(network, q)) for q in network.queries.values()],
+    }
+
+
+def _source_json(source: StreamDefinition | RelationDefinition) -> logical.Json:
+    columns = source.schema.ddl if source.schema else None
+    return {"name": source.name, "format": source.format, "columns": columns}
+
+
+def _branches(network: Network, query: QueryDefinition) -> tuple[logical.Tree, ...]:
+    return tuple(_operator_tree(network, OperatorInput(name)) for name in query.outputs)
+
+
+def _operator_tree(network: Network, source: Input) -> logical.Tree:
+    if isinstance(source, StreamInput):
+        return logical.Tree(f"stream {source} ({', '.join(source.columns)})")
+    operator = network.operators[source.operator]
+    queries = network.queries_of(operator.name)
+    shared = f", shared by {', '.join(queries)}" if len(queries) > 1 else ""
+    return logical.Tree(
+        f"{operator}{shared}", tuple(_operator_tree(network, i) for i in operator.inputs), operator.name
+    )

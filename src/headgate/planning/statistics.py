@@ -1,22 +1,98 @@
-"""Statistics of streams, predicates and costs: written by hand, measured by an earlier run, or live."""
+"""Statistics of streams, predicates and costs: written by hand, measured by an earlier run, or live.
+
+Predicates are identified by meaning: order of sides, blanks, case and quotes do not change it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from sqlglot import exp
+
+from headgate.errors import QueryError
+from headgate.model.expression import Expression
 from headgate.model.profile import Profile, in_sequence, order_by_rank
+from headgate.model.sql_tree import tree_key, write_tree
 from headgate.planning.join_order.problem import Flow, WindowSeconds, join_flows
-from headgate.planning.plan_predicates import PlanPredicate
+from headgate.planning.logical import Scan
 from headgate.statistics.profile_file import Measured
 
 # maps an operator to the one that does its work, whose statistics are known: a shared one costs nothing more
 Running = Callable[[str], str]
-Predicates = Sequence[PlanPredicate]
+Predicates = Sequence["PlanPredicate"]
 Flows = Sequence[Flow]
 Selectivities = tuple[float, ...]
 
 _UNKNOWN = Profile()
+# a comparison with its sides exchanged
+_MIRRORED: Mapping[type[exp.Expr], type[exp.Binary]] = {
+    **{kind: kind for kind in (exp.EQ, exp.NEQ, exp.NullSafeEQ)},
+    exp.LT: exp.GT,
+    exp.GT: exp.LT,
+    exp.LTE: exp.GTE,
+    exp.GTE: exp.LTE,
+}
+
+
+@dataclass(frozen=True)
+class PlanPredicate:
+    """A predicate whose statistics are wanted: ways to write it, its operator, and its text in the plan."""
+
+    text: str
+    forms: tuple[str, ...]
+    operator: str
+    plan_text: str
+
+
+def plan_predicates(
+    predicates: Iterable[Expression], scans: Iterable[Scan], operator: str
+) -> list[PlanPredicate]:
+    own = tuple(scans)
+    aliases = [scan.alias for scan in own]
+    shown = ((p, write_tree(_over_sources(p, own, aliases))) for p in predicates)
+    return [PlanPredicate(text, _forms(p, own), operator, p.text) for p, text in shown]
+
+
+def form_of(text: str) -> str:
+    """Equal for predicates of the same meaning; a text that is not an expression equals only itself."""
+    try:
+        return _form(Expression.parse(text).tree)
+    except QueryError:
+        return text
+
+
+def _forms(predicate: Expression, scans: Sequence[Scan]) -> tuple[str, ...]:
+    """All ways to write a predicate of a plan: by alias, by stream, by column alone, as it was written."""
+    qualifiers: list[list[str | None]] = [[scan.alias for scan in scans]]
+    if len({scan.name for scan in scans}) == len(scans):
+        qualifiers.append([scan.name for scan in scans])
+    if len(scans) == 1:
+        qualifiers.append([None])
+    forms = [_form(_over_sources(predicate, scans, own)) for own in qualifiers]
+    if predicate.span is not None:
+        forms.append(form_of(predicate.span.excerpt))
+    return tuple(dict.fromkeys(forms))
+
+
+def _over_sources(predicate: Expression, scans: Sequence[Scan], qualifiers: Sequence[str | None]) -> exp.Expr:
+    columns = {
+        column: exp.column(name, table=qualifier)
+        for scan, qualifier in zip(scans, qualifiers, strict=True)
+        for column, name in scan.plan_columns.items()
+    }
+    return predicate.over(columns).tree
+
+
+def _form(tree: exp.Expr) -> str:
+    tree = tree.unnest()
+    if (
+        isinstance(tree, exp.Binary)
+        and type(tree) in _MIRRORED
+        and tree_key(tree.left) > tree_key(tree.right)
+    ):
+        tree = _MIRRORED[type(tree)](this=tree.right.copy(), expression=tree.left.copy())
+    return tree_key(tree)
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
 
@@ -15,7 +14,7 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.shedding import TickSettings
 from headgate.model.view import SystemView, Turn
-from headgate.runtime.usercode import Guarded, is_from_user, name_of, user_code_error
+from headgate.runtime.usercode import Guarded, blaming, name_of, user_code_error
 from headgate.scheduling.strategy import Strategy
 
 Observer = Callable[[Event], None]
@@ -79,12 +78,12 @@ def drive(engine: Engine, strategy: Strategy, observers: Iterable[Observer] = ()
 
 
 def _prepare(strategy: Strategy, engine: Engine) -> None:
-    with _blaming(strategy):
+    with blaming(f"strategy {strategy.name}"):
         strategy.prepare(engine.network, engine.profiles())
 
 
 def _next_turn(strategy: Strategy, engine: Engine) -> Turn | None:
-    with _blaming(strategy):
+    with blaming(f"strategy {strategy.name}"):
         # a strategy of the user's may return anything
         turn: Any = strategy.choose(engine.view())
     if turn is None:
@@ -100,17 +99,6 @@ def _next_turn(strategy: Strategy, engine: Engine) -> Turn | None:
     if not turn.max_tuples > 0:
         raise StalledError(f"strategy {strategy.name} chose a turn of no tuples")
     return turn
-
-
-@contextmanager
-def _blaming(strategy: Strategy) -> Iterator[None]:
-    """Report what a strategy of the user's raises as its own; a defect of ours stays one."""
-    try:
-        yield
-    except (Exception, SystemExit) as error:
-        if is_from_user(error):
-            raise user_code_error(f"strategy {strategy.name}", error) from error
-        raise
 
 
 class ReplaceableStrategy:

@@ -9,8 +9,9 @@ import sysconfig
 import threading
 import time
 import traceback
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
+from contextlib import contextmanager
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -55,17 +56,24 @@ def is_from_user(error: BaseException) -> bool:
     return not isinstance(error, HeadgateError) and any(_is_users(frame.filename) for frame in frames)
 
 
+@contextmanager
+def blaming(what: str) -> Iterator[None]:
+    """Report what code of the user's raises as its own; a defect of ours stays one."""
+    try:
+        yield
+    except (Exception, SystemExit) as error:
+        if is_from_user(error):
+            raise user_code_error(what, error) from error
+        raise
+
+
 def routed(
     router: Router, done: Collection[str], eligible: Sequence[str], view: RoutingView
 ) -> dict[str, float]:
     """The weights that a router returns, checked: one of the user's may return anything."""
     what = f"router {getattr(router, 'name', name_of(router))}"
-    try:
+    with blaming(what):
         weights: Any = router.route(done, eligible, view)
-    except (Exception, SystemExit) as error:
-        if is_from_user(error):
-            raise user_code_error(what, error) from error
-        raise
     try:
         known = all(name in eligible and weight >= 0 for name, weight in weights.items())
         is_usable = known and 0 < sum(weights.values()) < inf

@@ -26,7 +26,6 @@ from headgate.model.operator import (
 )
 from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, TimeWindow
-from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark import sql
 from headgate.spark.application.cluster import in_session
 from headgate.spark.arrival.drop_box import streams_with_keep_ratio, utility_of
@@ -54,7 +53,7 @@ from headgate.spark.samples import is_harmless, is_worth_ordering
 from headgate.spark.sources import BAD_ROW, Sources
 from headgate.spark.sql import BEGINNING_US, SIDE
 from headgate.spark.stream_log import log_schemas
-from headgate.statistics.store import PredicateEstimates
+from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
 Functions = Mapping[str, Callable[..., Any]]
 """Python functions by their name in lower case."""

@@ -18,11 +18,11 @@ from headgate.model.operator import (
     WindowUpdate,
 )
 from headgate.model.window import RowWindow, Window
-from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark.eddies.eddy_jobs import EddyLayout
 from headgate.spark.operators.base import SparkOperator
 from headgate.spark.samples import is_expensive
 from headgate.spark.stream_log import LogSchema
+from headgate.statistics.store import PredicateOrder
 
 
 @dataclass(frozen=True)

@@ -6,14 +6,16 @@ The engine adds what each tick has measured; the planner, strategies, admission 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain, groupby
 from typing import Any
 
 from headgate.model.event import TickCommitted
+from headgate.model.expression import Expression
 from headgate.model.network import Network
-from headgate.model.operator import WindowJoin
-from headgate.model.profile import Profile, Profiles, TickCosts
+from headgate.model.operator import Select, WindowJoin
+from headgate.model.profile import Profile, Profiles, TickCosts, order_by_rank
 from headgate.statistics.estimators import (
     DecayedRatio,
     JoinCosts,
@@ -164,6 +166,68 @@ class PredicateEstimates:
         return {operator: dict(own) for operator, own in list(self._profiles.items()) if own}
 
 
+class PredicateOrder:
+    """Predicate orders of selections.
+
+    ``movable`` are the predicates, by operator, that can be evaluated for any tuple. The others keep their
+    positions, and predicates move only between them.
+    """
+
+    def __init__(
+        self,
+        selects: Mapping[str, Select],
+        movable: Mapping[str, frozenset[str]],
+        estimates: PredicateEstimates,
+    ) -> None:
+        self._movable = movable
+        self._estimates = estimates
+        self._orders = {
+            name: select.predicates
+            for name, select in selects.items()
+            if any(len(run) > 1 for run in self._runs(name, select.predicates))
+        }
+        self._sort()
+
+    def order(self, select: Select) -> tuple[Expression, ...]:
+        return self._orders.get(select.name, select.predicates)
+
+    def wants_trial(self) -> bool:
+        return self._estimates.wants_trial() and bool(self._orders)
+
+    def to_try(self, select: Select) -> tuple[Expression, ...]:
+        runs = self._runs(select.name, self._orders.get(select.name, ()))
+        return tuple(predicate for run in runs if len(run) > 1 for predicate in run)
+
+    def add_trials(self, profiles: Mapping[str, Profiles]) -> None:
+        """Add the trials of this tick; if there are none, the next tick tries again."""
+        for operator, own in profiles.items():
+            self._estimates.add(operator, own)
+        if profiles:
+            self._estimates.end_trial()
+            self._sort()
+
+    def _sort(self) -> None:
+        known = self._estimates.profiles
+        for operator, predicates in self._orders.items():
+            runs = [_ranked(run, known.get(operator, {})) for run in self._runs(operator, predicates)]
+            self._orders[operator] = tuple(chain.from_iterable(runs))
+
+    def _runs(self, operator: str, predicates: Sequence[Expression]) -> Iterator[list[Expression]]:
+        """Consecutive predicates that may change positions."""
+        movable = self._movable.get(operator, frozenset())
+        for can_move, group in groupby(predicates, key=lambda predicate: predicate.text in movable):
+            run = list(group)
+            yield from [run] if can_move else [[predicate] for predicate in run]
+
+
+def _ranked(run: list[Expression], profiles: Profiles) -> list[Expression]:
+    if any(predicate.text not in profiles for predicate in run):
+        return run
+    known = [profiles[predicate.text] for predicate in run]
+    positions = order_by_rank([(profile.seconds_per_tuple, profile.selectivity) for profile in known])
+    return [run[position] for position in positions]
+
+
 # an operator, and the positions of its predicates over the same two sides
 Link = tuple[str, tuple[int, ...]]
 
@@ -223,8 +287,10 @@ class ArrivalRates:
         self._started_s: float | None = None
         self._until_s: dict[str, float] = {}
         self._by_own_time: dict[str, DecayedRatio] = {}
-        self._by_clock = DecayedRatio()
-        self._speed = DecayedRatio(known=1.0)
+        self.tuples_per_s = DecayedRatio()
+        """Tuples of all streams per second by the clock."""
+        self.speed = DecayedRatio(known=1.0)
+        """Seconds of the streams' own time per second by the clock."""
         self.latest: Interval | None = None
         """Arrivals of the last tick; None of the first, whose beginning is unknown."""
 
@@ -234,8 +300,8 @@ class ArrivalRates:
         if self.latest is None:
             return
         arrived_s, own_s = self.latest.arrived_s, self.latest.own_s
-        self._by_clock.add(tick.totals.rows_in, arrived_s)
-        self._speed.add(own_s, arrived_s)
+        self.tuples_per_s.add(tick.totals.rows_in, arrived_s)
+        self.speed.add(own_s, arrived_s)
         for stream, counts in tick.streams.items():
             self._by_own_time.setdefault(stream, DecayedRatio()).add(counts.rows_in, own_s)
 
@@ -256,16 +322,6 @@ class ArrivalRates:
     def tuples_per_own_s(self) -> dict[str, float]:
         """Tuples of each stream per second of its own time."""
         return {stream: rate.value for stream, rate in self._by_own_time.items()}
-
-    @property
-    def tuples_per_s(self) -> float:
-        """Tuples of all streams per second by the clock."""
-        return self._by_clock.value
-
-    @property
-    def speed(self) -> float:
-        """Seconds of the streams' own time per second by the clock."""
-        return self._speed.value
 
 
 class StatisticsStore:

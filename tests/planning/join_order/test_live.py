@@ -11,8 +11,7 @@ from tests.planning.join_order.examples import example_1
 
 from headgate.errors import SetupError
 from headgate.model.shedding import BITS, DropBox, TickSettings
-from headgate.planning.join_order.choose import Decision
-from headgate.planning.join_order.live import Reoptimizer
+from headgate.planning.join_order.choose import Decision, Reoptimizer
 from headgate.planning.join_order.problem import JoinProblem
 
 
@@ -93,7 +92,7 @@ def test_load_around_the_capacity_does_not_make_it_waver() -> None:
 
 
 def test_a_change_that_gains_little_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headgate.planning.join_order.live._DRIFT", 0.01)
+    monkeypatch.setattr("headgate.planning.join_order.choose._DRIFT", 0.01)
     problem = example_1(0.0005)
     watch = Reoptimizer([problem], 1.0)
     # (A, C), B would still be the dearer one

@@ -20,7 +20,6 @@ from headgate.model.expression import Expression, column_of
 from headgate.model.network import StreamDefinition
 from headgate.model.operator import Select, StreamInput
 from headgate.model.window import RowWindow, Window
-from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark import sql
 from headgate.spark.manifest import BlockRef, OperatorState
 from headgate.spark.operators.base import SparkOperator, Stretch
@@ -28,7 +27,7 @@ from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, Tick
 from headgate.spark.rows import NOTHING, Rows, Spread
 from headgate.spark.sql import END_US, SEQ, TS, window_key
 from headgate.spark.stream_log import LogSchema
-from headgate.statistics.store import PredicateEstimates
+from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
 COLUMNS = ("k", "v")
 _USER = StructType([StructField(name, IntegerType()) for name in COLUMNS])

@@ -13,14 +13,13 @@ from tests.spark.operators.alone import Tables, side_struct, stream_input
 from tests.spark.operators.budget import untimed
 
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
-from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark.manifest import BlockRef, OperatorState
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput
 from headgate.spark.operators.windowed import due_boundaries, retain_window
 from headgate.spark.rows import NOTHING, Rows, Spread, progress_of
 from headgate.spark.sql import BEGINNING_US, END_US
-from headgate.statistics.store import PredicateEstimates
+from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
 TIMES = st.lists(st.integers(-20, 20), min_size=1, max_size=12).map(sorted)
 

@@ -18,7 +18,6 @@ from tests.spark.operators.budget import few
 from headgate.model.expression import Expression, NamedExpression
 from headgate.model.operator import Project, RelationJoin, Select
 from headgate.model.profile import Profile
-from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark import sql
 from headgate.spark.operators.stateless import (
     ProjectOperator,
@@ -27,7 +26,7 @@ from headgate.spark.operators.stateless import (
     timestamp_as,
 )
 from headgate.spark.sql import TS
-from headgate.statistics.store import PredicateEstimates
+from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
 pytestmark = pytest.mark.spark
 

@@ -173,12 +173,3 @@ def _bushy(subset: int) -> Iterator[list[Pair]]:
         for of_first in _bushy(first):
             for of_second in _bushy(second):
                 yield [*of_first, *of_second, sides]
-
-
-def shape_of(pairs: Sequence[Pair]) -> Shape:
-    """The joins of a plan as nested pairs of inputs."""
-    shapes: dict[int, Shape] = {}
-    for left, right in pairs:
-        sides = [shapes.get(side, side.bit_length() - 1) for side in (left, right) if side]
-        shapes[left | right] = sides[0] if len(sides) == 1 else (sides[0], sides[1])
-    return shapes[left | right]

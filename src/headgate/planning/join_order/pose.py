@@ -13,8 +13,14 @@ from headgate.model.window import RowWindow, TimeWindow
 from headgate.planning import logical
 from headgate.planning.join_order.problem import NO_TIME, JoinInput, JoinPredicate, JoinProblem, WindowSeconds
 from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
-from headgate.planning.plan_predicates import PlanPredicate, plan_predicates
-from headgate.planning.statistics import Missing, PredicateEstimate, Running, Statistics
+from headgate.planning.statistics import (
+    Missing,
+    PlanPredicate,
+    PredicateEstimate,
+    Running,
+    Statistics,
+    plan_predicates,
+)
 
 
 @dataclass(frozen=True)
@@ -72,7 +78,9 @@ class _Branch:
     def _input(self, side: Node, is_joined: bool) -> JoinInput:
         scan = stream_below(side)
         operator = f"{self.name}.select_{scan.alias}"
-        known = self._selections(_filters(side), operator)
+        # after ``optimize``, a stream has one selection at most
+        predicates = side.predicates if isinstance(side, logical.Filter) else ()
+        known = self._selections(predicates, operator)
         seconds, selectivity = in_sequence((one.seconds, one.selectivity) for one in known)
         return JoinInput(
             alias=scan.alias,
@@ -134,19 +142,11 @@ def _parted(top: Node) -> tuple[list[Node], logical.WindowJoin]:
     """The nodes above the join, and the join itself; one stream with its selections is a join of one."""
     above: list[Node] = []
     node = top
-    while not isinstance(node, (logical.WindowJoin, logical.StreamScan)) and not _is_selected_stream(node):
+    while not isinstance(node, (logical.WindowJoin, logical.StreamScan)):
+        if isinstance(node, logical.Filter) and isinstance(node.input, logical.StreamScan):
+            break
         # the selectivity of HAVING is not known before there are groups
         if not (isinstance(node, logical.Filter) and isinstance(node.input, logical.Aggregate)):
             above.append(node)
         node = node.inputs[0]
     return above, node if isinstance(node, logical.WindowJoin) else logical.WindowJoin((node,))
-
-
-def _is_selected_stream(node: Node) -> bool:
-    return isinstance(node, logical.Filter) and (
-        isinstance(node.input, logical.StreamScan) or _is_selected_stream(node.input)
-    )
-
-
-def _filters(node: Node) -> tuple[Expression, ...]:
-    return (*node.predicates, *_filters(node.input)) if isinstance(node, logical.Filter) else ()

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headgate.errors import SetupError
+from headgate.model.operator import aliased
 from headgate.planning.join_order.plans import (
     Floats,
     Ints,
@@ -22,7 +23,6 @@ from headgate.planning.join_order.plans import (
     bushy_plans,
     left_deep,
     left_deep_orders,
-    shape_of,
 )
 from headgate.planning.join_order.problem import Flow, JoinProblem, WindowSeconds, source_flow
 from headgate.planning.join_order.shed_plans import LinearPlans, TimedPlans, objective, shed_plans
@@ -51,7 +51,12 @@ class Candidate:
 
     @property
     def shape(self) -> Shape:
-        return shape_of(self.pairs)
+        """The joins as nested pairs of inputs."""
+        shapes: dict[int, Shape] = {}
+        for left, right in self.pairs:
+            sides = [shapes.get(side, side.bit_length() - 1) for side in (left, right) if side]
+            shapes[left | right] = sides[0] if len(sides) == 1 else (sides[0], sides[1])
+        return shapes[left | right]
 
     @property
     def objective(self) -> float:
@@ -171,7 +176,7 @@ def _stream(candidate: Candidate, number: int) -> _Operator:
     arriving = source_flow(read.window, read.tuples_per_s, keep)
     flow = arriving.selected(read.selectivity)
     is_joined = len(candidate.problem.inputs) > 1
-    does = f"stream {read.stream}" if read.alias == read.stream else f"stream {read.stream} AS {read.alias}"
+    does = f"stream {aliased(read.stream, read.alias)}"
     does += (f" {read.window}" if is_joined else "") + (f", {keep:.4g} kept" if keep < 1 else "")
     held = arriving.window_tuples if is_joined else None
     estimate = _estimate(does, arriving.tuples_per_s, 0.0, held)

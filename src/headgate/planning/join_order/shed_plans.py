@@ -25,10 +25,10 @@ _FLAT = 1e-6
 _HALVINGS = 20
 _FITTINGS = 60
 _BISECTIONS = 50
-_OPEN = 1e-6
+OPEN = 1e-6
 # streams that only cost together make the equations singular
 _RIDGE = 1e-12
-_LEAST = 1e-12
+LEAST = 1e-12
 _TINY = 1e-300
 
 
@@ -69,8 +69,8 @@ def solve(output: Rate, cost: Rate, start: Floats, capacity: float) -> Floats:
 
     found: Floats = minimize(
         lambda x: -np.log(max(output(x), _TINY)),
-        np.clip(start, _LEAST, 1.0),
-        bounds=[(_LEAST, 1.0)] * len(start),
+        np.clip(start, LEAST, 1.0),
+        bounds=[(LEAST, 1.0)] * len(start),
         constraints={"type": "ineq", "fun": lambda x: 1 - cost(x) / capacity},
         method="SLSQP",
     ).x
@@ -284,7 +284,7 @@ def _barrier_keep(plans: TimedPlans, most: Floats, capacity: Floats) -> Floats:
         sharpness *= _SHARPER
     # boxes that are almost open are opened, and the others scaled so that the capacity is used up
     slopes, _ = plans.cost_slopes(keep)
-    is_open = (keep > most * (1 - _OPEN)) | (slopes <= 0)
+    is_open = (keep > most * (1 - OPEN)) | (slopes <= 0)
 
     def fitted(factor: Floats) -> Floats:
         return np.where(is_open, most, np.minimum(keep * factor[:, None], most))

@@ -15,3 +15,14 @@ Rule = Callable[[LogicalPlan, Context], LogicalPlan]
 
 # columns are pruned last, when predicates have reached their place
 RULES: tuple[Rule, ...] = (scale_aggregates, push_down_selection, order_filters, prune_columns)
+
+
+def optimize(plan: LogicalPlan, context: Context | None = None) -> LogicalPlan:
+    """The plan after every rule; without statistics, predicates keep the order in which they were written.
+
+    Runs plan without statistics: a checkpoint outlives a change of the predicate order, which the engine
+    therefore keeps beside the network.
+    """
+    for rule in RULES:
+        plan = rule(plan, context or Context())
+    return plan

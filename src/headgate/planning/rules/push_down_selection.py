@@ -10,7 +10,6 @@ from dataclasses import replace
 from headgate.model.expression import Expression
 from headgate.planning import logical
 from headgate.planning.logical import LogicalPlan, Node
-from headgate.planning.plan_predicates import is_volatile
 from headgate.planning.statistics import Context
 
 Predicates = tuple[Expression, ...]
@@ -32,7 +31,7 @@ def _pushed(node: Node, predicates: Predicates) -> Node:
         # HAVING stays above its aggregate
         return _filtered(replace(node, input=_pushed(node.input, ())), predicates)
     # evaluated once per result, not once per tuple of each input
-    volatile = tuple(p for p in predicates if is_volatile(p))
+    volatile = tuple(p for p in predicates if p.is_volatile)
     others = _without(predicates, volatile)
     if isinstance(node, logical.WindowJoin):
         return _filtered(_into_window_join(node, others), volatile)

@@ -18,7 +18,6 @@ from headgate.model.sql_tree import column_tree, operand, quote
 from headgate.model.window import RowWindow
 from headgate.planning import logical
 from headgate.planning.logical import Aggregate, Filter, LogicalPlan, Node, Project, scans, stream_below
-from headgate.planning.plan_predicates import over
 from headgate.planning.statistics import Context
 
 # half of a 95 % interval, in standard errors
@@ -83,7 +82,7 @@ def _scaled(branch: Project, quality: bool) -> Project:
     sums = _Sums(column_of(scan.alias, KEEP), quality, is_scaled=not isinstance(scan.window, RowWindow))
     estimates = {call.name: sums.estimate(call) for call in aggregate.aggregates}
     values = {name: operand(value.tree) for name, (value, *_) in estimates.items()}
-    items = [replace(item, expression=over(item.expression, values)) for item in branch.items]
+    items = [replace(item, expression=item.expression.over(values)) for item in branch.items]
     if quality:
         for item in branch.items:
             # an item that is just an aggregate has an interval
@@ -95,7 +94,7 @@ def _scaled(branch: Project, quality: bool) -> Project:
     source = _with_keep_column(aggregate.input)
     below: Node = replace(aggregate, input=source, aggregates=tuple(sums.calls.values()))
     if isinstance(above, Filter):
-        below = Filter(below, tuple(over(predicate, values) for predicate in above.predicates))
+        below = Filter(below, tuple(predicate.over(values) for predicate in above.predicates))
     return Project(below, tuple(items))
 
 
@@ -129,18 +128,18 @@ class _Sums:
         needed = {name for estimate in estimates for name in estimate.columns}
         terms = shed_terms(call.argument is not None).items()
         sums = {name: self._sum(term, call.argument) for name, term in terms if name in needed}
-        return [over(estimate, sums) for estimate in estimates]
+        return [estimate.over(sums) for estimate in estimates]
 
     def keep_ratio(self) -> Expression:
         """Kept tuples divided by the estimated number of all tuples."""
         ratio = {"kept": column_tree(self._call("COUNT", None)), "there": self._sum("1 / (x)", None)}
-        return over(Expression.parse("kept / there"), ratio)
+        return Expression.parse("kept / there").over(ratio)
 
     def _sum(self, term: str, argument: Expression | None) -> exp.Column:
         names: dict[str, exp.Expr] = {"x": column_tree(self.keep)}
         if argument is not None:
             names["v"] = argument.tree
-        expression = over(Expression.parse(term, argument.span if argument else None), names)
+        expression = Expression.parse(term, argument.span if argument else None).over(names)
         return column_tree(self._call("SUM", expression))
 
     def _call(self, function: str, argument: Expression | None, distinct: bool = False) -> str:

@@ -11,10 +11,10 @@ from pyspark.sql.types import StructType
 
 from headgate.model.operator import Eddy, Operator, is_ordered
 from headgate.model.window import Window
-from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import OperatorState
 from headgate.spark.operators.inputs import Retained, StoreTask, TickInput
+from headgate.statistics.store import PredicateOrder
 
 
 @dataclass(frozen=True)

@@ -16,13 +16,13 @@ from pyspark.sql.types import StructType
 from headgate.model.expression import column_of
 from headgate.model.operator import Select, StreamInput
 from headgate.model.window import RowWindow, Window
-from headgate.runtime.predicate_order import PredicateOrder
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import BlockRef
 from headgate.spark.rows import Rows, Spread, between, in_range
 from headgate.spark.sql import BEGINNING_US, END_US, SEQ, TS, window_key
 from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
+from headgate.statistics.store import PredicateOrder
 
 Decorate = Callable[[str], str]
 _NO_COLUMNS = StructType([])

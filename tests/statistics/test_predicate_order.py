@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from headgate.model.expression import Expression
 from headgate.model.operator import Select, StreamInput
 from headgate.model.profile import Profile
-from headgate.runtime.predicate_order import PredicateOrder
-from headgate.statistics.store import PredicateEstimates
+from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
 NAMES = "abcd"
 SELECT = Select("q.select_s", StreamInput("s", "s", ()), tuple(Expression.parse(name) for name in NAMES))
