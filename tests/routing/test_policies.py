@@ -110,6 +110,15 @@ def test_optimal_follows_what_is_learnt() -> None:
     assert router.route((), tuple(known), later)["op1"] == pytest.approx(before["op2"], abs=1e-3)
 
 
+def test_optimal_routes_where_work_is_too_small_for_a_number() -> None:
+    router = router_named("optimal")
+    router.prepare(s3())
+    selectivities = {"op1": 1.0, "op2": 1.0, "op3": 2.2e-313}
+    known = {name: OperatorStatistics(0, 0, s, 0) for name, s in selectivities.items()}
+    view = RoutingView(known, plan="s3", rates={"op0": 200.0})
+    assert router.route({"op2", "op3"}, ["op1"], view) == {"op1": 1.0}
+
+
 def test_an_unknown_policy_is_refused_with_the_known_ones() -> None:
     with pytest.raises(SetupError, match="unknown policy x; known: optimal, q, sc, scq, t, wsc, wscq"):
         router_named("x")

@@ -183,6 +183,9 @@ def _least_delay_on(restricted: _Restricted, start: Floats) -> Floats:
 
     used, belongs = restricted.used, restricted.belongs
     scale = restricted.value(start)
+    if scale == 0:
+        # work too small for a number: no flows are faster
+        return start
     found = minimize(
         lambda x: min(restricted.value(x) / scale, 1e30),
         start,
