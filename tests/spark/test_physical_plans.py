@@ -166,7 +166,7 @@ def test_light_plans_share_a_job_over_the_inputs_and_bounds_of_each_tick(ticks: 
         ticks.memory("a", range(shift, shift + 10))
         ticks.memory("b", range(shift + 5, shift + 15))
         queries = [
-            f"SELECT v FROM `a` WHERE v >= {bound(shift + 7)}",
+            f"SELECT v FROM `a` WHERE v >= {bound(shift + 7)} AND v < {bound(shift + 10)}",
             f"SELECT v FROM `b` WHERE v < {bound(shift + 8)}",
         ]
         if not shift:

@@ -69,9 +69,9 @@ public class LightPlan {
         return slot;
     }
 
-    /** An array in place of a bound. */
-    UnsafeArrayData array(int place) {
-        UnsafeArrayData array = UnsafeArrayData.fromPrimitiveArray(new long[] {0L, 0L});
+    /** An array in place of a bound; until it is set, a number of its own keeps Spark from taking it for another one. */
+    UnsafeArrayData array(int place, long number) {
+        UnsafeArrayData array = UnsafeArrayData.fromPrimitiveArray(new long[] {number, number});
         arrays.add(array);
         places.add(Integer.valueOf(place));
         return array;

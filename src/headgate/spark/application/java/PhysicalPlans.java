@@ -292,7 +292,7 @@ public class PhysicalPlans {
                 }
 
                 public Object bound(int place) {
-                    return made.array(place);
+                    return made.array(place, first + place * step);
                 }
 
                 public String path() {
