@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -18,6 +19,8 @@ from tests.oracle.runs import Course, difference, found_rows, random_course, sta
 from headgate.handle import Run
 from headgate.spark import blocks, stream_log
 from headgate.spark.operators import windowed
+from headgate.spark.physical_plans import LightPlan, PhysicalPlans
+from headgate.statistics.store import OperatorEstimates
 
 pytestmark = pytest.mark.spark
 
@@ -87,14 +90,30 @@ def test_random_queries_give_what_the_brute_force_gives(
 
 
 def test_results_do_not_depend_on_where_ticks_begin(
-    interpreted: SparkSession, tmp_path: Path, run_seed: int
+    interpreted: SparkSession, tmp_path: Path, run_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(run_seed)
-    world = random_world(rng, 6)
-    cuts = [sorted(rng.sample(range(1, len(s.arrivals)), 3)) for s in world.streams]
-    at_once = Course("parquet", cuts, files_a_tick=None, cut_seed=None, strategy="fifo")
+    world = random_world(rng, 12)
+    cuts = [sorted(rng.sample(range(1, len(s.arrivals)), min(9, len(s.arrivals) - 1))) for s in world.streams]
+    at_once = Course("csv", cuts, files_a_tick=None, cut_seed=None, strategy="fifo")
     piecemeal = replace(at_once, files_a_tick=1)
     one = results(started(interpreted, tmp_path, world, at_once), world, at_once)
+    shared = count_of_queries_that_share_jobs(monkeypatch)
     many = results(started(interpreted, tmp_path, world, piecemeal), world, piecemeal)
     assert one == many
     check(world, one)
+    assert len(shared) > 10, "few queries were executed by plans of earlier ticks"
+
+
+def count_of_queries_that_share_jobs(monkeypatch: pytest.MonkeyPatch) -> list[LightPlan]:
+    """Ticks that count what operators pass on have other plans: here, none does."""
+    monkeypatch.setattr(OperatorEstimates, "wants_counts", lambda *_: False)
+    executed: list[LightPlan] = []
+    run = PhysicalPlans.run_in_one_job
+
+    def noting(plans: PhysicalPlans, light: Sequence[LightPlan]) -> list[float] | None:
+        executed.extend(light)
+        return run(plans, light)
+
+    monkeypatch.setattr(PhysicalPlans, "run_in_one_job", noting)
+    return executed

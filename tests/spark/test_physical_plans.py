@@ -218,3 +218,10 @@ def test_what_fails_in_a_shared_job_fails_it(ticks: Ticks) -> None:
     ticks.memory("s", [5])
     with pytest.raises(Exception, match="DIVIDE_BY_ZERO"):
         ticks.plans.run_in_one_job(plans)
+
+
+def test_no_two_views_of_a_tick_have_one_name(ticks: Ticks) -> None:
+    read = [("a", "x"), ("a", "y"), ("a 1", "x"), ("a 1", "y"), ("a 1 0", "x")]
+    names = [ticks.plans.views.share(stream, [path], lambda name: name) for stream, path in read]
+    parts = [f"{name} {number}" for name in names for number in range(3)]
+    assert len(set(names)) == len(names) and len(set(parts)) == len(parts)

@@ -92,10 +92,10 @@ def test_texts_are_lines_of_printable_characters(shown: Shown, name: str) -> Non
         ("sliding", [":old + pmod(-(:old), 1000000L)", ":new + pmod(-(:new), 1000000L) - 1000000L"]),
         (
             "panes",
-            ["FROM `panes of panes.aggregate near`", "`$level`", "WHERE `$ts` >= :old AND `$ts` < :new"],
+            ["FROM `panes of panes.aggregate near 0`", "`$level`", "WHERE `$ts` >= :old AND `$ts` < :new"],
         ),
-        ("running", ["LEFT JOIN (", "FROM `groups of running.aggregate`"]),
-        ("queue", ["FROM `queue queue.aggregate.0`", "FROM `new a`"]),
+        ("running", ["LEFT JOIN (", "FROM `groups of running.aggregate 0`"]),
+        ("queue", ["FROM `queue queue.aggregate.0 0`", "FROM `new a`"]),
         ("sharing", ["WITH `output of shared.select_a` AS (", "FROM `output of shared.select_a`"]),
         ("eddy", ["-- WHERE (`a__v` > 8)", "FROM `through eddy.select_a_eddy`"]),
         ("placed_probes", ["--   FROM `new c`", "FROM `through placed_probes.join_eddy`"]),

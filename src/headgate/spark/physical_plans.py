@@ -67,8 +67,9 @@ class Views:
         """One view for all readers of the same blocks in a tick; ``define`` is given its name."""
         key = content, tuple(paths)
         if key not in self._shared:
+            # always with a number: the second view of a and the first of `a 1` must not have one name
             number = sum(known == content for known, _ in self._shared)
-            self._shared[key] = define(f"{content} {number}" if number else content)
+            self._shared[key] = define(f"{content} {number}")
         return self._shared[key]
 
     def define(self, name: str, frame: DataFrame) -> str:

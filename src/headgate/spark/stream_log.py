@@ -162,7 +162,7 @@ class StreamLogs:
             java_session: Any = self._spark._jsparkSession
             rdd = self._together(rows)
             java = java_session.internalCreateDataFrame(rdd, self._java_schema(columns), False)
-            views.append(self.views.define_input(_numbered(name, number), DataFrame(java, self._spark)))
+            views.append(self.views.define_input(f"{name} {number}", DataFrame(java, self._spark)))
         return views
 
     def _together(self, rows: Sequence[HeldRows]) -> Any:
@@ -210,7 +210,7 @@ class StreamLogs:
             if schema.is_numbered:
                 # no view has metadata columns
                 rows = rows.selectExpr("*", *_PLACE_IN_FILE)
-            view = self.views.define_input(_numbered(name, number), rows)
+            view = self.views.define_input(f"{name} {number}", rows)
             # rows without a timestamp are bad, and were set aside when they arrived
             where = [f"{schema.timestamp} IS NOT NULL"] if stamp is None else []
             parts.append(sql.select(in_place_items(schema, stamp, firsts), view, where))
@@ -226,10 +226,6 @@ class StreamLogs:
 
 def _file_name(path: str) -> str:
     return path.rpartition("/")[2]
-
-
-def _numbered(name: str, number: int) -> str:
-    return f"{name} {number}" if number else name
 
 
 def _rows(blocks: Sequence[BlockRef]) -> int:

@@ -289,6 +289,7 @@ public class LightPlan {
     private static class Direct extends FileCommitProtocol implements java.io.Serializable {
 
         private String folder;
+        private int files;
 
         public void setupJob(JobContext job) {
         }
@@ -303,7 +304,8 @@ public class LightPlan {
         }
 
         public String newTaskTempFile(TaskAttemptContext task, Option subfolder, FileNameSpec name) {
-            return folder + "/" + name.prefix() + "part-00000" + name.suffix();
+            // the branches of a union are partitions of one task
+            return folder + "/" + name.prefix() + "part-" + files++ + name.suffix();
         }
 
         public FileCommitProtocol.TaskCommitMessage commitTask(TaskAttemptContext task) {
