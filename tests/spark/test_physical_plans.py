@@ -170,7 +170,8 @@ def test_light_plans_share_a_job_over_the_inputs_and_bounds_of_each_tick(ticks: 
             f"SELECT v FROM `b` WHERE v < {bound(shift + 8)}",
         ]
         if not shift:
-            plans = [light(ticks, *one) for one in zip([*queries, joined], [*targets, Target()], strict=True)]
+            for query, target in zip((*queries, joined), (*targets, Target()), strict=True):
+                light(ticks, query, target)
         found = [Measured(ticks.plans, query, COUNTED) for query in (*queries, joined)]
         plans = [
             plan

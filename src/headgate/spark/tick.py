@@ -159,6 +159,8 @@ class TickRunner:
 
     def _run_plan(self, tick: OpenTick, chosen: Chosen, count: bool) -> tuple[TickPlan, JobResults]:
         with _timed(tick, "build"):
+            rows_at_hand = self._rows_at_hand(tick)
+            self._set_parallelism(rows_at_hand)
             plan = self._build(tick, chosen, count)
         if plan.trials:
             # before other jobs, whose tasks would distort the measurement
@@ -166,14 +168,12 @@ class TickRunner:
                 profiles = self._measuring.run_trials(tick.batch_id, plan.trials)
                 self._prepared.predicate_order.add_trials(profiles)
         with _timed(tick, "run"):
-            is_light = self._rows_at_hand(tick) <= ONE_TASK_ROWS
-            found = self._jobs.run(tick, plan, self.manifest, is_light)
+            found = self._jobs.run(tick, plan, self.manifest, is_light=rows_at_hand <= ONE_TASK_ROWS)
         if found.samples is not None:
             self.statistics.joins.add(found.samples)
         return plan, found
 
     def _build(self, tick: OpenTick, chosen: Chosen, count: bool) -> TickPlan:
-        self._set_parallelism(tick)
         # counting in the middle of a plan keeps Spark from pushing the cut below it
         plan = TickPlan(
             chosen,
@@ -194,9 +194,9 @@ class TickRunner:
             return None
         return SettingsChanged(event.now_s, event.batch_id, reason, settings, after, decision.statistics)
 
-    def _set_parallelism(self, tick: OpenTick) -> None:
+    def _set_parallelism(self, rows_at_hand: float) -> None:
         """Use as many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
-        tasks = str(min(self._store.parallelism, 1 + int(self._rows_at_hand(tick)) // _ROWS_PER_TASK))
+        tasks = str(min(self._store.parallelism, 1 + int(rows_at_hand) // _ROWS_PER_TASK))
         if tasks != self._store.plans.tasks:
             self._store.spark.conf.set("spark.sql.shuffle.partitions", tasks)
             self._store.plans.tasks = tasks

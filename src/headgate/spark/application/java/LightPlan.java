@@ -59,7 +59,6 @@ public class LightPlan {
     private SparkPlan plan;
     private RDD rows;
     private Direct files;
-    private Path folder;
     private WriteJobDescription description;
 
     /** An input to be read in place of another; ``name`` is that of the input. */
@@ -129,7 +128,7 @@ public class LightPlan {
         }
         if (files != null) {
             files.folder = path;
-            folder = new Path(path);
+            Path folder = new Path(path);
             folder.getFileSystem(description.serializableHadoopConf().value()).delete(folder, true);
         }
         plan.resetMetrics();

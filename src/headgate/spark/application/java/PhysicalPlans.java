@@ -273,8 +273,7 @@ public class PhysicalPlans {
             boolean has = false;
             for (int i = 0; !has && i < expressions.size(); i++) {
                 Expression expression = (Expression) expressions.apply(i);
-                has = expression instanceof Literal && ((Literal) expression).value() instanceof Long
-                    && ((Long) ((Literal) expression).value()).longValue() >= first - LEEWAY
+                has = expression instanceof Literal && isSuspicious((Literal) expression)
                     || hasPlainBound((Seq) expression.children());
             }
             return has;
