@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -38,17 +39,15 @@ def cancelling(spark: SparkSession) -> Iterator[None]:
 
 
 def interrupt_at(run: Run, ticks: int) -> None:
-    """Interrupt this thread in its next wait, once there were so many ticks."""
-    wait, patch = run._run.wait, pytest.MonkeyPatch()
+    """Interrupt the main thread, wherever it waits, once there were so many ticks."""
 
-    def interrupted(timeout_s: float | None = None) -> bool:
-        patch.undo()
-        while run.status().ticks < ticks:
-            assert not wait(0.05), "the run has ended"
-        signal.raise_signal(signal.SIGINT)
-        return bool(wait(timeout_s))
+    def watch() -> None:
+        ended = run._run._has_ended
+        while run.status().ticks < ticks and not ended.wait(0.05):
+            pass
+        signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
 
-    patch.setattr(run._run, "wait", interrupted)
+    threading.Thread(target=watch, daemon=True).start()
 
 
 @pytest.mark.usefixtures("cancelling")
