@@ -100,7 +100,8 @@ def test_a_projection_computes_its_items_between_two_timestamps(tiny: SparkSessi
     rows = random_tuples(Random(seed))
     double, other = expressions("a__v * 2", "coalesce(a__k, -1)")
     items = (NamedExpression("double v", double), NamedExpression("k", other))
-    operator = ProjectOperator(Project("project", stream_input("a"), items), time_text(sql.name(TS), "bigint"))
+    project = Project("project", stream_input("a"), items)
+    operator = ProjectOperator(project, time_text(sql.name(TS), "bigint"))
     frame = tiny.sql(operator.applied(values(STRUCT, listed(rows))))
     assert frame.columns == ["ts", "double v", "k", TS]
     query = f'SELECT "{TS}" // 1000000, a__v * 2, coalesce(a__k, -1), "{TS}" FROM t'
