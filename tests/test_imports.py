@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "statistics", "workload"}
 BELOW_SESSION = ENGINE | {"control", "cql", "planning", "queueing", "simulator", "spark"}
-BELOW_FRONT = BELOW_SESSION | {"handle", "placed", "session", "status"}
+BELOW_FRONT = BELOW_SESSION | {"handle", "placed", "run_options", "session", "statements", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -39,7 +39,10 @@ ALLOWED: dict[str, set[str]] = {
     # all that it takes to start a network that has been planned
     "handle": {"control", "cql", "errors", "model", "planning", "routing", "runtime", "scheduling", "spark"}
     | {"statistics", "status"},
-    "session": BELOW_SESSION | {"handle", "placed", "status"},
+    # texts of options, with the checks of whatever they are for
+    "run_options": {"control", "cql", "errors", "model", "placed", "planning", "scheduling"},
+    "statements": {"cql", "planning", "run_options"},
+    "session": BELOW_SESSION | {"handle", "placed", "run_options", "statements", "status"},
     "report": BELOW_FRONT,
     "dashboard": BELOW_FRONT,
     # a table or figure of a paper is drawn by report

@@ -10,21 +10,33 @@ from typing import Any
 
 from headgate import cql
 from headgate.control.admission import Refused, check_admission
-from headgate.control.overrides import FixedController, Overrides, has_orders
+from headgate.control.overrides import FixedController, has_orders
 from headgate.cql.measure import parse_duration_us
-from headgate.cql.statement import CreateFunction, CreateQuery
-from headgate.errors import SetupError
+from headgate.cql.statement import (
+    PLURALS,
+    CreateFunction,
+    CreateRelation,
+    CreateStream,
+    Declaration,
+    Drop,
+    Statement,
+)
+from headgate.errors import SetupError, known_names
 from headgate.handle import Launcher, Run, RunSettings, duration_s, locate
 from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
+from headgate.model.sql_tree import quote
 from headgate.placed import located_function, plain_function, router_for_run
 from headgate.planning.catalog import Catalog
+from headgate.planning.listing import Answer, Description, Listing, describe, show
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages
 from headgate.routing.policies import Router
+from headgate.run_options import RunOptions
 from headgate.runtime.drive import Observer
 from headgate.scheduling import Strategy, strategy_named
 from headgate.scheduling.baselines import Fifo
+from headgate.statements import perform
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
 from headgate.statistics.store import PredicateEstimates, StatisticsStore
@@ -62,6 +74,10 @@ class Session:
         self.measured: Measured | None = None
         """Statistics of an earlier run or profile; with them, queries are admitted by their bounds."""
         self._planned: tuple[int, Stages] | None = None
+        self.options = RunOptions()
+        """Options of runs that SET has given."""
+        self.answers: tuple[Answer, ...] = ()
+        """What SHOW and DESCRIBE of the last text gave, in order."""
 
     @cached_property
     def _spark(self) -> Any:
@@ -82,20 +98,23 @@ class Session:
         return Sources(self._spark, Files(self._spark))
 
     def execute(self, text: str, origin: str = "<cql>", force: bool = False) -> Session:
-        """Declare the streams, relations and queries of a CQL text.
+        """Execute the statements of a CQL text in order.
 
-        Raises ``Refused`` if, according to a profile, a query would exceed its latency or memory bound, or
-        make another one exceed its own; none of the text's queries is declared then. ``force`` admits them
-        all the same.
+        What SHOW and DESCRIBE give is in ``answers`` afterwards; SET applies to all runs that are started
+        later. Raises ``Refused`` if, according to a profile, a query would exceed its latency or memory
+        bound, or make another one exceed its own; none of the text's queries is declared then. ``force``
+        admits them all the same.
         """
-        new = []
+        before, answers = dict(self.catalog.queries), []
         for statement in cql.parse(text, origin):
-            self.catalog.declare(statement)
-            if isinstance(statement, CreateQuery):
-                new.append(statement.name.text)
-            elif isinstance(statement, CreateFunction):
-                found = located_function(statement.location.text, statement.location.span)
-                self.function(statement.name.text, found, statement.returns)
+            is_declared = isinstance(statement, Declaration) and not self.catalog.has_no_effect(statement)
+            answer = perform(statement, self.catalog, self.options)
+            if answer is not None:
+                answers.append(answer)
+            if is_declared:
+                self._follow(statement)
+        self.answers = tuple(answers)
+        new = [name for name, query in self.catalog.queries.items() if before.get(name) is not query]
         if self.measured is not None and new and not force:
             from headgate.spark.application.cluster import processors
 
@@ -104,8 +123,39 @@ class Session:
             except Refused:
                 for name in new:
                     self.catalog.drop_query(name)
+                    if name in before:
+                        self.catalog.declare(before[name])
                 raise
         return self
+
+    def _follow(self, statement: Statement) -> None:
+        """Functions and DataFrames of the session are those of its catalog."""
+        if isinstance(statement, CreateFunction):
+            found = located_function(statement.location.text, statement.location.span)
+            self._register(statement.name.text, found, statement.returns)
+        elif isinstance(statement, Drop) and statement.kind == "function":
+            self._unregister(statement.name.text)
+        elif isinstance(statement, (CreateStream, CreateRelation, Drop)) and "_sources" in vars(self):
+            frames, tables = self._sources.frames, (self.catalog.streams, self.catalog.relations)
+            declared = {name for table in tables for name, s in table.items() if s.format == "dataframe"}
+            for name in frames.keys() - declared:
+                del frames[name]
+
+    def show(self, what: str) -> Listing:
+        """Streams, relations, queries, functions, pools or settings, as SHOW lists them."""
+        known = (*PLURALS.values(), "settings")
+        if (wanted := str(what).lower()) not in known:
+            raise SetupError(f"nothing to show under {what!r}; write one of {known_names(known)}")
+        return self.options.listing() if wanted == "settings" else show(self.catalog, wanted)
+
+    def describe(self, name: str, kind: str | None = None) -> Description:
+        """What has a name, as DESCRIBE shows it; ``kind`` tells a function from a stream of its name.
+
+        Spark is started if it is a source whose columns are not declared, or a query that reads one.
+        """
+        if kind is not None and kind not in PLURALS:
+            raise SetupError(f"{kind!r} is not a kind; write one of {known_names(PLURALS)}")
+        return describe(self.catalog, name, kind)
 
     def stream(
         self,
@@ -146,17 +196,30 @@ class Session:
 
     def function(self, name: str, fn: Callable[..., Any], returns: str = "string") -> Session:
         """Register a Python function (or a Spark UDF) for use in expressions."""
+        of_udf = getattr(fn, "returnType", None)
+        self._register(name, fn, returns)
+        self.catalog.add_function(FunctionDefinition(name, of_udf.simpleString() if of_udf else returns))
+        return self
+
+    def _register(self, name: str, fn: Callable[..., Any], returns: str) -> None:
         from headgate.spark.user_functions import declared
 
-        of_udf = getattr(fn, "returnType", None)
-        self._registered[name] = (declared(name, fn, returns), returns) if of_udf is None else (fn, None)
+        is_udf = hasattr(fn, "returnType")
+        self._forget(name)
+        self._registered[name] = (fn, None) if is_udf else (declared(name, fn, returns), returns)
         if "_spark" in vars(self):
             self._spark.udf.register(name, *self._registered[name])
-        if of_udf is not None:
-            returns = of_udf.simpleString()
         self._functions[name.lower()] = plain_function(fn)
-        self.catalog.add_function(FunctionDefinition(name, returns))
-        return self
+
+    def _unregister(self, name: str) -> None:
+        self._forget(name)
+        if "_spark" in vars(self):
+            self._spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS {quote(name)}")
+
+    def _forget(self, name: str) -> None:
+        self._functions.pop(name.lower(), None)
+        for registered in [known for known in self._registered if known.lower() == name.lower()]:
+            del self._registered[registered]
 
     def callback(
         self, name: str, fn: Callable[[Any, int], None], timeout: str | float | None = None
@@ -214,8 +277,8 @@ class Session:
 
     def start(
         self,
-        until_done: bool = False,
-        strategy: str | Strategy = "fifo",
+        until_done: bool | None = None,
+        strategy: str | Strategy | None = None,
         memory: str | int | None = None,
         checkpoint: str | Path | None = None,
         tick_budget: str | float | None = None,
@@ -223,11 +286,11 @@ class Session:
         profiles: Profiles | None = None,
         keep: Mapping[str, float] | None = None,
         seed: int | None = None,
-        routing: str | Router = "optimal",
+        routing: str | Router | None = None,
         orders: Mapping[str, Sequence[str]] | None = None,
-        balance_pools: bool = False,
+        balance_pools: bool | None = None,
     ) -> Run:
-        """Start all declared queries.
+        """Start all declared queries; what is not given is as SET has it, or else the default.
 
         ``tick_budget`` is the CPU time of a tick (a number of seconds, or '500 ms'); ``memory`` the backlog
         above which sources are held back; ``profiles`` the measurements of an earlier run; ``keep`` the keep
@@ -237,20 +300,28 @@ class Session:
         """
         if not self.catalog.queries:
             raise SetupError("nothing to run: no CREATE QUERY was executed")
-        network = self._network_on(checkpoint)
+        chosen = self.options.completed(
+            {
+                "until_done": until_done,
+                "strategy": strategy,
+                "memory": memory,
+                "checkpoint": checkpoint,
+                "tick_budget": tick_budget,
+                "routing": routing,
+                "balance_pools": balance_pools,
+            }
+        )
+        network = self._network_on(chosen["checkpoint"])
         known = Measured(profiles or {}, predicates=self._known_predicates())
+        by_name, policy = chosen.pop("strategy"), chosen.pop("routing")
         settings = RunSettings(
-            strategy=strategy_named(strategy) if isinstance(strategy, str) else strategy,
+            strategy=strategy_named(by_name) if isinstance(by_name, str) else by_name,
             statistics=StatisticsStore(network, known),
-            until_done=until_done,
-            memory=memory,
-            checkpoint=checkpoint,
-            tick_budget=tick_budget,
             observers=observers,
-            overrides=Overrides.checked(network, keep or {}, seed, orders or {}),
+            overrides=self.options.overrides(network, keep, seed, orders),
             plans=self._stages().optimized,
-            routing=router_for_run(routing) if isinstance(routing, str) else routing,
-            balance_pools=balance_pools,
+            routing=router_for_run(policy) if isinstance(policy, str) else policy,
+            **chosen,
         )
         return self._launcher().launch(network, settings)
 
