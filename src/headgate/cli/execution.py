@@ -257,6 +257,7 @@ def _print_set_aside(run: Run, status: RunStatus) -> None:
     parts = {
         "late": sum(counts.late for counts in streams),
         "that did not parse": sum(counts.bad for counts in streams),
+        **{f"that query {n} fails for": q.set_aside for n, q in status.queries.items()},
         f"{'file' if files == 1 else 'files'} that cannot be read": files,
     }
     if any(parts.values()):

@@ -31,7 +31,7 @@ _TIME_WORDS = (
 _TIMES = frozenset(_TIME_WORDS.split())
 # options of streams that need a timestamp, and the settings that they are
 _DELAYS = {"watermark": "watermark_delay_us", "idle_after": "idle_after_us", "max_ahead": "max_ahead_us"}
-_KNOWN = ("latency", "memory", "overload", "quality", "utility")
+_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error")
 _FILES = ("parquet", "json", "csv", "orc", "text")
 
 
@@ -355,7 +355,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
         if key not in _KNOWN:
             message = f"unknown setting {setting.key.text}; known: {known_names(_KNOWN)}"
             raise QueryError(message, setting.key.span)
-    latency, memory, overload, quality, utility = map(by_key.get, _KNOWN)
+    latency, memory, overload, quality, utility, on_error = map(by_key.get, _KNOWN)
     if utility and (overload is None or overload.value.lower() != "shed"):
         raise QueryError("utility requires overload = 'shed'; add it", utility.span)
     if utility and quality and quality.value.lower() == "true":
@@ -367,6 +367,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
         memory_bytes=_positive(memory, parse_bytes) if memory else None,
         overload=_one_of(overload, ("backpressure", "shed")) if overload else plan.query.overload,
         utility=_utility_of(utility, plan) if utility else None,
+        on_error=_one_of(on_error, ("set aside", "stop")) if on_error else plan.query.on_error,
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
     return replace(plan, query=query, quality=has_quality)

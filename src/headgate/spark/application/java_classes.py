@@ -1,7 +1,8 @@
 """Our own Java classes, for what Spark offers no setting for.
 
 ``java/LocalFiles.java`` writes to local disks without starting processes, ``java/PhysicalPlans.java``
-executes plans of earlier ticks, and ``java/LightPlan.java`` several small ones in one job.
+executes plans of earlier ticks, and ``java/LightPlan.java`` several small ones in one job;
+``java/Attempt.java`` evaluates expressions that may fail.
 ``python -m headgate.spark.application.java_classes`` builds their jar with the compiler in Spark.
 """
 
@@ -65,6 +66,8 @@ def compiled(spark: SparkSession) -> dict[str, bytes]:
     loader: Any = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for source in sorted(_FOLDER.glob("*.java")):
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        # the first version in which classes can use the methods that Scala's traits bring along
+        compiler.setTargetVersion(8)
         # a class may use those of files before its own
         compiler.setParentClassLoader(loader)
         compiler.cook(source.read_text(encoding="utf-8"))
