@@ -124,7 +124,7 @@ _OPTIONS: Mapping[str, _Option] = {
 }
 # a run ends in one of these ways
 _ALTERNATIVES = {"until_done": "for", "for": "until_done"}
-_IN_QUERIES = ("latency", "overload", "quality", "utility")
+_IN_QUERIES = ("latency", "overload", "quality", "utility", "on_error")
 _ELSEWHERE = {
     **{name: f"is a setting of queries; write CREATE QUERY name WITH ({name} = ...)" for name in _IN_QUERIES},
     "master": "is fixed when Spark starts; pass --master to headgate run, or master to Session",

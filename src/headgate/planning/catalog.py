@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from sqlglot import exp
 
@@ -19,6 +19,7 @@ from headgate.model.network import FunctionDefinition, PoolDefinition, RelationD
 from headgate.model.shedding import Utility
 from headgate.planning.dependencies import callers, readers
 from headgate.planning.logical import LogicalPlan, StreamScan, scans
+from headgate.planning.names import NOTHING, Declared, Names
 
 SourceDefinition = StreamDefinition | RelationDefinition
 SchemaResolver = Callable[[SourceDefinition], network.Schema]
@@ -35,19 +36,8 @@ _KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error")
 _FILES = ("parquet", "json", "csv", "orc", "text")
 
 
-class _Declared(NamedTuple):
-    kind: str
-    name: str
-    span: Span | None
-
-
-_NOTHING = _Declared("", "", None)
-# kinds whose tables have names as declared for keys; those of the others are in lower case
-_BY_SPELLING = ("stream", "relation", "query")
-
-
 @dataclass(eq=False)
-class Catalog:
+class Catalog(Names):
     """Everything declared so far; names are case-insensitive, and unique over all kinds but functions.
 
     ``resolver`` finds the columns of sources that were declared without any. If ``known_sources`` or
@@ -57,16 +47,6 @@ class Catalog:
     resolver: SchemaResolver | None = None
     known_sources: Collection[str] | None = None
     known_sinks: Collection[str] | None = None
-    streams: dict[str, StreamDefinition] = field(default_factory=dict, init=False)
-    """In order of declaration, which breaks ties between equal timestamps."""
-    relations: dict[str, RelationDefinition] = field(default_factory=dict, init=False)
-    queries: dict[str, CreateQuery] = field(default_factory=dict, init=False)
-    functions: dict[str, FunctionDefinition] = field(default_factory=dict, init=False)
-    pools: dict[str, PoolDefinition] = field(default_factory=dict, init=False)
-    """Functions and pools are by name in lower case."""
-    version: int = field(default=0, init=False)
-    """Changes with every declaration; plans of an earlier version are out of date."""
-    _declared: dict[str, _Declared] = field(default_factory=dict, init=False)
     _placed: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
     """The pools of functions and probes; all names are in lower case."""
 
@@ -105,33 +85,8 @@ class Catalog:
             return self._holder(statement.kind, statement.name.text) == statement.kind
         return False
 
-    def kinds_of(self, name: str) -> tuple[str, ...]:
-        """What is declared under a name: nothing, one thing, or a function beside it."""
-        return tuple(kind for kind in (self._holder("", name), self._holder("function", name)) if kind)
-
-    def _holder(self, kind: str, name: str) -> str:
-        """The kind of what has a name already; functions have names of their own."""
-        if kind == "function":
-            return kind if name.lower() in self.functions else ""
-        return self._declared.get(name.lower(), _NOTHING).kind
-
-    def names(self, kind: str) -> tuple[str, ...]:
-        """All that is declared of a kind, in order of declaration."""
-        found = self._tables[kind]
-        return tuple(found) if kind in _BY_SPELLING else tuple(one.name for one in found.values())
-
-    def declared_name(self, kind: str, name: str, span: Span | None = None) -> str:
-        """The name as it was declared; a QueryError if there is nothing of that kind and name."""
-        kinds = self.kinds_of(name)
-        if kinds and kind not in kinds:
-            hint = f"write {kinds[0].upper()} {name}"
-            raise QueryError(f"{name} is a {kinds[0]}, not a {kind}; {hint}", span)
-        if not kinds:
-            raise QueryError(f"unknown {kind} {name}; known: {known_names(self.names(kind))}", span)
-        return self._spelling(kind, name.lower())
-
     def drop_query(self, name: str) -> None:
-        del self.queries[name], self._declared[name.lower()]
+        self._release("query", name)
         self.version += 1
 
     def add_stream(
@@ -153,7 +108,7 @@ class Catalog:
         self.version += 1
 
     def find(self, name: str) -> SourceDefinition | None:
-        declared = self._declared.get(name.lower(), _NOTHING)
+        declared = self._declared.get(name.lower(), NOTHING)
         if declared.kind == "stream":
             self.streams[declared.name] = stream = self._with_schema(self.streams[declared.name], declared)
             return stream
@@ -162,9 +117,6 @@ class Catalog:
             self.relations[declared.name] = relation
             return relation
         return None
-
-    def is_query(self, name: str) -> bool:
-        return self._declared.get(name.lower(), _NOTHING).kind == "query"
 
     def placed(self, function: str) -> tuple[FunctionDefinition, str] | None:
         pool = self._placed.get(("function", function.lower()))
@@ -185,21 +137,12 @@ class Catalog:
             for kind, key in placed
         )
 
-    @property
-    def _tables(self) -> dict[str, dict[str, Any]]:
-        return {kind: getattr(self, plural) for kind, plural in cql.PLURALS.items()}
-
-    def _spelling(self, kind: str, key: str) -> str:
-        return self.functions[key].name if kind == "function" else self._declared[key].name
-
     def _drop(self, kind: str, name: Name) -> None:
         spelling, key = self.declared_name(kind, name.text, name.span), name.text.lower()
         if need := self._need_of(kind, spelling):
             raise QueryError(f"{kind} {spelling} {need} first", name.span)
-        del self._tables[kind][spelling if kind in _BY_SPELLING else key]
+        self._release(kind, spelling)
         self._placed.pop(("probe" if kind == "stream" else kind, key), None)
-        if kind != "function":
-            del self._declared[key]
 
     def _need_of(self, kind: str, name: str) -> str:
         """Who needs a declaration, and what to drop before it."""
@@ -229,7 +172,7 @@ class Catalog:
     def _placeable(self, statement: cql.Place | cql.PlaceProbe) -> tuple[str, str, str]:
         """What a statement places: its kind, its name, and how messages name it."""
         key = statement.name.text.lower()
-        declared = self._declared.get(key, _NOTHING)
+        declared = self._declared.get(key, NOTHING)
         if isinstance(statement, cql.Place) and key in self.functions:
             return "function", key, f"function {self.functions[key].name}"
         if isinstance(statement, cql.PlaceProbe) and declared.kind == "stream":
@@ -246,22 +189,7 @@ class Catalog:
             raise QueryError(f"unknown pool {name.text}; known: {known}; write CREATE POOL first", name.span)
         return found
 
-    def _claim(self, name: str, kind: str, span: Span | None, existing: Existing) -> None:
-        # names become parts of operator names, column names and paths
-        if not re.fullmatch(r"[A-Za-z0-9_]+", name):
-            raise QueryError(f"{name!r} cannot name a {kind}; use letters, digits and _ only", span)
-        if taken := self._declared.get(name.lower()):
-            if existing is not Existing.REPLACE:
-                raise QueryError(f"{taken.kind} {taken.name} already exists; choose another name", span)
-            if taken.kind != kind:
-                hint = f"write DROP {taken.kind.upper()} {taken.name} before"
-                raise QueryError(f"{taken.name} is a {taken.kind}, not a {kind}; {hint}", span)
-            if kind in _BY_SPELLING:
-                _rename(self._tables[kind], taken.name, name)
-        self._declared[name.lower()] = _Declared(kind, name, span)
-        self.version += 1
-
-    def _with_schema(self, definition: AnySource, declared: _Declared) -> AnySource:
+    def _with_schema(self, definition: AnySource, declared: Declared) -> AnySource:
         if definition.schema is not None:
             return definition
         if self.resolver is None:
@@ -271,14 +199,6 @@ class Catalog:
         if isinstance(resolved, StreamDefinition):
             _check_timestamp(resolved, declared.span)
         return resolved
-
-
-def _rename(table: dict[str, Any], old: str, new: str) -> None:
-    """Give a key another spelling; its place among the others stays."""
-    if old != new:
-        renamed = {new if key == old else key: value for key, value in table.items()}
-        table.clear()
-        table.update(renamed)
 
 
 def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | None) -> StreamDefinition:
