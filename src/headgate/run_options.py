@@ -8,14 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from difflib import get_close_matches
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from headgate.cql.measure import LARGEST, parse_bytes, parse_duration_us
 from headgate.cql.statement import SetOption
 from headgate.cql.tokens import one_line
-from headgate.errors import HeadgateError, QueryError, SetupError, Span, known_names
+from headgate.errors import HeadgateError, QueryError, SetupError, Span, unknown_name
 from headgate.placed import router_from
 from headgate.scheduling import strategy_named
 
@@ -188,9 +187,9 @@ class RunOptions:
             return None if other.value else self.given.get(name)
         return self._command_line[name]
 
-    def completed(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of a run; one that is None is the option of its name."""
-        return {name: self.value(name) if given is None else given for name, given in arguments.items()}
+    def chosen(self, name: str, argument: Any) -> Any:
+        """An argument of the library, or the option of its name if it is None."""
+        return self.value(name) if argument is None else argument
 
     def overrides(
         self,
@@ -202,13 +201,13 @@ class RunOptions:
         """Keep ratios, seed and join orders, which the network must allow; arguments go before options."""
         from headgate.control.overrides import Overrides
 
-        chosen = self.completed({"seed": seed})["seed"]
+        drawn = self.chosen("seed", seed)
         with self._errors_placed("keep", keep):
             ratios = _spelled(self.value("keep"), network.streams) if keep is None else keep
-            found = Overrides.checked(network, ratios, chosen, {})
+            found = Overrides.checked(network, ratios, drawn, {})
         with self._errors_placed("orders", orders):
             by_query = _spelled(self.value("orders"), network.queries) if orders is None else orders
-            return Overrides.checked(network, found.keep, chosen, by_query)
+            return Overrides.checked(network, found.keep, drawn, by_query)
 
     @contextmanager
     def _errors_placed(self, name: str, argument: object) -> Iterator[None]:
@@ -249,12 +248,9 @@ def _known(statement: SetOption) -> str:
     name = statement.name.text.lower()
     if name in _OPTIONS:
         return name
-    shown = one_line(statement.name.text)
     if name in _ELSEWHERE:
-        raise QueryError(f"{shown} {_ELSEWHERE[name]}", statement.name.span)
-    close = get_close_matches(name, _OPTIONS, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"known: {known_names(_OPTIONS)}"
-    raise QueryError(f"unknown setting {shown}; {hint}", statement.name.span)
+        raise QueryError(f"{name} {_ELSEWHERE[name]}", statement.name.span)
+    raise QueryError(unknown_name("setting", name, _OPTIONS), statement.name.span)
 
 
 def _message(error: HeadgateError) -> str:

@@ -106,11 +106,11 @@ def test_a_file_whose_queries_are_all_dropped_has_nothing_to_run(tmp_path: Path)
     [
         ("DROP STREAM readings", "stream readings is read by query high and query none; drop them first"),
         ("SET strategi = chain", "unknown setting strategi; did you mean strategy?"),
-        ("SET strategy = chian", "unknown strategy chian; known: chain, "),
+        ("SET strategy = chian", "unknown strategy chian; did you mean chain? known: chain, "),
         ("SET keep = 'nothing=1'", "keep: unknown stream nothing; known: readings"),
         ("SET keep = 'readings=0.5'", "keep: stream readings cannot be shed: query high reads it; write"),
         ("SET orders = 'high=a b'", "orders: the order a, b does not fit query high"),
-        ("DESCRIBE hihg", "nothing is called hihg; did you mean high?"),
+        ("DESCRIBE hihg", "unknown name hihg; did you mean high?"),
     ],
 )
 def test_errors_of_statements_are_underlined_before_spark_starts(
@@ -142,7 +142,7 @@ def test_an_option_of_the_command_line_goes_before_the_file(tmp_path: Path, runs
 
 def test_wrong_names_on_the_command_line_are_found_before_spark_starts(tmp_path: Path) -> None:
     error = the_error("run", script(tmp_path), "--keep", "reedings=1")
-    assert error == "error: --keep: unknown stream reedings; known: readings\n"
+    assert error == "error: --keep: unknown stream reedings; did you mean readings? known: readings\n"
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import sys
@@ -18,10 +17,11 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headgate.cli.script import Script, answers_json, print_answers
+from headgate.cli.script import Script, answers_json, print_answers, print_explained
 from headgate.handle import Run
 from headgate.model.event import Event, SettingsChanged, TickCommitted
 from headgate.model.network import Network
+from headgate.plain_json import json_text
 from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
 from headgate.run_options import RunOptions
 from headgate.session import Session
@@ -160,7 +160,7 @@ def execute(
         if as_json:
             pools = {name: vars(pool) for name, pool in run.pools().items()}
             asked = answers_json(session.answers)
-            print(json.dumps({**asked, **status.to_json(), **({"pools": pools} if pools else {})}, indent=2))
+            print(json_text({**asked, **status.to_json(), **({"pools": pools} if pools else {})}))
         else:
             _print_memory_results(run, network, status)
             _print_summary(run, status)
@@ -239,10 +239,7 @@ def _print_summary(run: Run, status: RunStatus) -> None:
     console = screen()
     console.print(queries_table(status))
     console.print(streams_table(status))
-    console.print(
-        f"{status.ticks:,} ticks in {status.seconds:,.1f} s; "
-        f"backlog at most {status.peak_backlog_tuples:,} tuples, {status.backlog_tuples:,} at the end"
-    )
+    console.print(status.summary)
     for name, pool in run.pools().items():
         if pool.calls:
             console.print(
@@ -287,9 +284,5 @@ def show_sql(script: Script, as_json: bool) -> None:
     with Progress("starting Spark"):
         # texts do not depend on where they would run
         session = Session(master="local[*]").execute(script.text, script.origin)
-        texts = session.sql()
-    if as_json:
-        print(json.dumps({**answers_json(session.answers), "sql": texts}, indent=2))
-    else:
-        print_answers(session.answers)
-        print("\n\n".join(f"-- query {name}\n{text}" for name, text in texts.items()))
+        found = session.explain("sql")
+    print_explained(found, session.answers, as_json)

@@ -6,10 +6,9 @@ Functions import the planner when they are called: for commands that need Spark,
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +16,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.errors import SetupError
+from headgate.plain_json import json_text
 from headgate.spark.application import archive, jvm
 from headgate.spark.application.java import find_java
 
 if TYPE_CHECKING:
     from headgate.cql.statement import Statement
     from headgate.planning.catalog import Catalog
+    from headgate.planning.explain import Explanation
     from headgate.planning.listing import Answer
     from headgate.planning.lower import Stages
     from headgate.run_options import RunOptions
@@ -163,7 +164,7 @@ def read_while_spark_starts(file: Path, master: str, options: RunOptions | None 
 def _start_session(script: Script, master: str) -> None:
     # imported here: PySpark
     from headgate.cql.statement import CreatePool
-    from headgate.session import POOL_TASKS
+    from headgate.declarations import POOL_TASKS
     from headgate.spark.application.cluster import start_in_background
 
     # jobs of tuples that visit pools need tasks beside those of ticks
@@ -181,28 +182,23 @@ def _share_classes() -> None:
 
 def show_stages(file: Path, after: str | None, as_json: bool) -> None:
     """Print the answers of a script, and its plans after a stage or after each."""
-    from headgate.planning.lower import describe, describe_json
+    from headgate.planning.explain import explain_stages
 
     executed = Script.read(file).executed()
     stages = executed.planned()
-
-    def shown(stage: str) -> object:
-        if stage == "lower":
-            return describe_json(stages.lowered) if as_json else describe(stages.lowered)
-        plans = stages.bound if stage == "bind" else stages.optimized
-        return [plan.to_json() for plan in plans] if as_json else "\n\n".join(map(str, plans))
-
-    found = {stage: shown(stage) for stage in (("bind", "optimize", "lower") if after is None else (after,))}
-    if as_json:
-        print(json.dumps({**answers_json(executed.answers), **found}, indent=2))
-        return
-    print_answers(executed.answers)
-    if not executed.catalog.queries:
-        return
-    if after is not None:
-        print(found[after])
+    if as_json or executed.catalog.queries:
+        print_explained(explain_stages(stages, after), executed.answers, as_json)
     else:
-        print("\n\n".join(f"-- after {stage}\n{text}" for stage, text in found.items()))
+        print_answers(executed.answers)
+
+
+def print_explained(plans: Explanation, answers: Sequence[Answer], as_json: bool) -> None:
+    """Print plans below the answers of SHOW and DESCRIBE."""
+    if as_json:
+        print(json_text({**answers_json(answers), **plans.to_json()}))
+        return
+    print_answers(answers)
+    print(plans)
 
 
 def print_answers(answers: Iterable[Answer]) -> None:

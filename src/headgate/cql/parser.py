@@ -11,7 +11,7 @@ from headgate.cql import statement as cql
 from headgate.cql.select import SelectReader
 from headgate.cql.statement import Name, Select, Setting, Statement
 from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
-from headgate.errors import QueryError, known_names
+from headgate.errors import QueryError, known_names, nearest
 
 _STATEMENTS = ("CREATE", "DROP", "ALTER", "PLACE", "SET", "SHOW", "DESCRIBE")
 _KINDS = {kind.upper(): kind for kind in cql.PLURALS}
@@ -64,20 +64,18 @@ class StatementReader(SelectReader):
     def _unknown_statement(self) -> QueryError:
         if self.at("ALTER"):
             return self.fail("only pools can be altered; write ALTER POOL name SLOTS n")
-        found = self.expected(f"{', '.join(_STATEMENTS[:-1])} or {_STATEMENTS[-1]}").message
-        close = get_close_matches(self.word(), _STATEMENTS, n=1)
+        found = self.expected(f"{', '.join(_STATEMENTS[:-1])} or {_STATEMENTS[-1]}")
         if self.at("SELECT"):
-            return self.fail(f"{found}; write CREATE QUERY name AS SELECT ...")
-        return self.fail(f"{found}; did you mean {close[0]}?" if close else found)
+            return self.fail(f"{found.message}; write CREATE QUERY name AS SELECT ...")
+        return found
 
     def _one_of(self, words: Sequence[str], after: str) -> str:
         """One of the words, which is taken."""
         if self.word() in words:
             return self.take().word
-        close = get_close_matches(self.word(), words, n=1)
-        hint = f"; did you mean {close[0]}?" if close else ""
+        near = nearest(self.word(), words).strip()
         message = self.expected(f"{', '.join(words[:-1])} or {words[-1]} after {after}").message
-        raise self.fail(f"{message}{hint}")
+        raise self.fail(f"{message}; {near}" if near else message)
 
     def _create(self) -> cql.Create:
         existing = cql.Existing.REFUSE

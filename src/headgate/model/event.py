@@ -8,6 +8,7 @@ from operator import add
 
 from headgate.model.shedding import TickSettings
 from headgate.model.view import Turn
+from headgate.plain_json import finite
 
 
 @dataclass(frozen=True)
@@ -130,7 +131,7 @@ class SettingsChanged:
             "reason": self.reason,
             "before": self.before.to_json(),
             "after": self.after.to_json(),
-            "statistics": dict(self.statistics),
+            "statistics": finite(self.statistics),
         }
 
 

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
 from headgate.cql import statement as cql
 from headgate.cql.measure import parse_bytes, parse_duration_us
 from headgate.cql.statement import Create, CreateQuery, Declaration, Existing, Name, Setting
-from headgate.errors import QueryError, Span, known_names
+from headgate.errors import QueryError, SetupError, Span, known_names, unknown_name
 from headgate.model import network
 from headgate.model.expression import Expression
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
@@ -85,7 +86,21 @@ class Catalog(Names):
             return self._holder(statement.kind, statement.name.text) == statement.kind
         return False
 
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo all declarations inside if one of them fails, or anything else does."""
+        declared = self.streams, self.relations, self.queries, self.functions, self.pools
+        try:
+            with restored_on_failure(*declared, self._declared, self._placed):
+                yield
+        except BaseException:
+            # not the version of before: plans of the failed declarations may have been kept under this one
+            self.version += 1
+            raise
+
     def drop_query(self, name: str) -> None:
+        if name not in self.queries:
+            raise SetupError(unknown_name("query", name, self.queries))
         self._release("query", name)
         self.version += 1
 
@@ -199,6 +214,19 @@ class Catalog(Names):
         if isinstance(resolved, StreamDefinition):
             _check_timestamp(resolved, declared.span)
         return resolved
+
+
+@contextmanager
+def restored_on_failure(*tables: dict[Any, Any]) -> Iterator[None]:
+    """Undo all changes of the tables inside if anything fails."""
+    before = [dict(table) for table in tables]
+    try:
+        yield
+    except BaseException:
+        for table, content in zip(tables, before, strict=True):
+            table.clear()
+            table.update(content)
+        raise
 
 
 def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | None) -> StreamDefinition:

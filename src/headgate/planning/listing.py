@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from inspect import cleandoc
 
 from headgate.cql.measure import duration_text
 from headgate.cql.statement import PLURALS, CreateQuery
-from headgate.errors import QueryError, Span, known_names
+from headgate.display import html_table, html_text
+from headgate.errors import QueryError, Span, unknown_name
 from headgate.model.network import StreamDefinition
 from headgate.planning.bind import TIMESTAMP, bind
 from headgate.planning.catalog import Catalog
@@ -43,7 +43,11 @@ class Listing:
         widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
         return "\n".join("  ".join(map(str.ljust, line, widths)).rstrip() for line in lines)
 
+    def _repr_html_(self) -> str:
+        return html_table(self.headings, [tuple(map(_cell, row)) for row in self.rows], self.statement)
+
     def to_json(self) -> Json:
+        """The rows, each by heading."""
         rows = [dict(zip(self.headings, map(_plain, row), strict=True)) for row in self.rows]
         return {"statement": self.statement, "rows": rows}
 
@@ -64,7 +68,11 @@ class Description:
             for number, line in enumerate(lines)
         )
 
+    def _repr_html_(self) -> str:
+        return html_text(repr(self))
+
     def to_json(self) -> Json:
+        """The properties by name."""
         properties = {key: _plain(value) for key, value in self.properties.items()}
         return {"statement": self.statement, **properties}
 
@@ -173,9 +181,7 @@ def _kind_of(catalog: Catalog, name: str, span: Span | None) -> str:
     kinds = catalog.kinds_of(name)
     if not kinds:
         known = [declared for kind in PLURALS for declared in catalog.names(kind)]
-        close = get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"known: {known_names(known)}"
-        raise QueryError(f"nothing is called {name}; {hint}", span)
+        raise QueryError(unknown_name("name", name, known), span)
     if len(kinds) > 1:
         choices = " or ".join(f"DESCRIBE {kind.upper()} {name}" for kind in kinds)
         raise QueryError(f"{name} is a {kinds[0]} and a {kinds[1]}; write {choices}", span)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from headgate.cql.statement import PLURALS, CreateQuery, Existing
-from headgate.errors import QueryError, Span, known_names
+from headgate.errors import QueryError, Span, unknown_name
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
 
 
@@ -61,7 +61,7 @@ class Names:
             hint = f"write {kinds[0].upper()} {name}"
             raise QueryError(f"{name} is a {kinds[0]}, not a {kind}; {hint}", span)
         if not kinds:
-            raise QueryError(f"unknown {kind} {name}; known: {known_names(self.names(kind))}", span)
+            raise QueryError(unknown_name(kind, name, self.names(kind)), span)
         return self._spelling(kind, name.lower())
 
     def is_query(self, name: str) -> bool:

@@ -34,7 +34,7 @@ from headgate.model.operator import (
     expressions_of,
 )
 from headgate.spark import sql
-from headgate.spark.application.java_classes import new_object
+from headgate.spark.application.java_classes import ATTEMPT
 from headgate.spark.arrival.dead_letters import value_letters
 from headgate.spark.blocks import BlockStore
 from headgate.spark.operators.base import SparkOperator
@@ -44,7 +44,6 @@ from headgate.spark.prepared import Prepared, streams_below
 from headgate.spark.samples import is_harmless
 from headgate.spark.user_functions import is_of_user_code
 
-_FUNCTION = "headgate_attempt"
 # ticks without a tuple to set aside, after which expressions are evaluated as usual again
 _PATIENCE_TICKS = 16
 # class of SQL states
@@ -119,7 +118,6 @@ class Attempts:
         fragments = self._failed_fragments(error)
         if fragments is None:
             return False
-        self._register()
         possible = {
             name: found
             for name in self._prepared.operators
@@ -220,12 +218,6 @@ class Attempts:
             return None
         return equality, [(number, side) for side in risky if (number := owners[side]) is not None]
 
-    def _register(self) -> None:
-        spark = self._store.spark
-        session: Any = spark._jsparkSession
-        builder = new_object(spark, "headgate.Attempt$Builder")
-        session.sessionState().functionRegistry().createOrReplaceTempFunction(_FUNCTION, builder, "scala_udf")
-
     def _failed_fragments(self, error: Exception) -> list[str] | None:
         """The SQL of the expression that failed, as far as Spark knows it; None if it was no expression."""
         if not isinstance(error, (Py4JJavaError, PySparkException)) or is_of_user_code(error):
@@ -274,7 +266,7 @@ def _with_settings(operator: SparkOperator, settings: Any) -> SparkOperator:
 
 def _part(expression: Expression, name: str) -> Expression:
     """The value or the error of an attempt."""
-    attempt = exp.Anonymous(this=_FUNCTION, expressions=[expression.tree.copy()])
+    attempt = exp.Anonymous(this=ATTEMPT, expressions=[expression.tree.copy()])
     return Expression(exp.Dot(this=attempt, expression=exp.Identifier(this=name)), expression.span)
 
 

@@ -163,6 +163,11 @@ class SparkRun:
         )
 
     @property
+    def spark(self) -> SparkSession:
+        """The session that executes its jobs."""
+        return self._spark
+
+    @property
     def engine(self) -> SparkEngine:
         """The engine, for callers that drive it themselves between ``open`` and ``close``."""
         return self._engine
