@@ -8,22 +8,22 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from headgate.cli.script import Script
+from headgate.cli.script import Script, answers_json, print_answers, print_explained
 from headgate.handle import Run
 from headgate.model.event import Event, SettingsChanged, TickCommitted
 from headgate.model.network import Network
 from headgate.plain_json import json_text
 from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
+from headgate.run_options import RunOptions
 from headgate.session import Session
 from headgate.statistics.profile_file import FILE_NAME, Measured
 from headgate.status import RunStatus
@@ -126,13 +126,12 @@ def execute(
     script: Script,
     master: str,
     profile: Path | None,
-    for_s: float | None,
-    settings: Mapping[str, Any],
+    options: RunOptions,
     as_json: bool,
 ) -> None:
     """Run a script to its end, and print what came of it.
 
-    ``profile`` is for admission, ``settings`` are those of ``Session.start``. With ``as_json``, output of the
+    ``profile`` is for admission, ``options`` are those of the command line. With ``as_json``, output of the
     queries goes to standard error.
     """
     run: Run | None = None
@@ -142,14 +141,17 @@ def execute(
             Progress("starting Spark") as progress,
         ):
             session = Session(master=master)
+            session.options = options
             if profile is not None:
                 session.measured = Measured.read(profile)
             session.execute(script.text, script.origin)
+            if not as_json:
+                print_answers(session.answers)
             network = session.network()
-            run = session.start(observers=[progress], **settings)
+            run = session.start(observers=[progress])
             progress.stage = "waiting for the first tick"
             with interruptible() as interrupt:
-                watch(run, for_s, progress, interrupt)
+                watch(run, options.value("for"), progress, interrupt)
         status = run.status()
         folder = Path(run.checkpoint)
         # in a permanent checkpoint, simulate and advise find the statistics
@@ -157,7 +159,8 @@ def execute(
             (folder / FILE_NAME).write_text(run.measured().to_json(), encoding="utf-8")
         if as_json:
             pools = {name: vars(pool) for name, pool in run.pools().items()}
-            print(json_text({**status.to_json(), **({"pools": pools} if pools else {})}))
+            asked = answers_json(session.answers)
+            print(json_text({**asked, **status.to_json(), **({"pools": pools} if pools else {})}))
         else:
             _print_memory_results(run, network, status)
             _print_summary(run, status)
@@ -280,5 +283,6 @@ def show_sql(script: Script, as_json: bool) -> None:
     """Print the Spark SQL of a tick, by query."""
     with Progress("starting Spark"):
         # texts do not depend on where they would run
-        found = Session(master="local[*]").execute(script.text, script.origin).explain("sql")
-    print(json_text(found.to_json()) if as_json else found)
+        session = Session(master="local[*]").execute(script.text, script.origin)
+        found = session.explain("sql")
+    print_explained(found, session.answers, as_json)
