@@ -47,7 +47,7 @@ class Session:
 
     def __init__(self, spark: Any = None, master: str = "local[*]") -> None:
         from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
+        from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
 
         self._given = spark
         self._master = master
@@ -56,6 +56,7 @@ class Session:
             lambda source: self._sources.schema_of(source),
             known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
             known_sinks=SINK_FORMATS,
+            event_times=EVENT_TIMES,
         )
         self._callbacks: dict[str, Callable[[Any, int], None]] = {}
         self._functions: dict[str, Callable[..., Any]] = {}

@@ -350,7 +350,7 @@ def test_the_side_input_has_a_text_for_each_number_below_10000() -> None:
 )
 def test_rates_out_of_range_are_refused(text: str) -> None:
     with pytest.raises(SetupError, match=r"out of range; write 0\.001 to 1000000, with at most"):
-        EventSequence(rate=parse_rate(text))
+        parse_rate(text)
 
 
 def test_what_is_no_rate_is_refused() -> None:

@@ -76,10 +76,12 @@ class Script:
 
         # knowing the formats costs an import of pyspark, but no JVM
         from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
+        from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
 
         catalog = Catalog(
-            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}), known_sinks=SINK_FORMATS
+            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
+            known_sinks=SINK_FORMATS,
+            event_times=EVENT_TIMES,
         )
         for statement in self.statements:
             catalog.declare(statement)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
@@ -48,12 +48,14 @@ class Catalog:
     """Everything declared so far; names are case-insensitive, and unique over all kinds but functions.
 
     ``resolver`` finds the columns of sources that were declared without any. If ``known_sources`` or
-    ``known_sinks`` are given, other formats are rejected.
+    ``known_sinks`` are given, other formats are rejected. ``event_times`` has the timestamp column of streams
+    of a format that name none.
     """
 
     resolver: SchemaResolver | None = None
     known_sources: Collection[str] | None = None
     known_sinks: Collection[str] | None = None
+    event_times: Mapping[str, str] = field(default_factory=dict)
     streams: dict[str, StreamDefinition] = field(default_factory=dict, init=False)
     """In order of declaration, which breaks ties between equal timestamps."""
     relations: dict[str, RelationDefinition] = field(default_factory=dict, init=False)
@@ -69,7 +71,7 @@ class Catalog:
     def declare(self, statement: Statement) -> None:
         name, span = statement.name.text, statement.name.span
         if isinstance(statement, cql.CreateStream):
-            self.add_stream(_stream_of(statement, self.known_sources), span)
+            self.add_stream(_stream_of(statement, self.known_sources, self.event_times), span)
         elif isinstance(statement, cql.CreateRelation):
             options = _by_key(statement.options)
             self.add_relation(_source_of(statement, self.known_sources, options), span)
@@ -182,7 +184,9 @@ class Catalog:
         return resolved
 
 
-def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | None) -> StreamDefinition:
+def _stream_of(
+    statement: cql.CreateStream, known_formats: Collection[str] | None, event_times: Mapping[str, str]
+) -> StreamDefinition:
     options = _by_key(statement.options)
     timestamp, old_name = options.pop("timestamp", None), options.pop("slack", None)
     if old_name and options.setdefault("watermark", old_name) is not old_name:
@@ -192,14 +196,14 @@ def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | Non
         message = f"mode {mode.value} is not supported; remove it: bad rows go to the dead-letter table"
         raise QueryError(message, mode.span)
     delays = {field: options.pop(key) for key, field in _DELAYS.items() if key in options}
+    source = _source_of(statement, known_formats, options)
+    column = timestamp.value if timestamp else event_times.get(source.format)
     for delay in delays.values():
-        if timestamp is None:
+        if column is None:
             raise QueryError(f"{delay.key.text.lower()} needs timestamp '<column>'", delay.span)
     durations = {field: _measured(delay, parse_duration_us) for field, delay in delays.items()}
-    source = _source_of(statement, known_formats, options)
-    column = timestamp.value if timestamp else None
     stream = StreamDefinition(source.name, source.format, source.schema, source.options, column, **durations)
-    _check_timestamp(stream, timestamp.span if timestamp else None)
+    _check_timestamp(stream, timestamp.span if timestamp else statement.name.span)
     return stream
 
 

@@ -34,7 +34,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from headgate.errors import SetupError
+from headgate.errors import InternalError, SetupError
 from headgate.model.uniform_hash import key_of, mix, tuple_id, uniform
 from headgate.workload.random_text import DIGITS, LETTERS, letters_and
 
@@ -79,8 +79,8 @@ class EventSequence:
     def __post_init__(self) -> None:
         if self.seed < 0:
             raise SetupError(f"a seed of {self.seed} is negative; write 0 or more")
-        if not 0 < self.rate <= HIGHEST_RATE or (self.rate * 1000).denominator != 1:
-            raise _rate_error(str(float(self.rate)))
+        if not _is_rate(self.rate):
+            raise InternalError(f"a rate of {self.rate} is out of range; read rates by parse_rate")
 
     @property
     def step_us(self) -> Fraction:
@@ -126,14 +126,14 @@ def parse_rate(text: str) -> Fraction:
     except InvalidOperation:
         raise SetupError(f"'{text}' is not a rate; write events per second, as in '10000'") from None
     # the exponent first: a fraction has as many digits as it says
-    if not rate.is_finite() or abs(rate.adjusted()) > 9 or not 0 < rate <= HIGHEST_RATE:
-        raise _rate_error(text)
+    if not rate.is_finite() or abs(rate.adjusted()) > 9 or not _is_rate(Fraction(rate)):
+        wanted = f"write 0.001 to {HIGHEST_RATE}, with at most three decimals"
+        raise SetupError(f"a rate of {text} is out of range; {wanted}")
     return Fraction(rate)
 
 
-def _rate_error(rate: str) -> SetupError:
-    wanted = f"write 0.001 to {HIGHEST_RATE}, with at most three decimals"
-    return SetupError(f"a rate of {rate} is out of range; {wanted}")
+def _is_rate(rate: Fraction) -> bool:
+    return 0 < rate <= HIGHEST_RATE and (rate * 1000).denominator == 1
 
 
 @dataclass(frozen=True, eq=False)
