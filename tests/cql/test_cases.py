@@ -27,7 +27,7 @@ from headgate.cql.statement import (
     WindowClause,
 )
 from headgate.errors import QueryError
-from headgate.model.window import RowWindow, UnboundedWindow
+from headgate.model.window import HopWindow, RowWindow, UnboundedWindow
 
 
 class Case(NamedTuple):
@@ -144,6 +144,8 @@ def window(given: WindowClause | None) -> str:
         return " [unbounded]"
     if one.range_us == 0:
         return " [now]"
+    if isinstance(one, HopWindow):
+        return f" [hop {one.range_us} us every {one.slide_us} us]"
     slide = "" if one.slide_us is None else f" slide {one.slide_us} us"
     return f" [range {one.range_us} us{slide}]"
 

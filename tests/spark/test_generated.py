@@ -318,7 +318,7 @@ def test_queries_over_tables_of_one_seed_need_neither_columns_nor_timestamp(spar
     ("declared", "options", "message"),
     [
         ("", "events '5'", "stream s: nexmark needs the option table: one of auction, bid, person$"),
-        ("", "table 'bids'", "stream s: option table: 'bids' is not a table of nexmark"),
+        ("", "table 'bids'", "stream s: option table: unknown table bids; did you mean bid"),
         ("", "table 'bid', rte '5'", "stream s: nexmark has no option 'rte'"),
         (
             "(prise BIGINT, dateTime TIMESTAMP)",

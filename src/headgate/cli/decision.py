@@ -5,7 +5,6 @@ Statistics come from a TOML file written by hand, or from a profile that a run h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from rich.table import Table as TextTable
 
 from headgate.cli.script import Script
 from headgate.errors import SetupError, known_names
+from headgate.plain_json import json_text
 from headgate.planning.catalog import Catalog
 from headgate.planning.join_order.choose import Decision, PlansOf, QueryDecision, choose
 from headgate.planning.join_order.pose import problems_of
@@ -45,7 +45,7 @@ def show_decision(file: Path, profile: Path, capacity: float, bushy: bool, as_js
     decision = _decide(Script.read(file).catalog(), profile, capacity, plans_of)
     if as_json:
         queries = {name: _query_json(own, capacity) for name, own in decision.queries.items()}
-        print(json.dumps({"capacity": capacity, "queries": queries}, indent=2))
+        print(json_text({"capacity": capacity, "queries": queries}))
         return
     console = screen()
     for name, own in decision.queries.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import sys
@@ -18,6 +17,7 @@ from headgate.cli.progress import Progress
 from headgate.cli.script import Script
 from headgate.handle import Run
 from headgate.model.network import Network
+from headgate.plain_json import json_text
 from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
 from headgate.session import Session
 from headgate.statistics.profile_file import FILE_NAME, Measured
@@ -64,7 +64,7 @@ def execute(
             (folder / FILE_NAME).write_text(run.measured().to_json(), encoding="utf-8")
         if as_json:
             pools = {name: vars(pool) for name, pool in run.pools().items()}
-            print(json.dumps({**status.to_json(), **({"pools": pools} if pools else {})}, indent=2))
+            print(json_text({**status.to_json(), **({"pools": pools} if pools else {})}))
         else:
             _print_memory_results(run, network, status)
             _print_summary(run, status)
@@ -143,10 +143,7 @@ def _print_summary(run: Run, status: RunStatus) -> None:
     console = screen()
     console.print(queries_table(status))
     console.print(streams_table(status))
-    console.print(
-        f"{status.ticks:,} ticks in {status.seconds:,.1f} s; "
-        f"backlog at most {status.peak_backlog_tuples:,} tuples, {status.backlog_tuples:,} at the end"
-    )
+    console.print(status.summary)
     for name, pool in run.pools().items():
         if pool.calls:
             console.print(
@@ -161,6 +158,7 @@ def _print_set_aside(run: Run, status: RunStatus) -> None:
     parts = {
         "late": sum(counts.late for counts in streams),
         "that did not parse": sum(counts.bad for counts in streams),
+        **{f"that query {n} fails for": q.set_aside for n, q in status.queries.items()},
         f"{'file' if files == 1 else 'files'} that cannot be read": files,
     }
     if any(parts.values()):
@@ -189,8 +187,5 @@ def show_sql(script: Script, as_json: bool) -> None:
     """Print the Spark SQL of a tick, by query."""
     with Progress("starting Spark"):
         # texts do not depend on where they would run
-        texts = Session(master="local[*]").execute(script.text, script.origin).sql()
-    if as_json:
-        print(json.dumps({"sql": texts}, indent=2))
-    else:
-        print("\n\n".join(f"-- query {name}\n{text}" for name, text in texts.items()))
+        found = Session(master="local[*]").execute(script.text, script.origin).explain("sql")
+    print(json_text(found.to_json()) if as_json else found)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -11,6 +10,7 @@ from pathlib import Path
 
 from headgate.cli.progress import Progress
 from headgate.errors import SetupError
+from headgate.plain_json import json_text
 from headgate.report import screen, table_of
 from headgate.workload.generated import EPOCH, iso_time_us
 from headgate.workload.nexmark import DEFAULT_RATE, DEFAULT_START_US, EventSequence, parse_rate
@@ -38,7 +38,7 @@ def write_data_set(
         times = {"first_event": first.isoformat(), "last_event": last.isoformat()}
         counts = {name: vars(table) for name, table in tables.items()}
         document = {**settings, **times, "tables": counts, "seconds": round(seconds, 3)}
-        print(json.dumps(document, indent=2))
+        print(json_text(document))
     else:
         _print(folder, events, tables, (first, last), seconds)
 

@@ -6,7 +6,6 @@ Functions import the planner when they are called: for commands that need Spark,
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import os
 from contextlib import suppress
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.errors import SetupError
+from headgate.plain_json import json_text
 from headgate.spark.application import archive, jvm
 from headgate.spark.application.java import find_java
 
@@ -112,7 +112,7 @@ def read_while_spark_starts(file: Path, master: str) -> Script:
 def _start_session(script: Script, master: str) -> None:
     # imported here: PySpark
     from headgate.cql.statement import CreatePool
-    from headgate.session import POOL_TASKS
+    from headgate.declarations import POOL_TASKS
     from headgate.spark.application.cluster import start_in_background
 
     # jobs of tuples that visit pools need tasks beside those of ticks
@@ -130,20 +130,8 @@ def _share_classes() -> None:
 
 def show_stages(file: Path, after: str | None, as_json: bool) -> None:
     """Print the plans after a stage, or after each."""
-    from headgate.planning.lower import Stages, describe, describe_json
+    from headgate.planning.explain import explain_stages
+    from headgate.planning.lower import Stages
 
-    stages = Stages.of(Script.read(file).catalog())
-
-    def shown(stage: str) -> object:
-        if stage == "lower":
-            return describe_json(stages.lowered) if as_json else describe(stages.lowered)
-        plans = stages.bound if stage == "bind" else stages.optimized
-        return [plan.to_json() for plan in plans] if as_json else "\n\n".join(map(str, plans))
-
-    found = {stage: shown(stage) for stage in (("bind", "optimize", "lower") if after is None else (after,))}
-    if as_json:
-        print(json.dumps(found, indent=2))
-    elif after is not None:
-        print(found[after])
-    else:
-        print("\n\n".join(f"-- after {stage}\n{text}" for stage, text in found.items()))
+    found = explain_stages(Stages.of(Script.read(file).catalog()), after)
+    print(json_text(found.to_json()) if as_json else found)

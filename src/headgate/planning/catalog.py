@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from sqlglot import exp
 
 from headgate.cql import statement as cql
 from headgate.cql.measure import parse_bytes, parse_duration_us
 from headgate.cql.statement import CreateQuery, Name, Setting, Statement
-from headgate.errors import QueryError, Span, known_names
+from headgate.errors import QueryError, SetupError, Span, known_names, unknown_name
 from headgate.model import network
 from headgate.model.expression import Expression
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
@@ -30,7 +31,7 @@ _TIME_WORDS = (
 _TIMES = frozenset(_TIME_WORDS.split())
 # options of streams that need a timestamp, and the settings that they are
 _DELAYS = {"watermark": "watermark_delay_us", "idle_after": "idle_after_us", "max_ahead": "max_ahead_us"}
-_KNOWN = ("latency", "memory", "overload", "quality", "utility")
+_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error")
 _FILES = ("parquet", "json", "csv", "orc", "text")
 
 
@@ -91,7 +92,21 @@ class Catalog:
             self._place(statement)
         self.version += 1
 
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo all declarations inside if one of them fails, or anything else does."""
+        declared = self.streams, self.relations, self.queries, self.functions, self.pools
+        try:
+            with restored_on_failure(*declared, self._declared, self._placed):
+                yield
+        except BaseException:
+            # not the version of before: plans of the failed declarations may have been kept under this one
+            self.version += 1
+            raise
+
     def drop_query(self, name: str) -> None:
+        if name not in self.queries:
+            raise SetupError(unknown_name("query", name, self.queries))
         del self.queries[name], self._declared[name.lower()]
         self.version += 1
 
@@ -184,6 +199,19 @@ class Catalog:
         return resolved
 
 
+@contextmanager
+def restored_on_failure(*tables: dict[Any, Any]) -> Iterator[None]:
+    """Undo all changes of the tables inside if anything fails."""
+    before = [dict(table) for table in tables]
+    try:
+        yield
+    except BaseException:
+        for table, content in zip(tables, before, strict=True):
+            table.clear()
+            table.update(content)
+        raise
+
+
 def _stream_of(
     statement: cql.CreateStream, known_formats: Collection[str] | None, event_times: Mapping[str, str]
 ) -> StreamDefinition:
@@ -260,7 +288,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
         if key not in _KNOWN:
             message = f"unknown setting {setting.key.text}; known: {known_names(_KNOWN)}"
             raise QueryError(message, setting.key.span)
-    latency, memory, overload, quality, utility = map(by_key.get, _KNOWN)
+    latency, memory, overload, quality, utility, on_error = map(by_key.get, _KNOWN)
     if utility and (overload is None or overload.value.lower() != "shed"):
         raise QueryError("utility requires overload = 'shed'; add it", utility.span)
     if utility and quality and quality.value.lower() == "true":
@@ -272,6 +300,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
         memory_bytes=_positive(memory, parse_bytes) if memory else None,
         overload=_one_of(overload, ("backpressure", "shed")) if overload else plan.query.overload,
         utility=_utility_of(utility, plan) if utility else None,
+        on_error=_one_of(on_error, ("set aside", "stop")) if on_error else plan.query.on_error,
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
     return replace(plan, query=query, quality=has_quality)

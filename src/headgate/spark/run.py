@@ -163,6 +163,11 @@ class SparkRun:
         )
 
     @property
+    def spark(self) -> SparkSession:
+        """The session that executes its jobs."""
+        return self._spark
+
+    @property
     def engine(self) -> SparkEngine:
         """The engine, for callers that drive it themselves between ``open`` and ``close``."""
         return self._engine
@@ -282,4 +287,5 @@ class SparkRun:
         """Rows that were set aside; None if there are none."""
         if not self._files.names(self.checkpoint.dead_letters):
             return None
-        return self._spark.read.parquet(self.checkpoint.dead_letters)
+        # files of earlier versions have no column that names a query
+        return self._spark.read.option("mergeSchema", "true").parquet(self.checkpoint.dead_letters)

@@ -248,6 +248,19 @@ def schema_from(struct: StructType) -> Schema:
     return Schema(tuple(Column(f.name, f.dataType.simpleString()) for f in fields))
 
 
+def schema_of_frame(what: str, given: Any, is_streaming: bool) -> Schema:
+    """The columns of a DataFrame that a user declares as ``what``; raises if it is another thing."""
+    if not isinstance(given, DataFrame) or not hasattr(given, "_jdf"):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        raise SetupError(f"{what}: {kind} is no DataFrame of Spark; make one with spark.createDataFrame")
+    if given.isStreaming != is_streaming:
+        advice = "is not streaming; use session.relation, or readStream"
+        raise SetupError(
+            f"{what}: the DataFrame {advice if is_streaming else 'is streaming; use session.stream'}"
+        )
+    return schema_from(given.schema)
+
+
 def timestamp_us(raw: StructType, definition: StreamDefinition) -> str:
     """A stream's timestamp in microseconds, as an expression; numbers are seconds, invalid ones NULL."""
     wanted = str(definition.timestamp)

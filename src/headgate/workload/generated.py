@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import pyarrow as pa
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError, known_names, nearest
 
 SQL_NAMES = {
     pa.int32(): "INT",
@@ -144,7 +144,8 @@ def read_options(source: str, options: Mapping[str, str], own: Mapping[str, Opti
     for written, text in options.items():
         name = names.get(written.lower())
         if name is None:
-            raise SetupError(f"{source} has no option '{written}'; it has {known_names(known)}")
+            meant = nearest(written, known)
+            raise SetupError(f"{source} has no option '{written}'; {meant}it has {known_names(known)}")
         try:
             settings[name] = known[name][0](text)
         except SetupError as error:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError, known_names, nearest, unknown_name
 from headgate.workload.generated import (
     SQL_NAMES,
     DeclaredColumn,
@@ -31,7 +31,7 @@ from headgate.workload.nexmark import (
 def _table(text: str) -> str:
     name = text.strip().lower()
     if name not in KINDS:
-        raise SetupError(f"'{text}' is not a table of nexmark; write one of {known_names(KINDS)}")
+        raise SetupError(unknown_name("table", text, KINDS))
     return name
 
 
@@ -114,7 +114,8 @@ class NexmarkSettings(GeneratedStream):
             if name.lower() == column.lower():
                 return name
         problem = f"table {self.table} of nexmark has no column {column}"
-        raise SetupError(f"{problem}; it has {', '.join(self.kind.fillers)}")
+        names = self.kind.fillers
+        raise SetupError(f"{problem}; {nearest(column, names)}it has {', '.join(names)}")
 
     def _row_at(self, time_us: int) -> int:
         """How many rows there are before a time."""
