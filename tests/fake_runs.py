@@ -106,6 +106,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch, session: Session) -> Session:
     """The session, whose runs are fakes; that of Spark is one too."""
     spark = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=object(), defaultParallelism=2))
     spark.udf = SimpleNamespace(register=lambda *_: None)
+    spark.sql = lambda *_: None
     sources = SimpleNamespace(frames={}, is_file_stream=lambda _: True)
     vars(session).update(_spark=spark, _sources=sources)
     launcher = FakeLauncher(spark, sources, {}, {})

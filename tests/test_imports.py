@@ -16,7 +16,8 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 PLAIN = {"display", "plain_json"}
 ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "statistics", "workload"} | PLAIN
 BELOW_SESSION = ENGINE | {"control", "cql", "planning", "queueing", "simulator", "spark"}
-BELOW_FRONT = BELOW_SESSION | {"declarations", "handle", "placed", "predicting", "session", "status"}
+BELOW_FRONT = BELOW_SESSION | {"declarations", "handle", "placed", "predicting", "run_options", "session"}
+BELOW_FRONT |= {"statements", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -47,7 +48,10 @@ ALLOWED: dict[str, set[str]] = {
     "watching": {"report", "status"} | PLAIN,
     # all that it takes to start a network that has been planned
     "handle": ENGINE | {"arguments", "control", "cql", "planning", "spark", "status", "watching"},
-    "declarations": BELOW_SESSION | {"arguments", "placed"},
+    # texts of options, with the checks of whatever they are for
+    "run_options": {"control", "cql", "errors", "model", "placed", "planning", "scheduling"},
+    "statements": {"cql", "planning", "run_options"},
+    "declarations": BELOW_SESSION | {"arguments", "placed", "run_options", "statements"},
     # by the models of queueing, with the priorities of the simulator
     "predicting": {"errors", "model", "queueing", "scheduling", "simulator", "statistics"},
     "session": BELOW_SESSION | {"arguments", "declarations", "handle", "placed", "predicting", "status"},

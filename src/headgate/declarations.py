@@ -11,18 +11,35 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate import arguments, cql
 from headgate.control.admission import check_admission
-from headgate.cql.statement import CreateFunction, CreateQuery, Place, PlaceProbe, Statement
+from headgate.cql.statement import (
+    PLURALS,
+    Create,
+    CreateFunction,
+    CreateQuery,
+    Declaration,
+    Drop,
+    Existing,
+    Place,
+    PlaceProbe,
+    Question,
+    Source,
+    Statement,
+)
 from headgate.errors import SetupError
 from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
+from headgate.model.sql_tree import quote
 from headgate.placed import located_function, plain_function
 from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog, restored_on_failure
 from headgate.planning.explain import STAGES, Explanation, explain_sql, explain_stages
+from headgate.planning.listing import Answer, Description, Listing, describe, show
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages, lower
 from headgate.planning.rules import optimize
+from headgate.run_options import RunOptions
 from headgate.spark.failures import spark_errors
+from headgate.statements import perform
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import PredicateEstimates
 
@@ -30,6 +47,8 @@ if TYPE_CHECKING:
     from headgate.spark import DataFrame, DataType, SparkSession
 
 Own = TypeVar("Own", bound="Declarations")
+# by name in lower case: a name, a function and the type of its values; None if it is dropped
+_Functions = dict[str, tuple[str, Callable[..., Any], str] | None]
 
 # task slots for pools, in addition to the processors: two jobs of an eddy overlap, besides those of another
 POOL_TASKS = 4
@@ -44,7 +63,7 @@ class Declarations(ABC):
     def __init__(self, spark: SparkSession | None = None, master: str = "local[*]") -> None:
         from headgate.spark.application.cluster import check_session
         from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
+        from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
 
         if spark is not None:
             check_session(spark)
@@ -55,11 +74,16 @@ class Declarations(ABC):
             lambda source: self._sources.schema_of(source),
             known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
             known_sinks=SINK_FORMATS,
+            event_times=EVENT_TIMES,
         )
         self._callbacks: dict[str, Callable[[Any, int], None]] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
         self._measured: Measured | None = None
         self._planned: tuple[int, Stages] | None = None
+        self.options = RunOptions()
+        """Options of runs that SET has given."""
+        self.answers: tuple[Answer, ...] = ()
+        """What SHOW and DESCRIBE of the last text gave, in order."""
 
     @property
     def measured(self) -> Measured | None:
@@ -105,49 +129,100 @@ class Declarations(ABC):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        functions = restored_on_failure(self._registered, self._functions)
-        with self._on_spark(), functions, self.catalog.all_or_nothing():
+        own = self._registered, self._functions, self.options.given, self._frames
+        with self._on_spark(), restored_on_failure(*own), self.catalog.all_or_nothing():
             yield
 
+    @property
+    def _frames(self) -> dict[str, DataFrame]:
+        """The DataFrames that were passed in, for which Spark has been started."""
+        found: dict[str, DataFrame] = self._sources.frames if "_sources" in vars(self) else {}
+        return found
+
     def execute(self: Own, text: str, origin: str = "<cql>", force: bool = False) -> Own:
-        """Declare the streams, relations and queries of a CQL text: all of them, or none if one is wrong.
+        """Execute the statements of a CQL text in order: all of them, or none if one is wrong.
 
         Queries are checked at once; Spark is started for that only if they read a source whose columns are
-        not declared. While a run is on, nothing can be declared. ``origin`` is named in errors.
+        not declared. While a run is on, nothing can be declared or set. What SHOW and DESCRIBE give is in
+        ``answers``; SET applies to all runs that are started later. ``origin`` is named in errors.
 
         Raises ``Refused`` if, according to a profile, a query would exceed its latency or memory bound, or
         make another one exceed its own. ``force`` admits them all the same.
         """
-        self._check_idle("execute")
+        self._check_open()
         given = arguments.text("text", text, "'CREATE STREAM ...; CREATE QUERY ...'")
         statements = cql.parse(given, arguments.text("origin", origin, "'queries.sql'"))
         is_forced = arguments.flag("force", force)
+        if not all(isinstance(statement, Question) for statement in statements):
+            self._check_idle("execute")
         with self._all_or_nothing():
-            functions = []
-            for statement in statements:
-                self.catalog.declare(statement)
-                if isinstance(statement, CreateFunction):
-                    found = located_function(statement.location.text, statement.location.span)
-                    functions.append((statement.name.text, found, statement.returns))
-            self._check_plans(statements)
-            new = [statement.name.text for statement in statements if isinstance(statement, CreateQuery)]
+            answers, functions = self._perform(statements)
+            # some may have been dropped or replaced again
+            left = {s.name.text: s for s in statements if isinstance(s, CreateQuery)}
+            new = [query for name, query in left.items() if self.catalog.queries.get(name) is query]
+            self._check_plans(statements, new)
             if self._measured is not None and new and not is_forced:
                 from headgate.spark.application.cluster import processors
 
-                check_admission(self.network(), new, self._measured, processors(self._spark))
-            for name, fn, returns in functions:
-                self._register(name, fn, returns)
+                names = [query.name.text for query in new]
+                check_admission(self.network(), names, self._measured, processors(self._spark))
+            for name, found in functions.items():
+                self._unregister(name) if found is None else self._register(*found)
+        self.answers = answers
         return self
 
-    def _check_plans(self, statements: Sequence[Statement]) -> None:
-        """Raise if a query cannot be planned: a new one, or one whose functions or probes are new."""
-        new = [statement for statement in statements if isinstance(statement, CreateQuery)]
+    def _perform(self, statements: Sequence[Statement]) -> tuple[tuple[Answer, ...], _Functions]:
+        """Change the catalog and the options; return the answers, and how functions change."""
+        answers, functions = [], _Functions()
+        for statement in statements:
+            has_effect = isinstance(statement, Declaration) and not self.catalog.has_no_effect(statement)
+            if answer := perform(statement, self.catalog, self.options):
+                answers.append(answer)
+            if has_effect and isinstance(statement, CreateFunction):
+                found = located_function(statement.location.text, statement.location.span)
+                name = statement.name.text
+                functions[name.lower()] = name, found, statement.returns
+            elif has_effect and isinstance(statement, Drop) and statement.kind == "function":
+                functions[statement.name.text.lower()] = None
+            elif has_effect and isinstance(statement, (Source, Drop)):
+                self._drop_frames()
+        return tuple(answers), functions
+
+    def _drop_frames(self) -> None:
+        """Forget the DataFrames of streams and relations that are gone, or declared anew by a statement."""
+        tables = (self.catalog.streams, self.catalog.relations)
+        declared = {name for table in tables for name, s in table.items() if s.format == "dataframe"}
+        for name in self._frames.keys() - declared:
+            del self._frames[name]
+
+    def _check_plans(self, statements: Sequence[Statement], new: Sequence[CreateQuery]) -> None:
+        """Raise if a query cannot be planned: a new one, or one that reads or calls something new."""
         are_all_new = len(new) == len(self.catalog.queries)
-        if are_all_new or any(isinstance(s, (CreateFunction, Place, PlaceProbe)) for s in statements):
+        if are_all_new or any(map(_changes_others, statements)):
             self._stages()
         else:
             # of thousands of queries, executed one by one, each is planned once
             lower([optimize(bind(query, self.catalog)) for query in new], self.catalog)
+
+    def show(self, what: str) -> Listing:
+        """Streams, relations, queries, functions, pools or settings, as SHOW lists them."""
+        self._check_open()
+        known = (*PLURALS.values(), "settings")
+        wanted = arguments.text("what", what, "'streams'").lower()
+        if wanted not in known:
+            raise arguments.wrong("what", what, f"write one of {', '.join(map(repr, known))}")
+        return self.options.listing() if wanted == "settings" else show(self.catalog, wanted)
+
+    def describe(self, name: str, kind: str | None = None) -> Description:
+        """What has a name, as DESCRIBE shows it; ``kind`` tells a function from a stream of its name.
+
+        Spark is started if it is a source whose columns are not declared, or a query that reads one.
+        """
+        self._check_open()
+        if kind is not None and arguments.text("kind", kind, "'function'") not in PLURALS:
+            raise arguments.wrong("kind", kind, f"write one of {', '.join(map(repr, PLURALS))}")
+        with self._on_spark():
+            return describe(self.catalog, arguments.text("name", name, "'packets'"), kind)
 
     def stream(
         self: Own,
@@ -212,10 +287,21 @@ class Declarations(ABC):
         from headgate.spark.user_functions import declared
 
         is_udf = hasattr(fn, "returnType")
+        self._forget(name)
         self._registered[name] = (fn, None) if is_udf else (declared(name, fn, returns), returns)
         if "_spark" in vars(self):
             self._spark.udf.register(name, *self._registered[name])
         self._functions[name.lower()] = plain_function(fn)
+
+    def _unregister(self, name: str) -> None:
+        self._forget(name)
+        if "_spark" in vars(self):
+            self._spark.sql(f"DROP TEMPORARY FUNCTION IF EXISTS {quote(name)}")
+
+    def _forget(self, name: str) -> None:
+        self._functions.pop(name.lower(), None)
+        for registered in [known for known in self._registered if known.lower() == name.lower()]:
+            del self._registered[registered]
 
     def callback(
         self: Own, name: str, fn: Callable[[Any, int], None], timeout: str | float | None = None
@@ -282,3 +368,9 @@ class Declarations(ABC):
 
     def _known_predicates(self) -> Mapping[str, Profiles]:
         return {} if self._measured is None else self._measured.predicates
+
+
+def _changes_others(statement: Statement) -> bool:
+    """Whether queries that there are already may have to be planned in another way."""
+    is_replaced = isinstance(statement, Create) and statement.existing is Existing.REPLACE
+    return is_replaced or isinstance(statement, (CreateFunction, Place, PlaceProbe))

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from headgate import arguments
-from headgate.control.overrides import FixedController, Overrides, has_orders
+from headgate.control.overrides import FixedController, has_orders
 from headgate.cql.measure import LARGEST
 from headgate.declarations import Declarations
 from headgate.display import html_paragraph, html_table, listed, plural
@@ -131,8 +131,8 @@ class Session(Declarations):
 
     def start(
         self,
-        until_done: bool = False,
-        strategy: str | Strategy = "fifo",
+        until_done: bool | None = None,
+        strategy: str | Strategy | None = None,
         memory: str | float | None = None,
         checkpoint: str | Path | None = None,
         tick_budget: str | float | None = None,
@@ -140,12 +140,14 @@ class Session(Declarations):
         profiles: Profiles | None = None,
         keep: Mapping[str, float] | None = None,
         seed: int | None = None,
-        routing: str | Router = "optimal",
+        routing: str | Router | None = None,
         orders: Mapping[str, Sequence[str]] | None = None,
-        balance_pools: bool = False,
+        balance_pools: bool | None = None,
     ) -> Run:
         """Start all declared queries; a session has one run at a time.
 
+        An option that is not given is as SET has it, or else the default: ``strategy`` 'fifo', ``routing``
+        'optimal', the others none. With ``until_done``, the run ends when all streams have come to an end.
         ``tick_budget`` is the CPU time of a tick (a number of seconds, or '500 ms'); ``memory`` the backlog
         above which sources are held back; ``profiles`` the measurements of an earlier run; ``keep`` the keep
         ratios of streams from the beginning, applied by a hash of ``seed`` and tuple; ``orders`` the aliases
@@ -155,17 +157,24 @@ class Session(Declarations):
         """
         self._check_queries("run")
         self._check_idle("start")
-        is_finite = arguments.flag("until_done", until_done)
-        chosen, router = arguments.strategy(strategy), arguments.router(routing)
-        limit = None if memory is None else arguments.size_bytes("memory", memory)
-        budget_s = None if tick_budget is None else arguments.positive_seconds("tick_budget", tick_budget)
-        folder = None if checkpoint is None else arguments.folder("checkpoint", checkpoint)
+        option = self.options.chosen
+        is_finite = arguments.flag("until_done", option("until_done", until_done))
+        chosen = arguments.strategy(option("strategy", strategy))
+        router = arguments.router(option("routing", routing))
+        bound, budget, place = (
+            option("memory", memory),
+            option("tick_budget", tick_budget),
+            option("checkpoint", checkpoint),
+        )
+        limit = None if bound is None else arguments.size_bytes("memory", bound)
+        budget_s = None if budget is None else arguments.positive_seconds("tick_budget", budget)
+        folder = None if place is None else arguments.folder("checkpoint", place)
         watching = arguments.observers(observers)
         measured = {} if profiles is None else arguments.profiles(profiles)
-        ratios = {} if keep is None else arguments.ratios(keep)
+        ratios = None if keep is None else arguments.ratios(keep)
         drawn = None if seed is None else arguments.whole("seed", seed, -LARGEST, 7)
-        in_order = {} if orders is None else arguments.orders(orders)
-        balances = arguments.flag("balance_pools", balance_pools)
+        in_order = None if orders is None else arguments.orders(orders)
+        balances = arguments.flag("balance_pools", option("balance_pools", balance_pools))
         try:
             with self._on_spark():
                 network = self._network_on(folder)
@@ -177,7 +186,7 @@ class Session(Declarations):
                     checkpoint=folder,
                     tick_budget_s=budget_s,
                     observers=watching,
-                    overrides=Overrides.checked(network, ratios, drawn, in_order),
+                    overrides=self.options.overrides(network, ratios, drawn, in_order),
                     plans=self._stages().optimized,
                     routing=router,
                     balance_pools=balances,

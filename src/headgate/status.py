@@ -41,6 +41,8 @@ class QueryStatus:
     """Tuples of its streams that were shed."""
     rows_in: int = 0
     """Tuples of its streams without late and bad ones: processed and shed."""
+    set_aside: int = 0
+    """Tuples for which one of its expressions failed."""
 
 
 @dataclass(frozen=True)
@@ -109,6 +111,7 @@ class RunStatus:
                     "latency_s": finite(vars(q.latency_s)),
                     "keep_ratio": finite(q.keep_ratio),
                     "shed": q.shed,
+                    "set_aside": q.set_aside,
                 }
                 for name, q in self.queries.items()
             },
@@ -130,6 +133,7 @@ class Recorder:
         self._streams_of = {name: network.streams_of(name) for name in network.queries}
         self._changes: deque[SettingsChanged] = deque(maxlen=_MOST_CHANGES)
         self._rows_out = dict.fromkeys(network.queries, 0)
+        self._set_aside = dict.fromkeys(network.queries, 0)
         self._latencies = {name: LatencyTally() for name in network.queries}
         self._streams = dict.fromkeys(network.streams, StreamCounts())
         self._history: list[TickRecord] = []
@@ -151,6 +155,7 @@ class Recorder:
         latency_s = {}
         for name, result in tick.queries.items():
             self._rows_out[name] += result.rows_out
+            self._set_aside[name] += result.set_aside
             for seconds, count in result.latencies:
                 self._latencies[name].add(seconds, count)
             if result.latencies:
@@ -210,7 +215,14 @@ class Recorder:
     def _query_status(self, name: str) -> QueryStatus:
         read = sum((self._streams[stream] for stream in self._streams_of[name]), StreamCounts())
         latency_s = self._latencies[name].latency()
-        return QueryStatus(self._rows_out[name], latency_s, keep_ratio([read]), read.shed, read.usable)
+        return QueryStatus(
+            self._rows_out[name],
+            latency_s,
+            keep_ratio([read]),
+            read.shed,
+            read.usable,
+            self._set_aside[name],
+        )
 
 
 class LatencyTally:

@@ -73,6 +73,8 @@ class QueryCounts:
     rows_out: int = 0
     latencies: tuple[tuple[float, float], ...] = ()
     keep_ratio: float = 1.0
+    set_aside: int = 0
+    """Tuples, or combinations of them, for which an expression of the query failed."""
 
 
 @dataclass(frozen=True)

@@ -111,6 +111,8 @@ class QueryDefinition:
     memory_bytes: int | None = None
     overload: str = "backpressure"
     utility: Utility | None = None
+    on_error: str = "set aside"
+    """What happens to tuples for which an expression fails: they are set aside, or the run stops."""
 
 
 class Network:

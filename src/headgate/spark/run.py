@@ -291,4 +291,5 @@ class SparkRun:
         """Rows that were set aside; None if there are none."""
         if not self._files.names(self.checkpoint.dead_letters):
             return None
-        return self._spark.read.parquet(self.checkpoint.dead_letters)
+        # files of earlier versions have no column that names a query
+        return self._spark.read.option("mergeSchema", "true").parquet(self.checkpoint.dead_letters)

@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.errors import SetupError
 from headgate.spark.application import jvm
 from headgate.spark.application.java import JavaHome, prepare_java
-from headgate.spark.application.java_classes import use_local_files
+from headgate.spark.application.java_classes import register_functions, use_local_files
 from headgate.spark.failures import handler_kept, is_stopped
 
 # rules of Spark's optimizer that no plan of a tick can meet; each goes over the whole plan all the same
@@ -171,6 +171,7 @@ def private_session(spark: SparkSession) -> SparkSession:
         private.conf.set(key, value)
     private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
     use_local_files(private)
+    register_functions(private)
     return private
 
 
