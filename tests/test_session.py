@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import logging
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -290,6 +291,8 @@ def test_a_failure_that_was_raised_is_not_raised_again_by_closing(session: Sessi
 def test_an_error_inside_with_goes_before_that_of_the_run(
     session: Session, temporary: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
+    # commands of other tests may have silenced all logs of the process
+    logging.disable(logging.NOTSET)
     with pytest.raises(ZeroDivisionError), session:
         behind(session.start()).fail(SetupError("the disk is full"))
         raise ZeroDivisionError

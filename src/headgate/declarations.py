@@ -63,7 +63,7 @@ class Declarations(ABC):
     def __init__(self, spark: SparkSession | None = None, master: str = "local[*]") -> None:
         from headgate.spark.application.cluster import check_session
         from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
+        from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
 
         if spark is not None:
             check_session(spark)
@@ -74,6 +74,7 @@ class Declarations(ABC):
             lambda source: self._sources.schema_of(source),
             known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
             known_sinks=SINK_FORMATS,
+            event_times=EVENT_TIMES,
         )
         self._callbacks: dict[str, Callable[[Any, int], None]] = {}
         self._functions: dict[str, Callable[..., Any]] = {}

@@ -306,6 +306,26 @@ def route(
     solve(file, optimize, rate, as_json)
 
 
+def nexmark(
+    folder: Path = argument("DIR", "A folder that is empty or does not exist yet."),
+    events: int = typer.Option(..., metavar="N", min=1, help="How many events; 46 of 50 are bids."),
+    seed: int = value("S", "Equal seeds give equal events.", default=1, min=0),
+    rate: str | None = value("R", "Events per second of event time; 10000 if not given."),
+    start: str | None = value("TIME", "Event time of the first event; 2015-07-15 if not given, UTC."),
+    files: int = value("F", "Files per table, at most.", default=10, min=1, max=10_000),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Write data of the NEXMark benchmark as Parquet: person, auction, bid and side_input.
+
+    Files are numbered, and modified, in the order of event time. Spark is not needed. Scripts can make the
+    same rows themselves, FROM nexmark OPTIONS (table 'bid', events 'N', rate 'R', seed 'S').
+    """
+    from headgate.cli.nexmark import write_data_set
+
+    write_data_set(folder, events, seed, rate, start, files, as_json)
+
+
 def reproduce(
     study: str = argument("STUDY", f"One of {', '.join(_STUDIES)}."),
     trace: Path | None = value(

@@ -108,11 +108,13 @@ class Script:
 
         # knowing the formats costs an import of pyspark, but no JVM
         from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
+        from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
         from headgate.statements import perform
 
         catalog = Catalog(
-            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}), known_sinks=SINK_FORMATS
+            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
+            known_sinks=SINK_FORMATS,
+            event_times=EVENT_TIMES,
         )
         answers = [perform(statement, catalog, own) for statement in self.statements]
         return Executed(catalog, own, tuple(answer for answer in answers if answer is not None))

@@ -98,7 +98,8 @@ def _shown(got: object) -> str:
 
 def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:
     """Run one flood three times, plot it, and print memory and latency of each run."""
-    from headgate.cli.execution import Progress, interruptible, watch
+    from headgate.cli.execution import interruptible, watch
+    from headgate.cli.progress import Progress
     from headgate.experiments.flood import LATENCY_BOUND_S, QUERY, Flood
     from headgate.handle import Run
     from headgate.spark.application.cluster import own_session

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
@@ -42,12 +42,14 @@ class Catalog(Names):
     """Everything declared so far; names are case-insensitive, and unique over all kinds but functions.
 
     ``resolver`` finds the columns of sources that were declared without any. If ``known_sources`` or
-    ``known_sinks`` are given, other formats are rejected.
+    ``known_sinks`` are given, other formats are rejected. ``event_times`` has the timestamp column of streams
+    of a format that name none.
     """
 
     resolver: SchemaResolver | None = None
     known_sources: Collection[str] | None = None
     known_sinks: Collection[str] | None = None
+    event_times: Mapping[str, str] = field(default_factory=dict)
     _placed: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
     """The pools of functions and probes; all names are in lower case."""
 
@@ -56,7 +58,8 @@ class Catalog(Names):
             return
         name, span = statement.name.text, statement.name.span
         if isinstance(statement, cql.CreateStream):
-            self.add_stream(_stream_of(statement, self.known_sources), span, statement.existing)
+            stream = _stream_of(statement, self.known_sources, self.event_times)
+            self.add_stream(stream, span, statement.existing)
         elif isinstance(statement, cql.CreateRelation):
             relation = _source_of(statement, self.known_sources, _by_key(statement.options))
             self.add_relation(relation, span, statement.existing)
@@ -229,7 +232,9 @@ def restored_on_failure(*tables: dict[Any, Any]) -> Iterator[None]:
         raise
 
 
-def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | None) -> StreamDefinition:
+def _stream_of(
+    statement: cql.CreateStream, known_formats: Collection[str] | None, event_times: Mapping[str, str]
+) -> StreamDefinition:
     options = _by_key(statement.options)
     timestamp, old_name = options.pop("timestamp", None), options.pop("slack", None)
     if old_name and options.setdefault("watermark", old_name) is not old_name:
@@ -239,14 +244,14 @@ def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | Non
         message = f"mode {mode.value} is not supported; remove it: bad rows go to the dead-letter table"
         raise QueryError(message, mode.span)
     delays = {field: options.pop(key) for key, field in _DELAYS.items() if key in options}
+    source = _source_of(statement, known_formats, options)
+    column = timestamp.value if timestamp else event_times.get(source.format)
     for delay in delays.values():
-        if timestamp is None:
+        if column is None:
             raise QueryError(f"{delay.key.text.lower()} needs timestamp '<column>'", delay.span)
     durations = {field: _measured(delay, parse_duration_us) for field, delay in delays.items()}
-    source = _source_of(statement, known_formats, options)
-    column = timestamp.value if timestamp else None
     stream = StreamDefinition(source.name, source.format, source.schema, source.options, column, **durations)
-    _check_timestamp(stream, timestamp.span if timestamp else None)
+    _check_timestamp(stream, timestamp.span if timestamp else statement.name.span)
     return stream
 
 
