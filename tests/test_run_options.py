@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from headgate.cql.parser import parse
 from headgate.cql.statement import SetOption
-from headgate.errors import SetupError
+from headgate.errors import QueryError, SetupError
 from headgate.run_options import RunOptions
 
 
@@ -109,6 +111,18 @@ def test_a_statement_that_is_refused_sets_nothing() -> None:
         with pytest.raises(Exception, match="seed"):
             found.set(statement)
     assert found.value("seed") == 3
+
+
+def test_what_a_file_raises_is_one_line_at_the_place(tmp_path: Path) -> None:
+    (tmp_path / "own.py").write_text(
+        "class Own:\n    def __init__(self):\n        raise ValueError('not\\nnow')\n"
+    )
+    [statement] = parse(f"SET routing = '{tmp_path}/own.py:Own'", "net.sql")
+    assert isinstance(statement, SetOption)
+    with pytest.raises(
+        QueryError, match=r"^net.sql:1:15: .*own.py:Own makes no router: ValueError: not now$"
+    ):
+        RunOptions().set(statement)
 
 
 def test_renewed_options_have_those_of_the_command_line_alone() -> None:

@@ -169,7 +169,6 @@ class RunOptions:
         try:
             value = _OPTIONS[name].value(statement.value, name)
         except HeadgateError as error:
-            # the text of an error of a query begins with its place, which is this one
             raise QueryError(_message(error), statement.span) from None
         other = _ALTERNATIVES.get(name, "")
         if value and self.given.get(other, _NOTHING).value:
@@ -254,7 +253,8 @@ def _known(statement: SetOption) -> str:
 
 
 def _message(error: HeadgateError) -> str:
-    return error.message if isinstance(error, QueryError) else str(error)
+    """The text without its place, in one line, whatever a file of the user's has raised."""
+    return " ".join((error.message if isinstance(error, QueryError) else str(error)).split())
 
 
 def _spelled(given: Mapping[str, Any] | None, names: Iterable[str]) -> dict[str, Any]:

@@ -161,14 +161,11 @@ class Session(Declarations):
         is_finite = arguments.flag("until_done", option("until_done", until_done))
         chosen = arguments.strategy(option("strategy", strategy))
         router = arguments.router(option("routing", routing))
-        bound, budget, place = (
-            option("memory", memory),
-            option("tick_budget", tick_budget),
-            option("checkpoint", checkpoint),
-        )
-        limit = None if bound is None else arguments.size_bytes("memory", bound)
-        budget_s = None if budget is None else arguments.positive_seconds("tick_budget", budget)
-        folder = None if place is None else arguments.folder("checkpoint", place)
+        memory, tick_budget = option("memory", memory), option("tick_budget", tick_budget)
+        checkpoint = option("checkpoint", checkpoint)
+        limit = None if memory is None else arguments.size_bytes("memory", memory)
+        budget_s = None if tick_budget is None else arguments.positive_seconds("tick_budget", tick_budget)
+        folder = None if checkpoint is None else arguments.folder("checkpoint", checkpoint)
         watching = arguments.observers(observers)
         measured = {} if profiles is None else arguments.profiles(profiles)
         ratios = None if keep is None else arguments.ratios(keep)

@@ -176,10 +176,11 @@ class Catalog(Names):
 
     def _place(self, statement: cql.Place | cql.PlaceProbe) -> None:
         kind, name, shown = self._placeable(statement)
-        if placed := self._placed.get((kind, name)):
+        pool = self._pool(statement.pool).name
+        # what is placed there already may be placed again: texts with IF NOT EXISTS can be executed twice
+        if (placed := self._placed.get((kind, name))) and placed != pool.lower():
             where = self.pools[placed].name
             raise QueryError(f"{shown} is placed on {where} already; keep one", statement.name.span)
-        pool = self._pool(statement.pool).name
         # a slot runs a call on one tuple, or a job on many
         for (other, _), serving in self._placed.items():
             if serving == pool.lower() and other != kind:
