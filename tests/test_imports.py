@@ -23,7 +23,7 @@ ALLOWED: dict[str, set[str]] = {
     "cql": {"errors", "model"},
     "queueing": {"errors", "model"},
     "statistics": {"errors", "model", "status"},
-    "planning": {"cql", "errors", "model", "queueing", "statistics"},
+    "planning": {"cql", "errors", "model", "queueing", "statistics", "workload"},
     "scheduling": {"errors", "model"},
     "routing": {"errors", "model"},
     "workload": {"errors", "model"},

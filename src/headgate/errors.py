@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 
 class HeadgateError(Exception):
@@ -94,3 +95,16 @@ class InternalError(HeadgateError):
 def known_names(names: Iterable[str]) -> str:
     """The names a user may have meant, for the end of an error message."""
     return ", ".join(sorted(names)) or "none"
+
+
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The name that a user probably meant, whatever its case; None if none is near."""
+    by_key = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), by_key, n=1)
+    return by_key[close[0]] if close else None
+
+
+def suggestion(name: str, names: Iterable[str], otherwise: str) -> str:
+    """The end of a message about an unknown name: the one that was probably meant, or something else."""
+    close = closest(name, names)
+    return otherwise if close is None else f"did you mean {close}?"

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
 from sqlglot.tokens import TokenType
 
 from headgate.cql import statement as cql
 from headgate.cql.select import SelectReader
 from headgate.cql.statement import Name, Select, Setting, Statement
 from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
-from headgate.errors import QueryError, known_names
+from headgate.errors import QueryError, known_names, suggestion
 
 _CREATED = ("STREAM", "RELATION", "QUERY", "FUNCTION", "POOL")
 
@@ -191,8 +189,7 @@ class StatementReader(SelectReader):
         if not tokens:
             raise self.expected(f"a type for column {one_line(name.text)}, such as STRING")
         if tokens[0].word not in _TYPES:
-            close = get_close_matches(tokens[0].word, _TYPES, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known types: {known_names(_TYPES)}"
+            hint = suggestion(tokens[0].word, _TYPES, f"known types: {known_names(_TYPES)}")
             raise QueryError(f"unknown type {tokens[0].shown}; {hint}", tokens[0].span)
         if [token.word for token in tokens[-2:]] == ["NOT", "NULL"]:
             # as in Spark, streams may carry nulls whatever the schema says

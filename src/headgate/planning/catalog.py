@@ -12,12 +12,13 @@ from sqlglot import exp
 from headgate.cql import statement as cql
 from headgate.cql.measure import parse_bytes, parse_duration_us
 from headgate.cql.statement import CreateQuery, Name, Setting, Statement
-from headgate.errors import QueryError, Span, known_names
+from headgate.errors import QueryError, Span, known_names, suggestion
 from headgate.model import network
 from headgate.model.expression import Expression
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
 from headgate.model.shedding import Utility
 from headgate.planning.logical import LogicalPlan, StreamScan, scans
+from headgate.planning.options import check_burst, relation_options, sink_options, stream_options
 
 SourceDefinition = StreamDefinition | RelationDefinition
 SchemaResolver = Callable[[SourceDefinition], network.Schema]
@@ -71,8 +72,7 @@ class Catalog:
         if isinstance(statement, cql.CreateStream):
             self.add_stream(_stream_of(statement, self.known_sources), span)
         elif isinstance(statement, cql.CreateRelation):
-            options = _by_key(statement.options)
-            self.add_relation(_source_of(statement, self.known_sources, options), span)
+            self.add_relation(_relation_of(statement, self.known_sources), span)
         elif isinstance(statement, CreateQuery):
             self._claim(name, "query", span)
             self.queries[name] = statement
@@ -183,34 +183,46 @@ class Catalog:
 
 
 def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | None) -> StreamDefinition:
-    options = _by_key(statement.options)
+    source_format = _format_of(statement.format, known_formats, "source")
+    options = stream_options(source_format).spelt(statement.options)
     timestamp, old_name = options.pop("timestamp", None), options.pop("slack", None)
     if old_name and options.setdefault("watermark", old_name) is not old_name:
         raise QueryError("slack is the old name of watermark; keep one of them", old_name.span)
-    mode = options.get("mode")
-    if mode is not None and mode.value.upper() != "PERMISSIVE":
-        message = f"mode {mode.value} is not supported; remove it: bad rows go to the dead-letter table"
-        raise QueryError(message, mode.span)
     delays = {field: options.pop(key) for key, field in _DELAYS.items() if key in options}
     for delay in delays.values():
         if timestamp is None:
             raise QueryError(f"{delay.key.text.lower()} needs timestamp '<column>'", delay.span)
     durations = {field: _measured(delay, parse_duration_us) for field, delay in delays.items()}
-    source = _source_of(statement, known_formats, options)
-    column = timestamp.value if timestamp else None
-    stream = StreamDefinition(source.name, source.format, source.schema, source.options, column, **durations)
+    _refuse_own_bad_rows(options)
+    if source_format == "burst":
+        check_burst(options)
+    column, written = timestamp.value if timestamp else None, _pairs(options)
+    stream = StreamDefinition(
+        statement.name.text, source_format, _schema_of(statement), written, column, **durations
+    )
     _check_timestamp(stream, timestamp.span if timestamp else None)
     return stream
 
 
-def _source_of(
-    statement: cql.Source, known_formats: Collection[str] | None, options: dict[str, Setting]
-) -> RelationDefinition:
-    """A stored relation, or what a stream has in common with one."""
-    columns = tuple(network.Column(column.name.text, column.type) for column in statement.columns)
+def _refuse_own_bad_rows(options: dict[str, Setting]) -> None:
+    """Rows of a stream that do not parse are the engine's business."""
+    mode, column = options.get("mode"), options.get("columnNameOfCorruptRecord")
+    found = column if mode is None or mode.value.upper() == "PERMISSIVE" else mode
+    if found is not None:
+        written = f"{found.key.text} {found.value}"
+        message = f"{written} is not supported; remove it: bad rows go to the dead-letter table"
+        raise QueryError(message, found.span)
+
+
+def _relation_of(statement: cql.CreateRelation, known_formats: Collection[str] | None) -> RelationDefinition:
     source_format = _format_of(statement.format, known_formats, "source")
-    schema = network.Schema(columns) if columns else None
-    return RelationDefinition(statement.name.text, source_format, schema, _pairs(options))
+    options = relation_options(source_format).spelt(statement.options)
+    return RelationDefinition(statement.name.text, source_format, _schema_of(statement), _pairs(options))
+
+
+def _schema_of(statement: cql.Source) -> network.Schema | None:
+    columns = tuple(network.Column(column.name.text, column.type) for column in statement.columns)
+    return network.Schema(columns) if columns else None
 
 
 def _check_timestamp(stream: StreamDefinition, span: Span | None) -> None:
@@ -232,7 +244,7 @@ def _by_key(settings: Sequence[Setting]) -> dict[str, Setting]:
 
 
 def _pairs(settings: dict[str, Setting]) -> tuple[tuple[str, str], ...]:
-    return tuple((setting.key.text, setting.value) for setting in settings.values())
+    return tuple((name, setting.value) for name, setting in settings.items())
 
 
 def _measured(setting: Setting, read: Callable[[str], int]) -> int:
@@ -254,8 +266,8 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
     by_key = _by_key(settings)
     for key, setting in by_key.items():
         if key not in _KNOWN:
-            message = f"unknown setting {setting.key.text}; known: {known_names(_KNOWN)}"
-            raise QueryError(message, setting.key.span)
+            hint = suggestion(key, _KNOWN, f"known: {known_names(_KNOWN)}")
+            raise QueryError(f"unknown setting {setting.key.text}; {hint}", setting.key.span)
     latency, memory, overload, quality, utility = map(by_key.get, _KNOWN)
     if utility and (overload is None or overload.value.lower() != "shed"):
         raise QueryError("utility requires overload = 'shed'; add it", utility.span)
@@ -292,7 +304,7 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
     if clause is None:
         return network.SinkDefinition("memory")
     sink_format = _format_of(clause.format, known_sinks, "sink")
-    options = _by_key(clause.options)
+    options = sink_options(sink_format).spelt(clause.options)
     if sink_format in _FILES and "path" not in options:
         raise QueryError(f"{sink_format} needs a path; write OPTIONS (path 'out/')", clause.span)
     return network.SinkDefinition(sink_format, _pairs(options))

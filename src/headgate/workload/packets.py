@@ -174,7 +174,10 @@ def _at_least_one(parse: Callable[[str], int]) -> Callable[[str], int]:
 def _speed(text: str) -> float | None:
     if text.strip().lower() == "max":
         return None
-    speed = float(text)
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
     if not 0 < speed < float("inf"):
         raise SetupError(f"'{text}' is not a speed; write a number above 0, or 'max'")
     return speed
@@ -183,29 +186,65 @@ def _speed(text: str) -> float | None:
 def _start_us(text: str) -> int | None:
     if text.strip().lower() == "now":
         return None
-    # Python 3.10 does not read the letter for UTC
-    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    try:
+        # Python 3.10 does not read the letter for UTC
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise SetupError(f"'{text}' is not a time; write 'now' or a time like 2026-01-31T12:00:00Z") from None
     utc = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     # whole numbers: a float would round
     return (utc - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+
+
+def _whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise SetupError(f"'{text}' is not a whole number") from None
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SetupError(f"'{text}' is not a number") from None
 
 
 # how each option is read, and what holds without it
 _OPTIONS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
     "rate": (RatePhases.parse, RatePhases.constant(1000)),
     "process": (_process, OnOff),
-    "flows": (int, 64),
-    "seed": (int, 7),
-    "onShape": (float, 1.4),
-    "offShape": (float, 1.2),
+    "flows": (_whole, 64),
+    "seed": (_whole, 7),
+    "onShape": (_number, 1.4),
+    "offShape": (_number, 1.2),
     "start": (_start_us, None),
     "duration": (_at_least_one(traffic_time_us), None),
     "speed": (_speed, 1.0),
-    "partitions": (_at_least_one(int), 2),
-    "keys": (int, 1000),
-    "skew": (float, 1.0),
-    "maxRowsPerTrigger": (_at_least_one(int), None),
+    "partitions": (_at_least_one(_whole), 2),
+    "keys": (_whole, 1000),
+    "skew": (_number, 1.0),
+    "maxRowsPerTrigger": (_at_least_one(_whole), None),
 }
+# short for the same cap
+_SHORT = {"rowsPerTrigger": "maxRowsPerTrigger"}
+
+
+def option_names() -> tuple[str, ...]:
+    """The options of ``burst``."""
+    return (*_OPTIONS, *_SHORT)
+
+
+def _read_option(written: str, text: str) -> tuple[str, Any]:
+    """The name and value of an option, whose name may be in any case; a SetupError if either is wrong."""
+    names = {name.lower(): _SHORT.get(name, name) for name in option_names()}
+    name = names.get(written.lower())
+    if name is None:
+        raise SetupError(f"burst has no option '{written}'; it has {known_names(tuple(_OPTIONS))}")
+    try:
+        return name, _OPTIONS[name][0](text)
+    except SetupError as error:
+        raise SetupError(f"option {name}: {error}") from None
 
 
 @dataclass(frozen=True)
@@ -230,19 +269,8 @@ class BurstSettings:
     @staticmethod
     def parse(options: Mapping[str, str]) -> BurstSettings:
         """Read options, whose names may be in any case; raise on an unknown name or a bad value."""
-        # short for the same cap
-        names = {**{name.lower(): name for name in _OPTIONS}, "rowspertrigger": "maxRowsPerTrigger"}
         settings = {name: default for name, (_, default) in _OPTIONS.items()}
-        for written, text in options.items():
-            name = names.get(written.lower())
-            if name is None:
-                raise SetupError(f"burst has no option '{written}'; it has {known_names(tuple(_OPTIONS))}")
-            try:
-                settings[name] = _OPTIONS[name][0](text)
-            except SetupError as error:
-                raise SetupError(f"option {name}: {error}") from None
-            except ValueError:
-                raise SetupError(f"option {name}: '{text}' is not a valid value") from None
+        settings.update(_read_option(written, text) for written, text in options.items())
         process = settings["process"](
             seed=settings["seed"],
             rate=settings["rate"],
