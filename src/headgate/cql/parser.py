@@ -59,11 +59,11 @@ class StatementReader(SelectReader):
             self.expect("AS", " and a SELECT")
             branches, first, sink = self._branches(), self.span, None
             if self.at("INTO"):
-                sink = cql.SinkClause(self._format("INTO"), self._settings("OPTIONS"), self.since(first))
+                sink = cql.SinkClause(self._format("INTO"), self._options(), self.since(first))
             return cql.CreateQuery(name, settings, branches, sink)
         create = cql.CreateStream if kind == "STREAM" else cql.CreateRelation
         columns, source_format = self._columns(), self._format("FROM")
-        return create(name, columns, source_format, self._settings("OPTIONS"))
+        return create(name, columns, source_format, self._options())
 
     def _unknown_statement(self) -> QueryError:
         wanted = "CREATE STREAM, CREATE RELATION or CREATE QUERY"
@@ -125,6 +125,18 @@ class StatementReader(SelectReader):
         if not self.at_end and not self.at("INTO"):
             raise self.expected(f"{_possible_clauses(branches[-1])}, UNION ALL, INTO or ';'")
         return tuple(branches)
+
+    def _options(self) -> tuple[Setting, ...]:
+        """``OPTIONS (...)``; a text before it is the option path."""
+        token = self.current
+        if token is None or not token.is_string:
+            return self._settings("OPTIONS")
+        path = self._value("path")
+        written = self.since(token.span)
+        own, others = Setting(Name("path", written), path, written), self._settings("OPTIONS")
+        if twice := repeated([own.key, *(setting.key for setting in others)]):
+            raise QueryError("the path is given twice; keep one of them", twice.span)
+        return (own, *others)
 
     def _settings(self, clause: str) -> tuple[Setting, ...]:
         if not self.accept(clause):

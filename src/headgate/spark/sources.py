@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
@@ -169,11 +170,21 @@ class Sources:
         if definition.format == "burst":
             # registered only where it is used: Spark starts a Python worker for it
             burst.register(self._spark)
-        reader = _configured(self._spark.readStream, definition, dict(definition.options))
+        reader = _configured(self._spark.readStream, definition, self._stream_options(definition))
         try:
             return (reader.name(definition.name) if self._named else reader).load()
         except Exception as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
+
+    def _stream_options(self, definition: StreamDefinition) -> dict[str, str]:
+        """The options for a stream; Spark's file streams read folders, or all files that match a pattern."""
+        options, path = dict(definition.options), _option(definition, "path")
+        if definition.format not in FILE_FORMATS or path is None or any(c in path for c in _GLOB):
+            return options
+        if not self._files.is_file(path):
+            return options
+        pattern = re.sub(r"(\w)(?=\W*$)", r"[\1]", path, count=1)
+        return {key: pattern if key.lower() == "path" else value for key, value in options.items()}
 
     def stream(self, definition: StreamDefinition, number: int) -> DataFrame:
         """One branch of the streaming union: the stream's number, and its row unless it consists of files."""
