@@ -9,6 +9,7 @@ import pytest
 
 from headgate import Session
 from headgate.control.admission import Refused
+from headgate.errors import QueryError
 from headgate.planning import lower
 from headgate.statistics.profile_file import Measured
 
@@ -62,6 +63,20 @@ def test_a_change_of_the_catalog_is_planned_anew(
     change(session)
     assert session.network() is not before
     assert list(session.network().queries) == list(session.catalog.queries)
+
+
+def test_a_query_that_cannot_be_meant_is_refused_and_leaves_its_name_free(session: Session) -> None:
+    with pytest.raises(QueryError, match="unknown function od; did you mean odd"):
+        session.execute("CREATE QUERY b AS SELECT v FROM s; CREATE QUERY c AS SELECT v FROM s WHERE od(v)")
+    assert list(session.catalog.queries) == ["a"]
+    session.execute("CREATE QUERY c AS SELECT v FROM s WHERE odd(v)")
+    assert list(session.network().queries) == ["a", "c"]
+
+
+def test_a_query_over_what_is_declared_later_is_checked_later(session: Session) -> None:
+    session.execute("CREATE QUERY b AS SELECT w FROM t").execute("CREATE STREAM t (v INT) FROM rate")
+    with pytest.raises(QueryError, match="unknown column w"):
+        session.network()
 
 
 def test_a_refused_query_is_not_in_the_plan(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:

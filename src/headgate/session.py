@@ -13,14 +13,16 @@ from headgate.control.admission import Refused, check_admission
 from headgate.control.overrides import FixedController, Overrides, has_orders
 from headgate.cql.measure import parse_duration_us
 from headgate.cql.statement import CreateFunction, CreateQuery
-from headgate.errors import SetupError
+from headgate.errors import QueryError, SetupError
 from headgate.handle import Launcher, Run, RunSettings, duration_s, locate
 from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.placed import located_function, plain_function, router_for_run
+from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages
+from headgate.planning.type_check import SessionFunctions
 from headgate.routing.policies import Router
 from headgate.runtime.drive import Observer
 from headgate.scheduling import Strategy, strategy_named
@@ -56,6 +58,7 @@ class Session:
             lambda source: self._sources.schema_of(source),
             known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
             known_sinks=SINK_FORMATS,
+            session=SessionFunctions() if spark is None else _functions_of(spark),
         )
         self._callbacks: dict[str, Callable[[Any, int], None]] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
@@ -84,11 +87,12 @@ class Session:
     def execute(self, text: str, origin: str = "<cql>", force: bool = False) -> Session:
         """Declare the streams, relations and queries of a CQL text.
 
-        Raises ``Refused`` if, according to a profile, a query would exceed its latency or memory bound, or
-        make another one exceed its own; none of the text's queries is declared then. ``force`` admits them
-        all the same.
+        Raises ``QueryError`` if a query cannot be meant, as far as that is known without Spark; functions are
+        registered before. Raises ``Refused`` if, according to a profile, a query would exceed its latency or
+        memory bound, or make another one exceed its own; ``force`` admits it all the same. None of the text's
+        queries is declared then.
         """
-        new = []
+        new: list[str] = []
         for statement in cql.parse(text, origin):
             self.catalog.declare(statement)
             if isinstance(statement, CreateQuery):
@@ -96,16 +100,22 @@ class Session:
             elif isinstance(statement, CreateFunction):
                 found = located_function(statement.location.text, statement.location.span)
                 self.function(statement.name.text, found, statement.returns)
+        try:
+            self._check(new, force)
+        except (QueryError, Refused):
+            for name in new:
+                self.catalog.drop_query(name)
+            raise
+        return self
+
+    def _check(self, new: Sequence[str], force: bool) -> None:
+        """Check what new queries mean, where that needs no Spark, and whether all will keep their bounds."""
+        for name in filter(self.catalog.has_columns_of, new):
+            bind(self.catalog.queries[name], self.catalog)
         if self.measured is not None and new and not force:
             from headgate.spark.application.cluster import processors
 
-            try:
-                check_admission(self.network(), new, self.measured, processors(self._spark))
-            except Refused:
-                for name in new:
-                    self.catalog.drop_query(name)
-                raise
-        return self
+            check_admission(self.network(), new, self.measured, processors(self._spark))
 
     def stream(
         self,
@@ -288,3 +298,9 @@ class Session:
             shutil.rmtree(run.checkpoint, ignore_errors=True)
         self.measured = profiler.measured(rates_of_files(self._sources, network.streams.values()))
         return self.measured
+
+
+def _functions_of(spark: Any) -> SessionFunctions:
+    """Functions that the user of a session has registered there, and how strict it is about types."""
+    is_ansi = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+    return SessionFunctions(lambda name: bool(spark.catalog.functionExists(name)), is_ansi)

@@ -19,6 +19,8 @@ from headgate.model.network import FunctionDefinition, PoolDefinition, RelationD
 from headgate.model.shedding import Utility
 from headgate.planning.logical import LogicalPlan, StreamScan, scans
 from headgate.planning.options import check_burst, relation_options, sink_options, stream_options
+from headgate.planning.type_check import Functions, SessionFunctions, TypeCheck
+from headgate.planning.types import Type
 
 SourceDefinition = StreamDefinition | RelationDefinition
 SchemaResolver = Callable[[SourceDefinition], network.Schema]
@@ -49,12 +51,13 @@ class Catalog:
     """Everything declared so far; names are case-insensitive, and unique over all kinds but functions.
 
     ``resolver`` finds the columns of sources that were declared without any. If ``known_sources`` or
-    ``known_sinks`` are given, other formats are rejected.
+    ``known_sinks`` are given, other formats are rejected. ``session`` is what Spark knows of functions.
     """
 
     resolver: SchemaResolver | None = None
     known_sources: Collection[str] | None = None
     known_sinks: Collection[str] | None = None
+    session: SessionFunctions = field(default_factory=SessionFunctions)
     streams: dict[str, StreamDefinition] = field(default_factory=dict, init=False)
     """In order of declaration, which breaks ties between equal timestamps."""
     relations: dict[str, RelationDefinition] = field(default_factory=dict, init=False)
@@ -117,6 +120,19 @@ class Catalog:
             self.relations[declared.name] = relation
             return relation
         return None
+
+    def has_columns_of(self, query: str) -> bool:
+        """Whether the columns of all sources of a query are known, without asking the resolver."""
+        names = {item.source.text for select in self.queries[query].branches for item in select.sources}
+        declared = (self._declared.get(name.lower(), _NOTHING).name for name in names)
+        sources: dict[str, SourceDefinition] = {**self.streams, **self.relations}
+        return all(name in sources and sources[name].schema is not None for name in declared)
+
+    @property
+    def known_functions(self) -> Functions:
+        """What expressions may call besides the functions of every Spark."""
+        returned = {name: Type.declared(function.returns) for name, function in self.functions.items()}
+        return Functions(returned, self.session)
 
     def is_query(self, name: str) -> bool:
         return self._declared.get(name.lower(), _NOTHING).kind == "query"
@@ -262,7 +278,8 @@ def _format_of(written: Name, known: Collection[str] | None, role: str) -> str:
     return written.text if "." in written.text else written.text.lower()
 
 
-def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPlan:
+def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functions) -> LogicalPlan:
+    """The plan with the settings of WITH; ``known`` are the functions that an expression may call."""
     by_key = _by_key(settings)
     for key, setting in by_key.items():
         if key not in _KNOWN:
@@ -279,7 +296,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
         latency_s=_positive(latency, parse_duration_us) / 1e6 if latency else None,
         memory_bytes=_positive(memory, parse_bytes) if memory else None,
         overload=_one_of(overload, ("backpressure", "shed")) if overload else plan.query.overload,
-        utility=_utility_of(utility, plan) if utility else None,
+        utility=_utility_of(utility, plan, known) if utility else None,
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
     return replace(plan, query=query, quality=has_quality)
@@ -310,7 +327,7 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
     return network.SinkDefinition(sink_format, _pairs(options))
 
 
-def _utility_of(setting: Setting, plan: LogicalPlan) -> Utility:
+def _utility_of(setting: Setting, plan: LogicalPlan, known: Functions) -> Utility:
     """The expression over columns of one stream: the query's only one, or that of the one alias in it."""
     own = [scan for branch in plan.branches for scan in scans(branch) if isinstance(scan, StreamScan)]
     streams = {scan.name for scan in own}
@@ -325,7 +342,9 @@ def _utility_of(setting: Setting, plan: LogicalPlan) -> Utility:
         used.add(scan.name)
         return exp.Column(this=node.expression.copy())
 
-    text = Expression.parse(setting.value, setting.span).replace(change).text
+    written = Expression.parse(setting.value, setting.span)
+    TypeCheck(known, {}, setting.span, is_in_place=False).type_of(written.tree)
+    text = written.replace(change).text
     chosen = used or (streams if len(streams) == 1 else set())
     if len(chosen) != 1:
         aliases = known_names(sorted(named))

@@ -25,7 +25,6 @@ _OTHER_NAMES = {
 }
 
 # after a name, ? is for true or false, # for a whole number above 0
-_STREAM_FILES = ("csv", "json", "parquet", "orc")
 _OF_STREAMS = "timestamp watermark slack idle_after max_ahead"
 _FILES = (
     "path pathGlobFilter recursiveFileLookup? ignoreCorruptFiles? ignoreMissingFiles? "
@@ -166,24 +165,26 @@ def _options(of: str, known_format: str, listed: str | None) -> Options:
 
 def stream_options(source_format: str) -> Options:
     """The options of a stream."""
-    own = _STREAMED.get(source_format)
-    if source_format in _STREAM_FILES:
-        own = f"{_FILES} {_FILE_STREAMS} {_READ[source_format]}"
-    elif source_format == "burst":
-        # imported here: numbers and Arrow, which other formats do not need
-        from headgate.workload.packets import option_names
-
-        own = " ".join(option_names())
+    own = _read_options(source_format, _FILE_STREAMS)
     found = _options(f"a {source_format} stream", source_format, f"{_OF_STREAMS} {own or ''}")
     return replace(found, is_open=own is None)
 
 
 def relation_options(source_format: str) -> Options:
     """The options of a stored relation."""
-    own = _JDBC if source_format == "jdbc" else _READ.get(source_format)
-    if source_format in _READ:
-        own = f"{_FILES} {_STORED_FILES} {own}"
+    own = _JDBC if source_format == "jdbc" else _read_options(source_format, _STORED_FILES)
     return _options(f"a {source_format} relation", source_format, own)
+
+
+def _read_options(source_format: str, of_files: str) -> str | None:
+    if source_format in _READ:
+        return f"{_FILES} {of_files} {_READ[source_format]}"
+    if source_format == "burst":
+        # imported here: numbers and Arrow, which other formats do not need
+        from headgate.workload.packets import option_names
+
+        return " ".join(option_names())
+    return _STREAMED.get(source_format)
 
 
 def sink_options(sink_format: str) -> Options:
