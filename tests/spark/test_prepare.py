@@ -57,7 +57,7 @@ def test_functions_of_the_users_session_can_be_called(spark: SparkSession, tmp_p
         f"CREATE STREAM s (v INT) FROM csv '{tmp_path}';"
         "CREATE QUERY q AS SELECT thrice(v) AS x FROM s WHERE thrice(v) > 3"
     )
-    with pytest.raises(QueryError, match="unknown function trice; did you mean"):
+    with pytest.raises(QueryError, match="unknown function trice"):
         session.execute("CREATE QUERY p AS SELECT trice(v) AS x FROM s")
     run = session.start(until_done=True)
     assert run.wait(180)

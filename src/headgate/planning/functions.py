@@ -19,7 +19,15 @@ Kind = str | None
 
 AGGREGATES = ("count", "sum", "avg", "mean", "min", "max")
 # their values depend on when they are called
-_CLOCKS = ("current_date", "curdate", "current_time", "current_timestamp", "localtimestamp", "now")
+_CLOCKS = (
+    "current_date",
+    "curdate",
+    "current_time",
+    "current_timestamp",
+    "localtime",
+    "localtimestamp",
+    "now",
+)
 _DIVISION = (
     "input_file_block_length",
     "input_file_block_start",

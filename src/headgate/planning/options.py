@@ -50,7 +50,8 @@ _READ = {
     "columnPruning?",
     "json": f"{_TEXT_IN} primitivesAsString? prefersDecimal? allowComments? allowUnquotedFieldNames? "
     "allowSingleQuotes? allowNumericLeadingZeros? allowNonNumericNumbers? "
-    "allowBackslashEscapingAnyCharacter? allowUnquotedControlChars? dropFieldIfAllNull? inferTimestamp?",
+    "allowBackslashEscapingAnyCharacter? allowUnquotedControlChars? dropFieldIfAllNull? inferTimestamp? "
+    "explodeEmbeddedArray?",
     "parquet": "mergeSchema? datetimeRebaseMode int96RebaseMode",
     "orc": "mergeSchema?",
     "text": "wholetext? lineSep encoding",
