@@ -28,7 +28,7 @@ ALLOWED: dict[str, set[str]] = {
     "cql": {"errors", "model"},
     "queueing": {"errors", "model"} | PLAIN,
     "statistics": {"errors", "model", "status"} | PLAIN,
-    "planning": {"cql", "errors", "model", "queueing", "statistics"} | PLAIN,
+    "planning": {"cql", "errors", "model", "queueing", "statistics", "workload"} | PLAIN,
     "scheduling": {"errors", "model"} | PLAIN,
     "routing": {"errors", "model"},
     "workload": {"errors", "model"},

@@ -45,6 +45,8 @@ class GeneratedStream(ABC):
     """The name of such streams in CQL and in Spark."""
     length_option: ClassVar[str]
     """The option that ends a stream, for error messages."""
+    least_options: ClassVar[Mapping[str, str]]
+    """Options without which others have no meaning, as an example."""
 
     start_us: int | None
     """Event time of traffic time 0, in microseconds since 1970; None for the moment the stream starts."""
@@ -59,6 +61,11 @@ class GeneratedStream(ABC):
         if self.speed is None and self.duration_us is None and self.max_rows is None:
             problem = "speed 'max' would emit an endless stream at once"
             raise SetupError(f"{problem}; add option {self.length_option}")
+
+    @staticmethod
+    @abstractmethod
+    def option_names() -> tuple[str, ...]:
+        """The options that such a stream may have."""
 
     @staticmethod
     @abstractmethod
@@ -97,12 +104,26 @@ class GeneratedStream(ABC):
         """The rows of ``[begin_us, end_us)``; ``start_us`` is the event time of traffic time 0."""
 
 
+def whole(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise SetupError(f"'{text}' is not a whole number") from None
+
+
+def number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise SetupError(f"'{text}' is not a number") from None
+
+
 def at_least_one(parse: Callable[[str], int]) -> Callable[[str], int]:
     def checked(text: str) -> int:
-        number = parse(text)
-        if number < 1:
+        count = parse(text)
+        if count < 1:
             raise SetupError(f"'{text}' is too small; write more than 0")
-        return number
+        return count
 
     return checked
 
@@ -110,7 +131,10 @@ def at_least_one(parse: Callable[[str], int]) -> Callable[[str], int]:
 def _speed(text: str) -> float | None:
     if text.strip().lower() == "max":
         return None
-    speed = float(text)
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
     if not 0 < speed < float("inf"):
         raise SetupError(f"'{text}' is not a speed; write a number above 0, or 'max'")
     return speed
@@ -118,18 +142,25 @@ def _speed(text: str) -> float | None:
 
 def iso_time_us(text: str) -> int:
     """Microseconds since 1970 of an ISO time, which is in UTC unless it says otherwise."""
-    # Python 3.10 does not read the letter for UTC
-    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    try:
+        # Python 3.10 does not read the letter for UTC
+        moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        raise SetupError(f"'{text}' is not a time; write one like 2026-01-31T12:00:00Z") from None
     utc = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
     # whole numbers: a float would round
     return (utc - EPOCH) // timedelta(microseconds=1)
 
 
-_COMMON_OPTIONS: Mapping[str, Option] = {
+# short for the same cap
+_SHORT = {"rowsPerTrigger": "maxRowsPerTrigger"}
+_COMMON: Mapping[str, Option] = {
     "speed": (_speed, 1.0),
-    "partitions": (at_least_one(int), 2),
-    "maxRowsPerTrigger": (at_least_one(int), None),
+    "partitions": (at_least_one(whole), 2),
+    "maxRowsPerTrigger": (at_least_one(whole), None),
 }
+COMMON_OPTIONS = (*_COMMON, *_SHORT)
+"""The names of options that all generated streams have."""
 
 
 def read_options(source: str, options: Mapping[str, str], own: Mapping[str, Option]) -> dict[str, Any]:
@@ -137,9 +168,8 @@ def read_options(source: str, options: Mapping[str, str], own: Mapping[str, Opti
 
     Raises on an unknown name or a bad value.
     """
-    known = {**own, **_COMMON_OPTIONS}
-    # short for the same cap
-    names = {**{name.lower(): name for name in known}, "rowspertrigger": "maxRowsPerTrigger"}
+    known = {**own, **_COMMON}
+    names = {name.lower(): _SHORT.get(name, name) for name in (*known, *_SHORT)}
     settings = {name: default for name, (_, default) in known.items()}
     for written, text in options.items():
         name = names.get(written.lower())

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from headgate.errors import SetupError, known_names, nearest, unknown_name
 from headgate.workload.generated import (
+    COMMON_OPTIONS,
     SQL_NAMES,
     DeclaredColumn,
     GeneratedStream,
@@ -16,6 +18,7 @@ from headgate.workload.generated import (
     at_least_one,
     iso_time_us,
     read_options,
+    whole,
 )
 from headgate.workload.nexmark import (
     DEFAULT_RATE,
@@ -37,9 +40,9 @@ def _table(text: str) -> str:
 
 _OPTIONS: Mapping[str, Option] = {
     "table": (_table, None),
-    "events": (at_least_one(int), None),
+    "events": (at_least_one(whole), None),
     "rate": (parse_rate, DEFAULT_RATE),
-    "seed": (int, DEFAULT_SEED),
+    "seed": (whole, DEFAULT_SEED),
     "start": (iso_time_us, DEFAULT_START_US),
 }
 
@@ -50,9 +53,14 @@ class NexmarkSettings(GeneratedStream):
 
     format = "nexmark"
     length_option = "events, as in '1000000'"
+    least_options = MappingProxyType({"table": "bid", "events": "1"})
 
     sequence: EventSequence
     table: str
+
+    @staticmethod
+    def option_names() -> tuple[str, ...]:
+        return (*_OPTIONS, *COMMON_OPTIONS)
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> NexmarkSettings:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,13 +20,16 @@ from numpy.typing import NDArray
 from headgate.errors import SetupError, known_names
 from headgate.model.uniform_hash import mix
 from headgate.workload.generated import (
+    COMMON_OPTIONS,
     SQL_NAMES,
     DeclaredColumn,
     GeneratedStream,
     Option,
     at_least_one,
     iso_time_us,
+    number,
     read_options,
+    whole,
 )
 from headgate.workload.onoff import AlwaysOn, OnOff
 from headgate.workload.traffic import Arrivals, RatePhases, TruncatedPareto, traffic_time_us
@@ -178,14 +182,14 @@ def _start_us(text: str) -> int | None:
 _OPTIONS: Mapping[str, Option] = {
     "rate": (RatePhases.parse, RatePhases.constant(1000)),
     "process": (_process, OnOff),
-    "flows": (int, 64),
-    "seed": (int, 7),
-    "onShape": (float, 1.4),
-    "offShape": (float, 1.2),
+    "flows": (whole, 64),
+    "seed": (whole, 7),
+    "onShape": (number, 1.4),
+    "offShape": (number, 1.2),
     "start": (_start_us, None),
     "duration": (at_least_one(traffic_time_us), None),
-    "keys": (int, 1000),
-    "skew": (float, 1.0),
+    "keys": (whole, 1000),
+    "skew": (number, 1.0),
 }
 
 
@@ -195,9 +199,14 @@ class BurstSettings(GeneratedStream):
 
     format = "burst"
     length_option = "duration, as in '60 s'"
+    least_options = MappingProxyType({"duration": "1 s"})
 
     process: OnOff
     values: Values
+
+    @staticmethod
+    def option_names() -> tuple[str, ...]:
+        return (*_OPTIONS, *COMMON_OPTIONS)
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> BurstSettings:
