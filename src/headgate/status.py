@@ -6,12 +6,15 @@ import math
 import threading
 import time
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 
 from headgate.display import html_paragraph, html_table, plural
 from headgate.model.duration import rounded_up
 from headgate.model.event import Event, SettingsChanged, StreamCounts, TickCommitted, keep_ratio
 from headgate.model.network import Network
+from headgate.model.operator import WindowJoin
+from headgate.model.window import UnboundedWindow
 from headgate.plain_json import finite
 
 _BIN = math.log(1.01)
@@ -166,7 +169,7 @@ class Recorder:
         self._latencies = {name: LatencyTally() for name in network.queries}
         self._streams = dict.fromkeys(network.streams, StreamCounts())
         self._history: list[TickRecord] = []
-        self._warnings: deque[str] = deque(maxlen=_MOST_WARNINGS)
+        self._warnings: deque[str] = deque(_growing_state(network), maxlen=_MOST_WARNINGS)
         self._lateness_us: dict[str, int] = {}
         self._late_streams: dict[str, str] = {}
         self._ticks = 0
@@ -298,3 +301,14 @@ class LatencyTally:
             if passed >= share * self._count:
                 return min(self._max_s, math.exp(position * _BIN))
         return self._max_s
+
+
+def _growing_state(network: Network) -> Iterator[str]:
+    """A line for each query whose joins keep all tuples of some streams."""
+    for query in network.queries:
+        joins = [network.operators[name] for name in network.operators_of(query)]
+        sides = [side for join in joins if isinstance(join, WindowJoin) for side in join.sides]
+        kept = dict.fromkeys(side.stream for side in sides if isinstance(side.window, UnboundedWindow))
+        if kept:
+            what = f"query {query} keeps all tuples of {' and '.join(kept)} for its join"
+            yield f"{what}, and its state grows with them; WITH (retention = '1 h') would bound it"

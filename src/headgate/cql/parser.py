@@ -98,6 +98,11 @@ class StatementReader(SelectReader):
             return self._function(name, existing)
         if kind == "query":
             return self._query(name, existing)
+        if kind == "stream" and self.accept("AS"):
+            branches = self._branches("';'")
+            if self.at("INTO"):
+                raise self.fail("a stream has no sink; write CREATE QUERY for results that are kept")
+            return cql.DeriveStream(name, branches, existing=existing)
         create = cql.CreateStream if kind == "stream" else cql.CreateRelation
         columns, source_format = self._columns(), self._format("FROM")
         return create(name, columns, source_format, self._options(), existing=existing)
@@ -111,7 +116,7 @@ class StatementReader(SelectReader):
     def _query(self, name: Name, existing: cql.Existing) -> cql.CreateQuery:
         settings = self._settings("WITH")
         self.expect("AS", " and a SELECT")
-        branches, first, sink = self._branches(), self.span, None
+        branches, first, sink = self._branches("INTO or ';'"), self.span, None
         if self.at("INTO"):
             sink = cql.SinkClause(self._format("INTO"), self._options(), self.since(first))
         return cql.CreateQuery(name, settings, branches, sink, existing=existing)
@@ -197,15 +202,11 @@ class StatementReader(SelectReader):
         # a format can be the class name of a data source
         return self.dotted(first, lambda: self.name("the rest of the format"))
 
-    def _branches(self) -> tuple[Select, ...]:
-        branches = [self.read_select()]
-        while self.at("UNION"):
-            if not self.accept("UNION", "ALL"):
-                raise self.fail("UNION would have to remember all rows to drop duplicates; write UNION ALL")
-            branches.append(self.read_select())
+    def _branches(self, end: str) -> tuple[Select, ...]:
+        branches = self.read_branches()
         if not self.at_end and not self.at("INTO"):
-            raise self.expected(f"{_possible_clauses(branches[-1])}, UNION ALL, INTO or ';'")
-        return tuple(branches)
+            raise self.expected(f"{_possible_clauses(branches[-1])}, UNION ALL, {end}")
+        return branches
 
     def _options(self) -> tuple[Setting, ...]:
         """``OPTIONS (...)``; a text before it is the option path."""

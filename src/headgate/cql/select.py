@@ -43,9 +43,43 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
 class SelectReader(Cursor):
     """Reads SELECT."""
 
-    def read_select(self) -> Select:
-        if self.at("WITH"):
-            raise self.fail("WITH before SELECT is not supported; name the streams in FROM")
+    def __init__(self, text: str, origin: str) -> None:
+        super().__init__(text, origin)
+        self._common: dict[str, tuple[Select, ...]] = {}
+        """What the WITH clauses around the current place define, by name in lower case."""
+
+    def read_branches(self) -> tuple[Select, ...]:
+        """SELECTs joined by UNION ALL, behind the WITH clauses that they may read."""
+        outer = dict(self._common)
+        if self.accept("WITH"):
+            self.several(self._common_table)
+        branches = [self._select()]
+        while self.at("UNION"):
+            if not self.accept("UNION", "ALL"):
+                raise self.fail("UNION would have to remember all rows to drop duplicates; write UNION ALL")
+            branches.append(self._select())
+        self._common = outer
+        return tuple(branches)
+
+    def _common_table(self) -> None:
+        if self.at("RECURSIVE"):
+            raise self.fail("WITH RECURSIVE is not supported; a stream cannot read itself")
+        name = self.name("a name after WITH")
+        if name.text.lower() in self._common:
+            raise QueryError(f"WITH names {one_line(name.text)} twice; rename one of them", name.span)
+        self.expect("AS", f" and a SELECT in parentheses for {one_line(name.text)}")
+        self._common[name.text.lower()] = self._in_parentheses()
+
+    def _in_parentheses(self) -> tuple[Select, ...]:
+        opener = self.current
+        self.expect("(", " and a SELECT")
+        branches = self.read_branches()
+        if self.at_end and opener is not None:
+            raise never_closed(opener)
+        self.expect(")", " after the SELECT")
+        return branches
+
+    def _select(self) -> Select:
         if self.at("(", "SELECT"):
             raise self.fail("a SELECT in parentheses is not supported; leave the parentheses out")
         first = self.expect("SELECT").span
@@ -131,7 +165,7 @@ class SelectReader(Cursor):
 
     def _from_item(self) -> FromItem:
         if self.at("("):
-            raise self.fail("a subquery in FROM is not supported; name its streams in FROM")
+            return self._subquery()
         source = self.name("a stream or relation in FROM")
         if self.at("."):
             raise self.fail("names of streams have no dots; write one name, or put it into backquotes")
@@ -143,7 +177,17 @@ class SelectReader(Cursor):
             window = self._window()
         if self.at("["):
             raise self.fail("a stream has one window; leave the second out")
-        return FromItem(source, window, alias)
+        return FromItem(source, window, alias, self._common.get(source.text.lower(), ()))
+
+    def _subquery(self) -> FromItem:
+        branches = self._in_parentheses()
+        window = self._window() if self.at("[") else None
+        alias = self._alias()
+        if alias is None:
+            raise self.expected("a name for the subquery, as in (SELECT ...) AS x")
+        if window is None and self.at("["):
+            window = self._window()
+        return FromItem(alias, window, alias, branches)
 
     def _alias(self) -> Name | None:
         if self.accept("AS"):

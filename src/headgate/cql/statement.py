@@ -83,11 +83,15 @@ class WindowClause:
 
 @dataclass(frozen=True)
 class FromItem:
-    """A stream (with its window) or a stored relation in FROM."""
+    """A stream (with its window) or a stored relation in FROM.
+
+    ``branches`` are the SELECTs of a subquery, or of the WITH clause that ``source`` names.
+    """
 
     source: Name
     window: WindowClause | None
     alias: Name
+    branches: tuple[Select, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,15 @@ class CreateRelation(_SourceStatement):
 
 
 @dataclass(frozen=True)
+class DeriveStream(_CreateStatement):
+    """``CREATE STREAM name AS SELECT ... [UNION ALL SELECT ...]``: the results of a query, as a stream."""
+
+    kind = "stream"
+    name: Name
+    branches: tuple[Select, ...]
+
+
+@dataclass(frozen=True)
 class CreateQuery(_CreateStatement):
     """``CREATE QUERY name WITH (...) AS SELECT ... [UNION ALL SELECT ...] INTO ...``."""
 
@@ -265,7 +278,7 @@ class Describe:
 
 
 Source = CreateStream | CreateRelation
-Create = Source | CreateQuery | CreateFunction | CreatePool
+Create = Source | DeriveStream | CreateQuery | CreateFunction | CreatePool
 Declaration = Create | AlterPool | Place | PlaceProbe | Drop
 Question = Show | Describe
 Statement = Declaration | SetOption | Question

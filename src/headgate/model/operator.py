@@ -31,6 +31,18 @@ class OperatorInput:
         return self.operator
 
 
+@dataclass(frozen=True)
+class DerivedInput(OperatorInput):
+    """Tuples of a derived stream: results of a query, their ``columns`` renamed to ``alias__column``."""
+
+    stream: str
+    alias: str
+    columns: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return aliased(self.stream, self.alias)
+
+
 Input = StreamInput | OperatorInput
 
 
@@ -233,6 +245,25 @@ class Project(_Unary):
 
 
 @dataclass(frozen=True)
+class Union:
+    """Passes on the tuples of several inputs with equal columns, in timestamp order."""
+
+    name: str
+    inputs: tuple[Input, ...]
+
+    def __str__(self) -> str:
+        return "union"
+
+
+@dataclass(frozen=True)
+class Number(_Unary):
+    """Numbers the tuples of a derived stream by timestamp, and those of one instant by their values."""
+
+    def __str__(self) -> str:
+        return "number"
+
+
+@dataclass(frozen=True)
 class Synthetic:
     """An operator that is only a profile, to be simulated; ``ordered`` if it merges inputs by timestamp."""
 
@@ -244,7 +275,7 @@ class Synthetic:
         return f"{'ordered ' if self.ordered else ''}operator over {', '.join(map(str, self.inputs))}"
 
 
-Operator = Select | Eddy | RelationJoin | WindowUpdate | Aggregate | Project | Synthetic
+Operator = Select | Eddy | RelationJoin | WindowUpdate | Aggregate | Project | Union | Number | Synthetic
 
 
 def expressions_of(operator: Operator) -> Iterator[Expression]:
@@ -271,7 +302,7 @@ def is_ordered(operator: Operator) -> bool:
     """Whether the operator takes the tuples of all its inputs in timestamp order."""
     if isinstance(operator, Synthetic):
         return operator.ordered
-    return isinstance(operator, (WindowUpdate, Aggregate))
+    return isinstance(operator, (WindowUpdate, Aggregate, Union, Number))
 
 
 def aliases_of(predicate: Expression, aliases: Sequence[str]) -> set[str]:

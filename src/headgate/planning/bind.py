@@ -13,17 +13,24 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headgate.cql import statement as cql
-from headgate.cql.statement import CreateQuery, ScalarExpression, Select, SelectItem, Star
+from headgate.cql.statement import CreateQuery, DeriveStream, ScalarExpression, Select, SelectItem, Star
 from headgate.errors import QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
-from headgate.model.network import FunctionDefinition, QueryDefinition
+from headgate.model.network import (
+    Column,
+    FunctionDefinition,
+    QueryDefinition,
+    Schema,
+    SinkDefinition,
+    StreamDefinition,
+)
 from headgate.model.operator import ByComparison, ByTruth, PlacedPredicate
 from headgate.model.sql_tree import column_tree, operand, replace_nodes, tree_key
 from headgate.model.window import TimeWindow, UnboundedWindow
 from headgate.planning.catalog import Catalog, sink_of, with_service
 from headgate.planning.from_clause import BoundColumn, Scope, over_text
-from headgate.planning.logical import Aggregate, Filter, LogicalPlan, Node, Project
+from headgate.planning.logical import Aggregate, DerivedPlan, Filter, LogicalPlan, Node, Project
 from headgate.planning.types import Type
 
 # every result row starts with its timestamp, which the engine adds
@@ -43,16 +50,81 @@ Call = tuple[exp.Anonymous, FunctionDefinition, str]
 
 def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
     """The query as a plan with WHERE above all joins; a QueryError points at what is wrong."""
-    branches = _same_columns(query, [_Branch(select, catalog).bound() for select in query.branches])
+    derived = _Derived(query.name.text, catalog)
+    branches = _bound(query.branches, [_Branch(select, catalog, derived) for select in query.branches])
     definition = QueryDefinition(query.name.text, (), sink_of(query.sink, catalog.known_sinks))
-    return with_service(LogicalPlan(definition, branches), query.settings, catalog.known_functions)
+    plan = LogicalPlan(definition, branches, derived=tuple(derived.plans.values()))
+    return with_service(plan, query.settings, catalog.known_functions)
 
 
-def _same_columns(query: CreateQuery, branches: list[Project]) -> tuple[Project, ...]:
-    """The branches, all with the column names of the first."""
+def bind_stream(stream: DeriveStream, catalog: Catalog) -> DerivedPlan:
+    """A derived stream as a plan, with those that it reads."""
+    derived = _Derived(stream.name.text, catalog)
+    own = derived.bind(stream.name, stream.branches)
+    others = tuple(plan for name, plan in derived.plans.items() if name != stream.name.text)
+    return replace(own, derived=others)
+
+
+class _Derived:
+    """The derived streams that a query reads, each bound once, when it is first read.
+
+    ``owner`` is the query: it is part of the names of its subqueries.
+    """
+
+    def __init__(self, owner: str, catalog: Catalog) -> None:
+        self._owner = owner
+        self._catalog = catalog
+        self._local: dict[tuple[Select, ...], str] = {}
+        self._open: list[str] = []
+        self.plans: dict[str, DerivedPlan] = {}
+        """By name, each behind those that it reads."""
+
+    def find(self, item: cql.FromItem) -> StreamDefinition | None:
+        """The derived stream that is meant; None if there is none of that name."""
+        if item.branches:
+            name, branches = self._name_of(item), item.branches
+        elif (declared := self._catalog.find_derived(item.source.text)) is not None:
+            name, branches = declared.name.text, declared.branches
+        else:
+            return None
+        if name in self._open:
+            cycle = " -> ".join([*self._open[self._open.index(name) :], name])
+            raise QueryError(f"streams read each other: {cycle}; break the cycle", item.source.span)
+        plan = self.plans.get(name) or self.bind(cql.Name(name, item.source.span), branches)
+        return StreamDefinition(name, "derived", plan.schema, timestamp=TIMESTAMP)
+
+    def bind(self, name: cql.Name, branches: tuple[Select, ...]) -> DerivedPlan:
+        self._open.append(name.text)
+        own = [_Branch(select, self._catalog, self) for select in branches]
+        bound = _bound(branches, own)
+        self._open.pop()
+        columns = tuple(
+            Column(item.name, kind) for item, kind in zip(bound[0].items, own[0].types, strict=True)
+        )
+        schema = Schema((Column(TIMESTAMP, own[0].timestamp_type), *columns))
+        query = QueryDefinition(name.text, (), SinkDefinition("stream"))
+        self.plans[name.text] = DerivedPlan(query, bound, schema=schema)
+        return self.plans[name.text]
+
+    def _name_of(self, item: cql.FromItem) -> str:
+        """A name for a subquery that no other one has."""
+        if item.branches not in self._local:
+            # a stream that reads it is the same for all queries
+            owner, number = self._open[-1] if self._open else self._owner, 1
+            name = f"{owner}.{item.source.text}"
+            while name in self._local.values():
+                number += 1
+                name = f"{owner}.{item.source.text}_{number}"
+            self._local[item.branches] = name
+        return self._local[item.branches]
+
+
+def _bound(written: tuple[Select, ...], unbound: list[_Branch]) -> tuple[Project, ...]:
+    """The branches of a query, all with the column names of the first."""
+    branches = [branch.bound() for branch in unbound]
     first = branches[0]
     _check_names(first.items)
-    for select, branch in zip(query.branches, branches, strict=True):
+    for select, branch in zip(written, branches, strict=True):
         if len(branch.items) != len(first.items):
             message = f"columns of this SELECT: {len(branch.items)}, of the first: {len(first.items)}"
             raise QueryError(f"{message}; UNION ALL needs as many in each", select.span)
@@ -76,12 +148,20 @@ def _check_names(items: Iterable[NamedExpression]) -> None:
 class _Branch:
     """Binds one SELECT."""
 
-    def __init__(self, select: Select, catalog: Catalog) -> None:
+    def __init__(self, select: Select, catalog: Catalog, derived: _Derived) -> None:
         if select.is_aggregate and select.is_distinct:
             raise QueryError("groups are distinct anyway; leave DISTINCT out", select.span)
         self._select = select
         self._catalog = catalog
-        self._scope = Scope(select, catalog)
+        self._scope = Scope(select, catalog, derived)
+        self.types: tuple[str, ...] = ()
+        """Of the select list, once it is bound; as far as they are known without Spark."""
+
+    @property
+    def timestamp_type(self) -> str:
+        """That of its results."""
+        types = {source.timestamp_type.lower() for source in self._scope.streams}
+        return self._scope.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
 
     def bound(self) -> Project:
         node = self._scope.joined()
@@ -131,9 +211,10 @@ class _Branch:
     def _select_list(self, bind: Callable[[ScalarExpression], Expression]) -> tuple[NamedExpression, ...]:
         """The items; a name that the user did not choose gets a number where it is taken."""
         items = list(self._items(bind))
-        taken = {TIMESTAMP} | {given.lower() for given, _, _ in items if given}
+        self.types = tuple(str(kind) for _, _, _, kind in items)
+        taken = {TIMESTAMP} | {given.lower() for given, _, _, _ in items if given}
         named = []
-        for given, derived, expression in items:
+        for given, derived, expression, _ in items:
             name, number = given or derived, 1
             while given is None and name.lower() in taken:
                 number += 1
@@ -144,8 +225,8 @@ class _Branch:
 
     def _items(
         self, bind: Callable[[ScalarExpression], Expression]
-    ) -> Iterator[tuple[str | None, str, Expression]]:
-        """Every item with the name that the user chose, if any, and one derived from what was written."""
+    ) -> Iterator[tuple[str | None, str, Expression, Type]]:
+        """Every item: the name that the user chose, one derived from what was written, its value and type."""
         # names that stars expand to from more than one source
         stars = [item for item in self._select.items if isinstance(item, Star)]
         brought = {(column.source.alias, column.name) for star in stars for column in self._expanded(star)}
@@ -157,7 +238,8 @@ class _Branch:
                 given = item.alias.text if item.alias else (column.name if column else None)
                 if (given or "").lower() != TIMESTAMP or not self._is_timestamp(item, column):
                     derived = self._derived_name(item.expression)
-                    yield given, derived, without_pool(bind(item.expression), self._catalog)
+                    value = without_pool(bind(item.expression), self._catalog)
+                    yield given, derived, value, self._scope.type_of(item.expression)
             elif self._select.is_aggregate:
                 raise QueryError("* cannot be combined with an aggregate; name the columns", item.span)
             else:
@@ -165,7 +247,7 @@ class _Branch:
                     name = own.name
                     if name.lower() != TIMESTAMP or not self._is_own_timestamp(own):
                         shown = f"{own.source.alias}_{name}" if name.lower() in clashes else name
-                        yield shown, shown, Expression(own.tree, item.span)
+                        yield shown, shown, Expression(own.tree, item.span), own.type
 
     def _expanded(self, star: Star) -> Iterator[BoundColumn]:
         sources = self._scope.sources

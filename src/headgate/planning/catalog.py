@@ -12,14 +12,15 @@ from sqlglot import exp
 
 from headgate.cql import statement as cql
 from headgate.cql.measure import parse_bytes, parse_duration_us
-from headgate.cql.statement import Create, CreateQuery, Declaration, Existing, Name, Setting
+from headgate.cql.statement import Create, CreateQuery, Declaration, DeriveStream, Existing, Name, Setting
 from headgate.errors import QueryError, SetupError, Span, known_names, suggestion, unknown_name
 from headgate.model import network
 from headgate.model.expression import Expression
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
 from headgate.model.shedding import Utility
+from headgate.model.window import TimeWindow, UnboundedWindow
 from headgate.planning.dependencies import callers, readers
-from headgate.planning.logical import LogicalPlan, StreamScan, scans
+from headgate.planning.logical import LogicalPlan, Node, Project, StreamScan, WindowJoin, scans
 from headgate.planning.names import NOTHING, Declared, Names
 from headgate.planning.options import check_generated, relation_options, sink_options, stream_options
 from headgate.planning.type_check import Functions, SessionFunctions, TypeCheck
@@ -36,7 +37,7 @@ _TIME_WORDS = (
 _TIMES = frozenset(_TIME_WORDS.split())
 # options of streams that need a timestamp, and the settings that they are
 _DELAYS = {"watermark": "watermark_delay_us", "idle_after": "idle_after_us", "max_ahead": "max_ahead_us"}
-_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error")
+_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error", "retention")
 _FILES = ("parquet", "json", "csv", "orc", "text")
 
 
@@ -69,6 +70,10 @@ class Catalog(Names):
         elif isinstance(statement, CreateQuery):
             self._claim(name, "query", span, statement.existing)
             self.queries[name] = statement
+        elif isinstance(statement, DeriveStream):
+            self._claim(name, "stream", span, statement.existing)
+            self.streams.pop(name, None)
+            self.derived[name] = statement
         elif isinstance(statement, cql.CreateFunction):
             if name.lower() in self.functions and statement.existing is not Existing.REPLACE:
                 raise QueryError(f"function {name} already exists; choose another name", span)
@@ -95,7 +100,7 @@ class Catalog(Names):
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Undo all declarations inside if one of them fails, or anything else does."""
-        declared = self.streams, self.relations, self.queries, self.functions, self.pools
+        declared = self.streams, self.derived, self.relations, self.queries, self.functions, self.pools
         try:
             with restored_on_failure(*declared, self._declared, self._placed):
                 yield
@@ -116,6 +121,7 @@ class Catalog(Names):
         """Register a stream; ``span`` is the position of its name, if it was written."""
         _check_timestamp(stream, span)
         self._claim(stream.name, "stream", span, existing)
+        self.derived.pop(stream.name, None)
         self.streams[stream.name] = stream
 
     def add_relation(
@@ -128,9 +134,13 @@ class Catalog(Names):
         self.functions[function.name.lower()] = function
         self.version += 1
 
+    def find_derived(self, name: str) -> DeriveStream | None:
+        return self.derived.get(self._declared.get(name.lower(), NOTHING).name)
+
     def find(self, name: str) -> SourceDefinition | None:
+        """A stream or relation that is read from outside, with its columns."""
         declared = self._declared.get(name.lower(), NOTHING)
-        if declared.kind == "stream":
+        if declared.kind == "stream" and declared.name in self.streams:
             self.streams[declared.name] = stream = self._with_schema(self.streams[declared.name], declared)
             return stream
         if declared.kind == "relation":
@@ -173,13 +183,13 @@ class Catalog(Names):
 
     def _need_of(self, kind: str, name: str) -> str:
         """Who needs a declaration, and what to drop before it."""
-        queries = self.queries.values()
+        queries = (*self.derived.values(), *self.queries.values())
         if kind == "pool":
             users, verb = self.served_by(name), "serves"
         else:
             of_function = kind == "function"
             found = callers(name, queries) if of_function else readers(name, queries)
-            users = tuple(f"query {user}" for user in found)
+            users = tuple(f"{user.kind} {user.name.text}" for user in found)
             verb = f"is {'called' if of_function else 'read'} by"
         return f"{verb} {' and '.join(users)}; drop {'that' if len(users) == 1 else 'them'}" if users else ""
 
@@ -203,6 +213,9 @@ class Catalog(Names):
         declared = self._declared.get(key, NOTHING)
         if isinstance(statement, cql.Place) and key in self.functions:
             return "function", key, f"function {self.functions[key].name}"
+        if isinstance(statement, cql.PlaceProbe) and declared.name in self.derived:
+            message = f"{declared.name} is a derived stream, whose probes cannot be placed"
+            raise QueryError(f"{message}; place those of the streams that it reads", statement.name.span)
         if isinstance(statement, cql.PlaceProbe) and declared.kind == "stream":
             return "probe", key, f"the probe of {declared.name}"
         functions = ("function", [function.name for function in self.functions.values()])
@@ -330,7 +343,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functi
         if key not in _KNOWN:
             hint = suggestion(key, _KNOWN, f"known: {known_names(_KNOWN)}")
             raise QueryError(f"unknown setting {setting.key.text}; {hint}", setting.key.span)
-    latency, memory, overload, quality, utility, on_error = map(by_key.get, _KNOWN)
+    latency, memory, overload, quality, utility, on_error, retention = map(by_key.get, _KNOWN)
     if utility and (overload is None or overload.value.lower() != "shed"):
         raise QueryError("utility requires overload = 'shed'; add it", utility.span)
     if utility and quality and quality.value.lower() == "true":
@@ -345,7 +358,29 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functi
         on_error=_one_of(on_error, ("set aside", "stop")) if on_error else plan.query.on_error,
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
-    return replace(plan, query=query, quality=has_quality)
+    plan = replace(plan, query=query, quality=has_quality)
+    return _retained(plan, retention) if retention else plan
+
+
+def _retained(plan: LogicalPlan, retention: Setting) -> LogicalPlan:
+    """The plan with unbounded windows of joins that keep tuples no longer than so long."""
+    window = TimeWindow(_positive(retention, parse_duration_us))
+
+    def change(_: str, __: Project, node: Node) -> Node:
+        if not isinstance(node, WindowJoin):
+            return node
+        return replace(node, inputs=tuple(_within(side, window) for side in node.inputs))
+
+    bounded = plan.rewritten(change)
+    if bounded == plan:
+        message = "retention is for joins of streams that are [UNBOUNDED]"
+        raise QueryError(f"{message}, and this query has none; leave it out", retention.span)
+    return bounded
+
+
+def _within(side: Node, window: TimeWindow) -> Node:
+    is_unbounded = isinstance(side, StreamScan) and isinstance(side.window, UnboundedWindow)
+    return replace(side, window=window) if is_unbounded else side
 
 
 def _one_of(setting: Setting, values: tuple[str, ...]) -> str:
@@ -396,4 +431,8 @@ def _utility_of(setting: Setting, plan: LogicalPlan, known: Functions) -> Utilit
         aliases = known_names(sorted(named))
         message = f"utility is an expression over columns of one stream; write alias.column, of {aliases}"
         raise QueryError(message, setting.span)
-    return Utility(chosen.pop(), text)
+    stream = chosen.pop()
+    if stream in {plan.query.name for plan in plan.derived}:
+        message = f"tuples are dropped as they arrive, and {stream} is a derived stream"
+        raise QueryError(f"{message}; leave utility out", setting.span)
+    return Utility(stream, text)

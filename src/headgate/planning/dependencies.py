@@ -7,32 +7,42 @@ from contextlib import suppress
 
 from sqlglot import exp
 
-from headgate.cql.statement import CreateQuery, ScalarExpression, Select, SelectItem
+from headgate.cql.statement import CreateQuery, DeriveStream, ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model.expression import Expression
 
+Reader = CreateQuery | DeriveStream
 
-def sources_of(query: CreateQuery) -> tuple[str, ...]:
+
+def sources_of(query: Reader) -> tuple[str, ...]:
     """The streams and relations in FROM, each once, as the query spells them."""
-    written = (item.source.text for select in query.branches for item in select.sources)
-    return tuple({name.lower(): name for name in written}.values())
+    items = (item for select in _selects(query.branches) for item in select.sources)
+    return tuple({item.source.text.lower(): item.source.text for item in items if not item.branches}.values())
 
 
-def calls_of(query: CreateQuery) -> frozenset[str]:
+def calls_of(query: Reader) -> frozenset[str]:
     """The functions that it calls, in lower case."""
-    trees = [expression.tree for select in query.branches for expression in _expressions(select)]
+    trees = [one.tree for select in _selects(query.branches) for one in _expressions(select)]
     return frozenset(name for tree in (*trees, *_utilities(query)) for name in Expression(tree).functions)
 
 
-def readers(source: str, queries: Iterable[CreateQuery]) -> tuple[str, ...]:
-    """The queries that read a stream or relation."""
+def readers(source: str, queries: Iterable[Reader]) -> tuple[Reader, ...]:
+    """The queries and derived streams that read a stream or relation."""
     wanted = source.lower()
-    return tuple(q.name.text for q in queries if wanted in {name.lower() for name in sources_of(q)})
+    return tuple(query for query in queries if wanted in {name.lower() for name in sources_of(query)})
 
 
-def callers(function: str, queries: Iterable[CreateQuery]) -> tuple[str, ...]:
-    """The queries that call a function."""
-    return tuple(query.name.text for query in queries if function.lower() in calls_of(query))
+def callers(function: str, queries: Iterable[Reader]) -> tuple[Reader, ...]:
+    """The queries and derived streams that call a function."""
+    return tuple(query for query in queries if function.lower() in calls_of(query))
+
+
+def _selects(branches: Iterable[Select]) -> Iterator[Select]:
+    """SELECTs, and those of their subqueries."""
+    for select in branches:
+        yield select
+        for item in select.sources:
+            yield from _selects(item.branches)
 
 
 def _expressions(select: Select) -> Iterator[ScalarExpression]:
@@ -42,8 +52,8 @@ def _expressions(select: Select) -> Iterator[ScalarExpression]:
         yield select.having
 
 
-def _utilities(query: CreateQuery) -> Iterator[exp.Expr]:
-    for setting in query.settings:
+def _utilities(query: Reader) -> Iterator[exp.Expr]:
+    for setting in query.settings if isinstance(query, CreateQuery) else ():
         if setting.key.text.lower() == "utility":
             # one that cannot be read is reported where the query is planned
             with suppress(QueryError):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
+from typing import Protocol
 
 from sqlglot import exp
 
@@ -121,11 +122,19 @@ class WindowBound:
         return Expression.parse(time_text(f"({bound})", self.timestamp_type)).tree
 
 
+class DerivedStreams(Protocol):
+    """The derived streams that a query may read."""
+
+    def find(self, item: FromItem) -> StreamDefinition | None:
+        """The derived stream that is meant; None if there is none of that name."""
+
+
 class Scope:
     """The sources of one SELECT by alias; aliases and columns are case-insensitive."""
 
-    def __init__(self, select: Select, catalog: Catalog) -> None:
+    def __init__(self, select: Select, catalog: Catalog, derived: DerivedStreams) -> None:
         self._catalog = catalog
+        self._derived = derived
         self.sources = tuple(map(self._source, select.sources))
         self.streams = tuple(s for s in self.sources if isinstance(s.definition, StreamDefinition))
         self._by_alias = {source.item.alias.text.lower(): source for source in self.sources}
@@ -140,12 +149,12 @@ class Scope:
 
     def _source(self, item: FromItem) -> Source:
         name = item.source
-        definition = self._catalog.find(name.text)
+        definition = self._derived.find(item) or self._catalog.find(name.text)
         if definition is None or definition.schema is None:
             if self._catalog.is_query(name.text):
                 message = f"{name.text} is a query; FROM takes streams and relations, so read what it writes"
                 raise QueryError(message, name.span)
-            known = known_names([*self._catalog.streams, *self._catalog.relations])
+            known = known_names([*self._catalog.names("stream"), *self._catalog.relations])
             raise QueryError(f"unknown stream or relation {name.text}; known: {known}", name.span)
         if isinstance(definition, RelationDefinition) and item.window is not None:
             written = " ".join(item.window.span.excerpt.split())
@@ -165,9 +174,9 @@ class Scope:
             raise QueryError(f"{message}, or write the join's result and aggregate that", spans[0])
         for source in self.streams if len(self.streams) > 1 else ():
             name, window = source.item.source, source.item.window
-            if window is None or isinstance(window.window, UnboundedWindow):
+            if window is None:
                 message = f"{name.text} needs a window in a join, e.g. {name.text} [RANGE 10 SECONDS]"
-                raise QueryError(message, window.span if window else name.span)
+                raise QueryError(f"{message}, or [UNBOUNDED] to keep all tuples", name.span)
             if isinstance(window.window, HopWindow) and not window.window.is_tumbling:
                 message = f"a tuple is in several of these windows; write {name.text} [TUMBLE 10 SECONDS]"
                 raise QueryError(message, window.span)

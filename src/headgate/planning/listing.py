@@ -12,9 +12,9 @@ from headgate.cql.statement import PLURALS, CreateQuery
 from headgate.display import html_table, html_text
 from headgate.errors import QueryError, Span, unknown_name
 from headgate.model.network import StreamDefinition
-from headgate.planning.bind import TIMESTAMP, bind
+from headgate.planning.bind import TIMESTAMP, bind, bind_stream
 from headgate.planning.catalog import Catalog
-from headgate.planning.dependencies import callers, calls_of, readers, sources_of
+from headgate.planning.dependencies import Reader, callers, calls_of, readers, sources_of
 from headgate.planning.logical import Json
 from headgate.planning.rules import optimize
 
@@ -118,20 +118,29 @@ def show(catalog: Catalog, what: str) -> Listing:
 
 
 def _stream_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
+    if name in catalog.derived:
+        schema = bind_stream(catalog.derived[name], catalog).schema
+        return "derived", len(schema.columns), TIMESTAMP, None, _read_by(catalog, name)
     stream = catalog.streams[name]
     return (
         stream.format,
         len(stream.schema.columns) if stream.schema else None,
         stream.timestamp,
         duration_text(stream.watermark_delay_us) if stream.timestamp else None,
-        readers(name, catalog.queries.values()),
+        _read_by(catalog, name),
     )
+
+
+def _read_by(catalog: Catalog, name: str) -> tuple[str, ...]:
+    """The derived streams and queries that read a stream or relation."""
+    found = readers(name, (*catalog.derived.values(), *catalog.queries.values()))
+    return tuple(reader.name.text for reader in found)
 
 
 def _relation_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
     relation = catalog.relations[name]
     columns = len(relation.schema.columns) if relation.schema else None
-    return relation.format, columns, readers(name, catalog.queries.values())
+    return relation.format, columns, _read_by(catalog, name)
 
 
 def _query_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
@@ -143,7 +152,8 @@ def _function_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
     function = catalog.functions[name.lower()]
     placed = catalog.placed(name)
     pool = placed[1] if placed else None
-    return function.returns, function.location, pool, callers(name, catalog.queries.values())
+    found = callers(name, (*catalog.derived.values(), *catalog.queries.values()))
+    return function.returns, function.location, pool, tuple(caller.name.text for caller in found)
 
 
 def _pool_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
@@ -166,7 +176,9 @@ def describe(catalog: Catalog, name: str, kind: str | None = None, span: Span | 
     """
     found = kind or _kind_of(catalog, name, span)
     declared = catalog.declared_name(found, name, span)
-    if found in ("stream", "relation"):
+    if found == "stream" and declared in catalog.derived:
+        properties = _derived_properties(catalog, declared)
+    elif found in ("stream", "relation"):
         properties = _source_properties(catalog, declared)
     elif found == "query":
         properties = _query_properties(catalog, declared)
@@ -204,28 +216,50 @@ def _source_properties(catalog: Catalog, name: str) -> dict[str, Value]:
         if pool := catalog.pool_of_probe(name):
             properties["probed_on"] = pool
     properties["options"] = _public(source.options)
-    properties["read_by"] = readers(name, catalog.queries.values())
+    properties["read_by"] = _read_by(catalog, name)
     return properties
+
+
+def _derived_properties(catalog: Catalog, name: str) -> dict[str, Value]:
+    stream = catalog.derived[name]
+    plan = bind_stream(stream, catalog)
+    return {
+        "format": "derived",
+        "columns": {column.name: column.type for column in plan.schema.columns},
+        "timestamp": TIMESTAMP,
+        "reads": _sources(catalog, stream),
+        "calls": _called(catalog, stream),
+        "as": _written(stream),
+        "read_by": _read_by(catalog, name),
+    }
 
 
 def _query_properties(catalog: Catalog, name: str) -> dict[str, Value]:
     query = catalog.queries[name]
     columns = [item.name for item in optimize(bind(query, catalog)).branches[0].items]
-    text = query.branches[0].span
-    whole = Span(text.text, text.start, query.branches[-1].span.end, text.origin)
     options = query.sink.options if query.sink else ()
     return {
         "columns": (TIMESTAMP, *columns),
         "reads": _sources(catalog, query),
-        "calls": tuple(f.name for key, f in catalog.functions.items() if key in calls_of(query)),
+        "calls": _called(catalog, query),
         "with": _settings(query),
-        "as": cleandoc(whole.excerpt),
+        "as": _written(query),
         "into": _sink_format(query),
         "options": _public((option.key.text, option.value) for option in options),
     }
 
 
-def _sources(catalog: Catalog, query: CreateQuery) -> tuple[str, ...]:
+def _called(catalog: Catalog, query: Reader) -> tuple[str, ...]:
+    return tuple(f.name for key, f in catalog.functions.items() if key in calls_of(query))
+
+
+def _written(query: Reader) -> str:
+    """Its SELECTs as they were written."""
+    text = query.branches[0].span
+    return cleandoc(Span(text.text, text.start, query.branches[-1].span.end, text.origin).excerpt)
+
+
+def _sources(catalog: Catalog, query: Reader) -> tuple[str, ...]:
     """What a query reads, as declared; a name that is not, as written."""
     declared = {name.lower(): name for kind in ("stream", "relation") for name in catalog.names(kind)}
     return tuple(declared.get(name.lower(), name) for name in sources_of(query))

@@ -10,7 +10,7 @@ from headgate.display import html_text, listed
 from headgate.errors import InternalError
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
-from headgate.model.network import QueryDefinition
+from headgate.model.network import QueryDefinition, Schema
 from headgate.model.operator import aliased, conjunction
 from headgate.model.window import Window
 from headgate.plain_json import finite
@@ -190,6 +190,8 @@ class LogicalPlan:
     query: QueryDefinition
     branches: tuple[Project, ...]
     quality: bool = False
+    derived: tuple[DerivedPlan, ...] = ()
+    """The derived streams that it reads, directly or through others; each behind those that it reads."""
 
     def named_branches(self) -> Iterator[tuple[str, Project]]:
         for number, branch in enumerate(self.branches, start=1):
@@ -209,10 +211,28 @@ class LogicalPlan:
         return html_text(str(self))
 
     def to_json(self) -> Json:
-        return query_json(self.query, tuple(map(_tree, self.branches)))
+        found = query_json(self.query, tuple(map(_tree, self.branches)))
+        return {**found, "derived": [stream.to_json() for stream in self.derived]} if self.derived else found
 
     def __str__(self) -> str:
-        return str(query_tree(self.query, tuple(map(_tree, self.branches))))
+        own = str(query_tree(self.query, tuple(map(_tree, self.branches))))
+        return "\n".join([*map(str, self.derived), own])
+
+
+@dataclass(frozen=True)
+class DerivedPlan(LogicalPlan):
+    """A stream that consists of the results of a query; ``schema`` are its columns.
+
+    It has neither a sink nor a quality of service of its own: these belong to the queries that read it.
+    """
+
+    schema: Schema = field(default_factory=lambda: Schema(()))
+
+    def to_json(self) -> Json:
+        return {"stream": self.query.name, "branches": [_tree(branch).to_json() for branch in self.branches]}
+
+    def __str__(self) -> str:
+        return str(Tree(f"stream {self.query.name}", tuple(map(_tree, self.branches))))
 
 
 def rewrite(node: Node, change: Callable[[Node], Node]) -> Node:

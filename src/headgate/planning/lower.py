@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import Expression
 from headgate.model.network import Network, QueryDefinition, RelationDefinition, StreamDefinition
-from headgate.model.operator import Input, Operator, OperatorInput, StreamInput
-from headgate.model.window import TimeWindow, Window
+from headgate.model.operator import DerivedInput, Input, Operator, OperatorInput, StreamInput
+from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.planning import logical
 from headgate.planning.bind import bind, placed_predicate
 from headgate.planning.catalog import Catalog
@@ -18,7 +18,7 @@ from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
 from headgate.planning.rules import optimize
 
 # what an operator reads columns of
-Source = StreamInput | physical.RelationJoin
+Source = StreamInput | DerivedInput | physical.RelationJoin
 
 # an eddy of a join has weights for every history, whose number doubles with each step
 _MOST_STEPS = 10
@@ -28,12 +28,16 @@ def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
     """The operators of every plan, not shared, with the streams and relations that they use."""
     operators: list[Operator] = []
     queries = []
+    derived = _Derived(catalog, operators)
     for plan in plans:
+        for stream in plan.derived:
+            derived.add(stream)
         for prefix, branch in plan.named_branches():
-            _Lowering(prefix, catalog, operators).lower(branch)
+            _Lowering(prefix, catalog, operators, derived).lower(branch)
         outputs = tuple(f"{prefix}.project" for prefix, _ in plan.named_branches())
         queries.append(replace(plan.query, outputs=outputs))
-    used = {scan.name for plan in plans for branch in plan.branches for scan in scans(branch)}
+    all_plans = [each for plan in plans for each in (*plan.derived, plan)]
+    used = {scan.name for plan in all_plans for branch in plan.branches for scan in scans(branch)}
     return Network(
         streams=tuple(stream for stream in catalog.streams.values() if stream.name in used),
         relations=tuple(relation for relation in catalog.relations.values() if relation.name in used),
@@ -45,33 +49,79 @@ def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
 
 
 @dataclass
+class _Derived:
+    """Derived streams, each computed once for all who read it."""
+
+    catalog: Catalog
+    operators: list[Operator]
+    ends: dict[str, str] = field(default_factory=dict)
+    """The last operator of each, in the order in which they were added."""
+    _numbered: dict[str, str] = field(default_factory=dict)
+
+    def add(self, plan: LogicalPlan) -> None:
+        name = plan.query.name
+        if name in self.ends:
+            return
+        branches = list(plan.named_branches())
+        for prefix, branch in branches:
+            _Lowering(prefix, self.catalog, self.operators, self).lower(branch)
+        outputs = tuple(OperatorInput(f"{prefix}.project") for prefix, _ in branches)
+        if len(outputs) == 1:
+            self.ends[name] = outputs[0].operator
+        else:
+            self.operators.append(physical.Union(f"{name}.union", outputs))
+            self.ends[name] = f"{name}.union"
+
+    def read(self, scan: logical.StreamScan, has_order: bool) -> DerivedInput:
+        """The tuples of a derived stream; numbered, if it matters which of two comes first."""
+        end = self.ends[scan.name]
+        if has_order:
+            if scan.name not in self._numbered:
+                self._numbered[scan.name] = f"{scan.name}.number"
+                self.operators.append(physical.Number(f"{scan.name}.number", OperatorInput(end)))
+            end = self._numbered[scan.name]
+        return DerivedInput(end, scan.name, scan.alias, scan.columns)
+
+    def order_of(self, stream: str) -> int:
+        """The place of a stream among all, which breaks ties between equal timestamps."""
+        return [*self.catalog.streams, *self.catalog.derived, *self.ends].index(stream)
+
+
+@dataclass
 class _Lowering:
     """Lowers one branch: adds its operators, inputs first."""
 
     prefix: str
     catalog: Catalog
     operators: list[Operator]
+    derived: _Derived
 
-    def lower(self, node: Node) -> Input:
+    def lower(self, node: Node, has_order: bool = False) -> Input:
+        """The output of a node; ``has_order`` if it matters which of two tuples comes first."""
+        if isinstance(node, logical.StreamScan) and node.name in self.derived.ends:
+            return self.derived.read(node, has_order or isinstance(node.window, RowWindow))
         if isinstance(node, logical.StreamScan):
             return StreamInput(node.name, node.alias, node.columns)
         if isinstance(node, logical.Filter):
-            return self._filter(node)
+            return self._filter(node, has_order)
         if isinstance(node, logical.WindowJoin):
             return self._join(node, ())
         if isinstance(node, logical.RelationJoin):
-            scan, source = node.relation, self.lower(node.input)
+            scan, source = node.relation, self.lower(node.input, has_order)
             name, read = self._name(f"relation_{scan.alias}"), (scan.name, scan.alias, scan.columns)
             return self._add(physical.RelationJoin(name, source, *read, node.predicates))
         if isinstance(node, logical.Aggregate):
-            stream, source = stream_below(node), self.lower(node.input)
+            stream = stream_below(node)
+            # without a slide, every tuple emits the new value of its group
+            slides = isinstance(stream.window, TimeWindow) and stream.window.slide_us is not None
+            source = self.lower(node.input, has_order=not slides)
             name, window = self._name("aggregate"), (stream.name, stream.alias, stream.window)
             return self._add(node.operator(name, source, *window, node.keys, node.aggregates))
         if isinstance(node, logical.Project):
             return self._add(physical.Project(self._name("project"), self.lower(node.input), node.items))
         raise InternalError(f"{node} is read by its join alone")
 
-    def _filter(self, node: logical.Filter) -> Input:
+    def _filter(self, node: logical.Filter, has_order: bool) -> Input:
         while isinstance(node.input, logical.Filter):
             node = logical.Filter(node.input.input, node.input.predicates + node.predicates)
         below, predicates, name = node.input, node.predicates, node.role
@@ -80,7 +130,7 @@ class _Lowering:
         if isinstance(below, logical.WindowJoin) and below.pools:
             source, placed = self._join(below, placed), ()
         else:
-            source = self.lower(below)
+            source = self.lower(below, has_order)
         if plain:
             source = self._add(physical.Select(self._name(name), source, plain))
         if placed:
@@ -93,9 +143,8 @@ class _Lowering:
     def _join(self, node: logical.WindowJoin, placed: tuple[Expression, ...]) -> Input:
         """A join in ticks, or windows below an eddy that probes them and evaluates placed predicates."""
         scanned = [(stream_below(side), self.lower(side)) for side in node.inputs]
-        declared = list(self.catalog.streams)
         sides = tuple(
-            physical.JoinSide(source, s.alias, s.name, s.window, (declared.index(s.name), position))
+            physical.JoinSide(source, s.alias, s.name, s.window, (self.derived.order_of(s.name), position))
             for position, (s, source) in enumerate(scanned)
         )
         if not node.pools:
@@ -131,7 +180,7 @@ def share_subplans(network: Network) -> Network:
     names: dict[str, str] = {}
 
     def renamed(source: Input) -> Input:
-        return source if isinstance(source, StreamInput) else OperatorInput(names[source.operator])
+        return source if isinstance(source, StreamInput) else replace(source, operator=names[source.operator])
 
     for name, operator in network.operators.items():
         given = _with_inputs(operator, renamed)
@@ -153,6 +202,9 @@ def _windows_above(network: Network, name: str) -> frozenset[Window]:
     found: set[Window] = set()
     for reader in network.readers(name):
         above = network.operators[reader]
+        if any(isinstance(i, DerivedInput) and i.operator == name for i in above.inputs):
+            # windows over results hold other tuples
+            continue
         if isinstance(above, physical.WindowUpdate):
             found |= {s.window for s in above.sides if s.input == OperatorInput(name)}
         else:
@@ -184,19 +236,22 @@ def _with_inputs(operator: Operator, change: Callable[[Input], Input]) -> Operat
     if isinstance(operator, physical.WindowUpdate):
         sides = tuple(replace(side, input=change(side.input)) for side in operator.sides)
         return replace(operator, sides=sides)
+    if isinstance(operator, physical.Union):
+        return replace(operator, inputs=tuple(map(change, operator.inputs)))
     assert not isinstance(operator, physical.Synthetic), "no query has one"
     return replace(operator, input=change(operator.input))
 
 
 def _sources(operator: Operator) -> Iterator[Source]:
-    yield from (source for source in operator.inputs if isinstance(source, StreamInput))
+    yield from (source for source in operator.inputs if isinstance(source, (StreamInput, DerivedInput)))
     if isinstance(operator, physical.RelationJoin):
         yield operator
 
 
 def _with_columns(operator: Operator, columns: Callable[[Source], tuple[str, ...]]) -> Operator:
     def change(source: Input) -> Input:
-        return replace(source, columns=columns(source)) if isinstance(source, StreamInput) else source
+        is_read = isinstance(source, (StreamInput, DerivedInput))
+        return replace(source, columns=columns(source)) if is_read else source
 
     changed = _with_inputs(operator, change)
     if isinstance(changed, physical.RelationJoin):
@@ -248,6 +303,9 @@ def _branches(network: Network, query: QueryDefinition) -> tuple[logical.Tree, .
 def _operator_tree(network: Network, source: Input) -> logical.Tree:
     if isinstance(source, StreamInput):
         return logical.Tree(f"stream {source} ({', '.join(source.columns)})")
+    if isinstance(source, DerivedInput):
+        made = _operator_tree(network, OperatorInput(source.operator))
+        return logical.Tree(f"stream {source} ({', '.join(source.columns)})", (made,))
     operator = network.operators[source.operator]
     queries = network.queries_of(operator.name)
     shared = f", shared by {', '.join(queries)}" if len(queries) > 1 else ""

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from headgate.cql.statement import PLURALS, CreateQuery, Existing
+from headgate.cql.statement import PLURALS, CreateQuery, DeriveStream, Existing
 from headgate.errors import QueryError, Span, unknown_name
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
 
@@ -30,6 +30,8 @@ class Names:
 
     streams: dict[str, StreamDefinition] = field(default_factory=dict, init=False)
     """In order of declaration, which breaks ties between equal timestamps."""
+    derived: dict[str, DeriveStream] = field(default_factory=dict, init=False)
+    """Streams that are results of queries."""
     relations: dict[str, RelationDefinition] = field(default_factory=dict, init=False)
     queries: dict[str, CreateQuery] = field(default_factory=dict, init=False)
     functions: dict[str, FunctionDefinition] = field(default_factory=dict, init=False)
@@ -51,6 +53,8 @@ class Names:
 
     def names(self, kind: str) -> tuple[str, ...]:
         """All that is declared of a kind, in order of declaration."""
+        if kind == "stream":
+            return (*self.streams, *self.derived)
         found = self._tables[kind]
         return tuple(found) if kind in _BY_SPELLING else tuple(one.name for one in found.values())
 
@@ -84,6 +88,8 @@ class Names:
             if taken.kind != kind:
                 hint = f"write DROP {taken.kind.upper()} {taken.name} before"
                 raise QueryError(f"{taken.name} is a {taken.kind}, not a {kind}; {hint}", span)
+            if kind == "stream":
+                _rename(self.derived, taken.name, name)
             if kind in _BY_SPELLING:
                 _rename(self._tables[kind], taken.name, name)
         self._declared[name.lower()] = Declared(kind, name, span)
@@ -91,14 +97,15 @@ class Names:
 
     def _release(self, kind: str, name: str) -> None:
         """Forget what was declared under a name."""
-        del self._tables[kind][name if kind in _BY_SPELLING else name.lower()]
+        table = self.derived if kind == "stream" and name in self.derived else self._tables[kind]
+        del table[name if kind in _BY_SPELLING else name.lower()]
         if kind != "function":
             del self._declared[name.lower()]
 
 
 def _rename(table: dict[str, Any], old: str, new: str) -> None:
-    """Give a key another spelling; its place among the others stays."""
-    if old != new:
+    """Give a key another spelling, if it is there; its place among the others stays."""
+    if old != new and old in table:
         renamed = {new if key == old else key: value for key, value in table.items()}
         table.clear()
         table.update(renamed)

@@ -16,8 +16,8 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from headgate.model.network import QueryDefinition
-from headgate.model.operator import Eddy, Select, StreamInput, WindowJoin
-from headgate.model.window import RowWindow
+from headgate.model.operator import DerivedInput, Eddy, OperatorInput, Select, StreamInput, WindowJoin
+from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival
 from headgate.spark.attempts import AttemptedOperator, Attempts
@@ -25,7 +25,14 @@ from headgate.spark.blocks import BlockStore, Input, groups_to_merge, merged_blo
 from headgate.spark.eddies.queue import EddySnapshot, probing_timestamps
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
 from headgate.spark.operators.base import Stretch
-from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
+from headgate.spark.operators.inputs import (
+    LogInput,
+    QueueInput,
+    Retained,
+    StoreTask,
+    TickInput,
+    log_columns,
+)
 from headgate.spark.prepared import Prepared
 from headgate.spark.rows import Rows, Spread, cut_at, progress_of
 from headgate.spark.samples import Trial, WindowContent, join_samples
@@ -133,17 +140,12 @@ class TickBuilder:
         arrivals: Mapping[str, Arrival],
         plan: TickPlan,
     ) -> TickInput:
-        operator = self._prepared.operators[name]
         selects = self._prepared.through(name, number)
         blocks = state.blocks[number]
         if selects is None:
-            rows = self._flowing(name, number, arrivals, plan)
-            log = None
-            if isinstance(operator.windows[number], RowWindow):
-                log = self._pushing(name, number, state, arrivals)
-            queue = f"queue {name}.{number}"
-            return QueueInput(self._store, queue, operator.inputs[number], blocks, rows, log)
+            return self._queue_input(name, number, state, arrivals, plan)
         stream = self._prepared.stream_input(name, number)
+        assert isinstance(stream, StreamInput)
         arrival = arrivals[stream.stream]
         passed_ts, selectivity = END_US, 1.0
         for select in selects:
@@ -163,25 +165,66 @@ class TickBuilder:
             selectivity=selectivity,
         )
 
+    def _queue_input(
+        self,
+        name: str,
+        number: int,
+        state: OperatorState,
+        arrivals: Mapping[str, Arrival],
+        plan: TickPlan,
+    ) -> QueueInput:
+        operator = self._prepared.operators[name]
+        source = self._network.operators[name].inputs[number]
+        window = self._prepared.window(name, number)
+        over_queue, log = self._prepared.over_queue(name, number), None
+        if over_queue:
+            passed = plan.rows[over_queue[-1].name]
+            rows = self._flowing(over_queue[0].input, window, arrivals, plan)
+            # the window holds more than the selection passes on, but no operator overtakes another
+            rows = replace(rows, progress_ts=passed.progress_ts, idle=passed.idle)
+        else:
+            rows = self._flowing(source, window, arrivals, plan)
+            is_derived = isinstance(self._prepared.stream_input(name, number), DerivedInput)
+            if isinstance(operator.windows[number], RowWindow) and not is_derived:
+                log = self._pushing(name, number, state, arrivals)
+        return QueueInput(
+            store=self._store,
+            name=f"queue {name}.{number}",
+            schema=operator.inputs[number],
+            blocks=state.blocks[number],
+            rows=rows,
+            log=log,
+            selects=self._attempts.selects(over_queue),
+        )
+
     def _pushing(
         self, name: str, number: int, state: OperatorState, arrivals: Mapping[str, Arrival]
     ) -> LogInput:
         """The log of the stream below a row window, of which only numbers and keys are read."""
-        source = replace(self._prepared.stream_input(name, number), columns=())
+        stream = self._prepared.stream_input(name, number)
+        assert isinstance(stream, StreamInput)
+        source = replace(stream, columns=())
         blocks = state.pushing[number] if state.pushing else ()
         arrival, window = arrivals[source.stream], self._prepared.operators[name].windows[number]
         predicate_order = self._prepared.predicate_order
         return LogInput(self._logs, source, window, (), predicate_order, blocks, arrival.blocks, arrival.rows)
 
-    def _flowing(self, reader: str, number: int, arrivals: Mapping[str, Arrival], plan: TickPlan) -> Rows:
-        """The input of a queue: the output of the operator below, or a stream."""
-        source = self._network.operators[reader].inputs[number]
+    def _flowing(
+        self,
+        source: StreamInput | OperatorInput,
+        window: Window | None,
+        arrivals: Mapping[str, Arrival],
+        plan: TickPlan,
+    ) -> Rows:
+        """What enters a queue: the output of the operator below, or a stream."""
+        if isinstance(source, DerivedInput):
+            items = log_columns(source, window, self._prepared.is_numbered(source))
+            return plan.rows[source.operator].mapped(lambda tuples: sql.select(items, tuples))
         if not isinstance(source, StreamInput):
             return plan.rows[source.operator]
         arrival = arrivals[source.stream]
         if not arrival.blocks:
             return arrival.rows
-        window = self._prepared.window(reader, number)
         read = LogInput(
             self._logs, source, window, (), self._prepared.predicate_order, (), arrival.blocks, arrival.rows
         )
@@ -344,7 +387,8 @@ class TickBuilder:
         self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, snapshot: EddySnapshot
     ) -> None:
         """An eddy in a tick: new tuples enter its queue, finished ones continue."""
-        entering = self._flowing(name, 0, arrivals, plan)
+        source, window = self._network.operators[name].inputs[0], self._prepared.window(name, 0)
+        entering = self._flowing(source, window, arrivals, plan)
         plan.progress[name] = BEGINNING_US
         plan.retained[name] = [list(snapshot.inside)]
         plan.moved[name] = Moved(plan.chosen.taken[name])

@@ -15,8 +15,10 @@ from headgate.model.expression import Expression, time_text
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
     Aggregate,
+    DerivedInput,
     Eddy,
     JoinEddy,
+    Number,
     Operator,
     OperatorInput,
     Project,
@@ -35,6 +37,7 @@ from headgate.spark.eddies.eddy_jobs import EddyLayout, lay_out
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import SparkOperator, spark_operator
 from headgate.spark.operators.check import spark_complaint
+from headgate.spark.operators.derived import NumberOperator, UnionOperator
 from headgate.spark.operators.inputs import log_columns
 from headgate.spark.operators.panes import PaneAggregateOperator
 from headgate.spark.operators.row_window import with_expiry
@@ -136,9 +139,12 @@ class Preparation:
     def _input(self, settings: Operator, number: int, operators: Mapping[str, SparkOperator]) -> str:
         """A query or view without tuples, with the columns of an input."""
         source = settings.inputs[number]
-        if isinstance(source, OperatorInput):
+        if isinstance(source, OperatorInput) and not isinstance(source, DerivedInput):
             return self._views[source.operator]
         window = operators[settings.name].windows[number] or window_above(self.network, settings.name)
+        if isinstance(source, DerivedInput):
+            is_numbered = isinstance(self.network.operators[source.operator], Number)
+            return sql.select(log_columns(source, window, is_numbered), self._views[source.operator])
         is_numbered = self._logs[source.stream].is_numbered
         return sql.select(log_columns(source, window, is_numbered), sql.name(f"empty {source.stream}"))
 
@@ -186,6 +192,10 @@ class Preparation:
             return self.spark.sql(arrivals)
         if isinstance(operator, AggregateOperator):
             return self._aggregated(operator, inputs[0])
+        if isinstance(operator, UnionOperator):
+            return self.spark.sql(str(operator.union(inputs)))
+        if isinstance(operator, NumberOperator):
+            return self.spark.sql(operator.numbered(inputs[0], None))
         if isinstance(settings, Eddy):
             frame = self._analysed(inputs[0])
             if isinstance(settings, JoinEddy):

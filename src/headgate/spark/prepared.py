@@ -10,7 +10,9 @@ from pyspark.sql.types import StructType
 from headgate.model.network import Network
 from headgate.model.operator import (
     Aggregate,
+    DerivedInput,
     Eddy,
+    Number,
     OperatorInput,
     Select,
     StreamInput,
@@ -58,10 +60,25 @@ class Prepared:
             return None
         return (below,)
 
-    def stream_input(self, reader: str, number: int) -> StreamInput:
+    def over_queue(self, reader: str, number: int) -> tuple[Select, ...]:
+        """The selections that an input evaluates itself, over its queue of all tuples of a derived stream.
+
+        A row window holds tuples for which the selections do not hold, too.
+        """
+        source, window = self.network.operators[reader].inputs[number], self.operators[reader].windows[number]
+        if isinstance(source, StreamInput) or not isinstance(window, RowWindow):
+            return ()
+        below = self.network.operators[source.operator]
+        return (below,) if isinstance(below, Select) and isinstance(below.input, DerivedInput) else ()
+
+    def is_numbered(self, source: DerivedInput) -> bool:
+        """Whether the tuples of a derived stream have numbers."""
+        return isinstance(self.network.operators[source.operator], Number)
+
+    def stream_input(self, reader: str, number: int) -> StreamInput | DerivedInput:
         """The stream that an input reads, directly or through selections."""
         source = self.network.operators[reader].inputs[number]
-        while isinstance(source, OperatorInput):
+        while not isinstance(source, (StreamInput, DerivedInput)):
             [source] = self.network.operators[source.operator].inputs
         return source
 
@@ -79,7 +96,10 @@ class Prepared:
             1
             for reader in self.network.readers(name)
             for number, source in enumerate(self.network.operators[reader].inputs)
-            if source == OperatorInput(name) and self.through(reader, number) is None
+            if isinstance(source, OperatorInput)
+            and source.operator == name
+            and self.through(reader, number) is None
+            and not self.over_queue(reader, number)
         )
 
 
@@ -87,6 +107,9 @@ def window_above(network: Network, name: str) -> Window | None:
     """The window that the output of an operator enters further downstream."""
     for reader in network.readers(name):
         above = network.operators[reader]
+        if any(isinstance(i, DerivedInput) and i.operator == name for i in above.inputs):
+            # windows over results hold other tuples
+            continue
         if isinstance(above, WindowUpdate):
             return next(side.window for side in above.sides if side.input == OperatorInput(name))
         if isinstance(above, Aggregate):

@@ -58,6 +58,18 @@ class Rows:
         scale = self.count / total if total else 0.0
         return tuple(spread.scaled(scale).between(from_ts, to_ts) for spread in self.spreads)
 
+    def mapped(self, change: Callable[[str], str]) -> Rows:
+        """The same tuples with other columns."""
+        if self.query is None:
+            return self
+        reader = self.reader
+
+        def read(from_ts: int, to_ts: int) -> str | None:
+            tuples = self.read_range(from_ts, to_ts)
+            return tuples and sql.by_slice(tuples, change)
+
+        return replace(self, query=sql.by_slice(self.query, change), reader=read if reader else None)
+
     def named(self, view: str) -> Rows:
         """The same tuples, read from a view."""
         return replace(self, query=view, reader=None)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from headgate.errors import InternalError
 from headgate.model.expression import Expression
 from headgate.model.operator import aliases_of
 from headgate.model.profile import in_sequence
@@ -99,7 +98,9 @@ class _Branch:
             return RowWindow(round(scan.window.rows * self.statistics.keys(scan.name, self.missing)))
         if isinstance(scan.window, (RowWindow, TimeWindow)):
             return scan.window
-        raise InternalError(f"{scan} is joined without a window")
+        # it holds as many tuples as there were
+        self.missing.add(f"the length of the window of {scan.name}", is_measured=False)
+        return RowWindow(1)
 
     def _payer(self, operator: str) -> str | None:
         """The query whose operator does the work, if it is not this one's own."""

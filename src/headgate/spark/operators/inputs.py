@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from headgate.model.expression import column_of
-from headgate.model.operator import Select, StreamInput
+from headgate.model.operator import DerivedInput, Select, StreamInput
 from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
@@ -97,8 +97,8 @@ class TickInput(Protocol):
         """Whether one task can process all tuples."""
 
 
-def log_columns(source: StreamInput, window: Window | None, is_numbered: bool) -> list[str]:
-    """The select list that gives columns of a log the names used in a plan."""
+def log_columns(source: StreamInput | DerivedInput, window: Window | None, is_numbered: bool) -> list[str]:
+    """The select list that gives columns of a log, or of results, the names used in a plan."""
     items = [sql.name(TS)]
     if is_numbered and window is not None:
         items.append(sql.name(SEQ))
@@ -208,27 +208,34 @@ class QueueInput:
     rows: Rows
     log: LogInput | None = None
     """The log of the stream below a row window, which decides when tuples expire."""
-    condition: Select | None = None
-    """Leaves out tuples that the operator cannot process."""
+    selects: tuple[Select, ...] = ()
+    """Leave out tuples when the queue is read: those that a window holds, but its operator does not take."""
 
     def where(self, condition: Select) -> QueueInput:
         """The input without the tuples for which a condition does not hold."""
-        return replace(self, condition=condition)
+        return replace(self, selects=(*self.selects, condition))
+
+    @property
+    def unfiltered(self) -> QueueInput:
+        """The same input with all its tuples."""
+        return replace(self, selects=())
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Retained and new tuples between two timestamps."""
-        return self._filtered([self._stored(from_ts, to_ts), self.rows.read_range(from_ts, to_ts)])
+        return self.filtered(sql.union([self._stored(from_ts, to_ts), self.rows.read_range(from_ts, to_ts)]))
 
     def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
         """Tuples waiting since ``old_ts`` and new ones, below ``new_ts``."""
         upto = min(new_ts, to_ts)
-        return self._filtered([self._stored(max(old_ts, from_ts), upto), self.rows.read_range(from_ts, upto)])
+        stored = self._stored(max(old_ts, from_ts), upto)
+        return self.filtered(sql.union([stored, self.rows.read_range(from_ts, upto)]))
 
-    def _filtered(self, parts: Sequence[str | None]) -> str | None:
-        tuples = sql.union(parts)
-        if tuples is None or self.condition is None:
-            return tuples
-        return sql.select(["*"], tuples, [sql.conjunction(self.condition.predicates)])
+    def filtered(self, tuples: str | None) -> str | None:
+        """The tuples for which the selections hold."""
+        if tuples is not None:
+            for one in self.selects:
+                tuples = sql.select(["*"], tuples, [sql.conjunction(one.predicates)])
+        return tuples
 
     def _stored(self, from_ts: int, to_ts: int) -> str | None:
         reached = [block for block in self.blocks if block.max_ts >= from_ts and block.min_ts < to_ts]

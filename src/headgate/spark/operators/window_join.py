@@ -14,7 +14,7 @@ from enum import Enum
 from functools import lru_cache
 
 from headgate.model.operator import JoinSide, WindowJoin, aliases_of, connected_order
-from headgate.model.window import HopWindow, RowWindow, TimeWindow, Window
+from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark import sql
 from headgate.spark.operators.row_window import EXPIRY
 from headgate.spark.sql import TS
@@ -215,7 +215,9 @@ def inside_windows(operator: WindowJoin) -> list[str]:
 
 
 def _is_plain(window: Window) -> bool:
-    return isinstance(window, TimeWindow) and window.slide_us is None
+    """Whether the reach of a window tells what is inside."""
+    is_unbounded = isinstance(window, UnboundedWindow)
+    return is_unbounded or (isinstance(window, TimeWindow) and window.slide_us is None)
 
 
 def _inside(operator: WindowJoin, number: int, last: str) -> str:

@@ -49,8 +49,6 @@ def window_content(
     """The tuples of an input needed for results from the old progress to the new; row windows add expiry."""
     if isinstance(window, RowWindow):
         return _row_window_content(one, window, old_ts, new_ts, in_one_task)
-    if isinstance(window, UnboundedWindow):
-        return one.content(old_ts, new_ts)
     from_ts = BEGINNING_US
     if isinstance(window, TimeWindow) and old_ts > BEGINNING_US:
         from_ts = old_ts - window.reach_us
@@ -62,7 +60,11 @@ def _row_window_content(
 ) -> str | None:
     if isinstance(one, LogInput):
         return _with_expiry(one, window, old_ts, to_ts, in_one_task).content(BEGINNING_US, to_ts)
-    assert isinstance(one, QueueInput) and one.log is not None
+    assert isinstance(one, QueueInput)
+    if one.log is None:
+        # the queue holds the whole window of a derived stream
+        everything = one.unfiltered.content(BEGINNING_US, to_ts)
+        return everything and one.filtered(with_expiry_in_order(everything, window))
     queued = one.content(BEGINNING_US, to_ts)
     log = _with_expiry(one.log, window, BEGINNING_US, to_ts, in_one_task)
     declared = log.content(BEGINNING_US, to_ts)
@@ -123,8 +125,9 @@ def retain_window(one: TickInput, window: Window | None, stretch: Stretch) -> Re
         if isinstance(one, LogInput):
             return _retain_rows(one, window, stretch.since_ts)
         return _retain_queue(one, window, stretch.since_ts)
-    reaches = isinstance(window, TimeWindow)
-    return one.retain(stretch.since_ts - window.reach_us if reaches else stretch.new_ts)  # type: ignore[union-attr]
+    if isinstance(window, UnboundedWindow):
+        return one.retain(BEGINNING_US)
+    return one.retain(stretch.since_ts - window.reach_us if window else stretch.new_ts)
 
 
 def _retain_rows(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
@@ -138,9 +141,9 @@ def _retain_rows(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
 
 def _retain_queue(one: TickInput, window: RowWindow, since_ts: int) -> Retained:
     """The log has no range for a window over a queue: the tuples still inside are stored again."""
-    assert isinstance(one, QueueInput) and one.log is not None
-    pushing = _retain_rows(one.log, window, since_ts)
-    content = _row_window_content(one, window, BEGINNING_US, END_US)
+    assert isinstance(one, QueueInput)
+    pushing = None if one.log is None else _retain_rows(one.log, window, since_ts)
+    content = _row_window_content(one.unfiltered, window, BEGINNING_US, END_US)
     if content is None:
         return Retained((), pushing=pushing)
     expiry = sql.name(EXPIRY)
@@ -355,7 +358,7 @@ class RunningAggregateOperator(AggregateOperator):
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
         """New values, and groups to carry."""
         [one] = inputs
-        retained = [retain_window(one, self.settings.window, stretch)]
+        retained = [one.retain(stretch.new_ts)]
         tuples = one.content(stretch.old_ts, stretch.new_ts) if stretch.new_ts > stretch.old_ts else None
         if tuples is None:
             return Results(None, retained)
