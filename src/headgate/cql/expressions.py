@@ -14,12 +14,74 @@ from headgate.cql.tokens import Token, outside_brackets, partners, span_of
 from headgate.errors import QueryError, Span
 from headgate.model.sql_tree import read_tree
 
-SUPPORTED_AGGREGATES = "COUNT, SUM, AVG, MIN, MAX"
+AGGREGATES = frozenset(
+    (
+        "COUNT",
+        "SUM",
+        "AVG",
+        "MEAN",
+        "MIN",
+        "MAX",
+        "COUNT_IF",
+        "BOOL_AND",
+        "EVERY",
+        "BOOL_OR",
+        "MAX_BY",
+        "MIN_BY",
+        "FIRST",
+        "FIRST_VALUE",
+        "LAST",
+        "LAST_VALUE",
+        "ANY_VALUE",
+        "COLLECT_LIST",
+        "ARRAY_AGG",
+        "COLLECT_SET",
+        "MODE",
+        "MEDIAN",
+        "PERCENTILE",
+        "PERCENTILE_APPROX",
+        "APPROX_PERCENTILE",
+        "APPROX_COUNT_DISTINCT",
+        "STD",
+        "STDDEV",
+        "STDDEV_POP",
+        "STDDEV_SAMP",
+        "VARIANCE",
+        "VAR_POP",
+        "VAR_SAMP",
+        "SKEWNESS",
+        "KURTOSIS",
+        "CORR",
+        "COVAR_POP",
+        "COVAR_SAMP",
+        "REGR_AVGX",
+        "REGR_AVGY",
+        "REGR_COUNT",
+        "REGR_INTERCEPT",
+        "REGR_R2",
+        "REGR_SLOPE",
+        "REGR_SXX",
+        "REGR_SXY",
+        "REGR_SYY",
+        "BIT_AND",
+        "BIT_OR",
+        "BIT_XOR",
+        "TRY_SUM",
+        "TRY_AVG",
+        "HLL_SKETCH_AGG",
+        "HLL_UNION_AGG",
+        "THETA_SKETCH_AGG",
+        "THETA_UNION_AGG",
+        "BITMAP_CONSTRUCT_AGG",
+        "BITMAP_OR_AGG",
+        "BITMAP_AND_AGG",
+        "COUNT_MIN_SKETCH",
+    )
+)
+"""Spark's aggregate functions, but for those whose results depend on the order of rows."""
 
-_FUNCTIONS = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "MEAN": "AVG", "MIN": "MIN", "MAX": "MAX"}
-
-# aggregates that sqlglot reads as quantifiers of comparisons; all others are told by the functions of Spark
-_QUANTIFIERS = ("ANY", "SOME")
+# aggregates that sqlglot reads as quantifiers of comparisons, and what is the same
+_QUANTIFIERS = {"ANY": "bool_or", "SOME": "bool_or"}
 
 _PARAMETERS = frozenset({TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.L_BRACE})
 
@@ -29,8 +91,7 @@ _BEFORE_OPERANDS = frozenset(["(", "[", ",", ".", "DISTINCT"])
 _UNSUPPORTED_AFTER_CALL = {
     "OVER": "OVER (...) is not supported; "
     "give the stream a window in FROM, as in s [ROWS 100], and aggregate",
-    "FILTER": "FILTER (WHERE ...) is not supported; aggregate CASE WHEN condition THEN value END",
-    "WITHIN": f"WITHIN GROUP is not supported; aggregates are {SUPPORTED_AGGREGATES}",
+    "WITHIN": "WITHIN GROUP is not supported; write percentile(x, 0.5), or sort_array(collect_list(x))",
 }
 
 
@@ -54,7 +115,6 @@ def scalar_without_aggregates(tokens: Sequence[Token], clause: str) -> ScalarExp
 def _refuse_unsupported(tokens: Sequence[Token]) -> None:
     for index, token in enumerate(tokens):
         before = tokens[index - 1].word if index else "("
-        after = tokens[index + 1].word if index + 1 < len(tokens) else ""
         if token.kind in _PARAMETERS:
             raise QueryError(f"{token.shown} is not supported here; write values, not parameters", token.span)
         around = [_name(token) for token in tokens[max(0, index - 2) : index + 2]]
@@ -64,8 +124,7 @@ def _refuse_unsupported(tokens: Sequence[Token]) -> None:
             raise QueryError("a subquery is not supported; join its stream in FROM", token.span)
         if before == "." and index > 1:
             _refuse_after_dot(tokens[index - 2], token)
-        is_called = token.word != "FILTER" or after == "("
-        if before == ")" and token.word in _UNSUPPORTED_AFTER_CALL and is_called:
+        if before == ")" and token.word in _UNSUPPORTED_AFTER_CALL:
             raise QueryError(_UNSUPPORTED_AFTER_CALL[token.word], token.span)
 
 
@@ -89,33 +148,52 @@ def _aggregates(tokens: Sequence[Token]) -> Iterator[AggregateCall]:
             continue
         called = tokens[opener - 1]
         if _name(called) in _QUANTIFIERS:
-            message = f"{_name(called)} is not supported; the aggregates are {SUPPORTED_AGGREGATES}"
-            raise QueryError(message, called.span)
-        if _name(called) in _FUNCTIONS:
-            yield _aggregate(called, tokens[opener + 1 : close], tokens[close])
-            end = close
+            hint = f"write {_QUANTIFIERS[_name(called)]}(condition)"
+            raise QueryError(f"{_name(called)} is not supported as an aggregate; {hint}", called.span)
+        if _name(called) in AGGREGATES:
+            call, end = _aggregate(tokens, opener, close)
+            yield call
 
 
-def _aggregate(name: Token, inside: Sequence[Token], close: Token) -> AggregateCall:
-    function, span = _FUNCTIONS[_name(name)], span_of([name, close])
-    first = inside[0].word if inside else ""
+def _aggregate(tokens: Sequence[Token], opener: int, close: int) -> tuple[AggregateCall, int]:
+    """A call, and the place of its last token."""
+    name, inside = tokens[opener - 1], tokens[opener + 1 : close]
+    function, first = _name(name), inside[0].word if inside else ""
+    condition, end = _filter(tokens, close, function)
+    span = span_of([name, tokens[end]])
     if first == "*" and len(inside) == 1:
-        return AggregateCall(function, None, False, span)
-    if first == "DISTINCT" and function != "COUNT":
-        message = f"{function}(DISTINCT ...) is not supported, only COUNT takes it; write {function}(x)"
-        raise QueryError(message, inside[0].span)
-    tokens = inside[1:] if first in ("DISTINCT", "ALL") else inside
-    if not tokens:
+        return AggregateCall(function, (), False, span, condition), end
+    given = inside[1:] if first in ("DISTINCT", "ALL") else inside
+    if not given:
         hint = "COUNT(*)" if function == "COUNT" else f"{function}(x)"
-        raise QueryError(f"{function} needs an argument; write {hint}", close.span)
-    for comma in (tokens[index] for index in outside_brackets(tokens) if tokens[index].word == ","):
-        hint = ", or struct(x, y) for its argument" if function == "COUNT" else ""
-        raise QueryError(f"{function} takes one argument; write {function}(x){hint}", comma.span)
+        raise QueryError(f"{function} needs an argument; write {hint}", tokens[close].span)
+    commas = [index for index in outside_brackets(given) if given[index].word == ","]
+    parts = [given[before + 1 : after] for before, after in pairwise([-1, *commas, len(given)])]
+    for part, comma in zip(parts, [*commas, *commas[-1:]], strict=False):
+        if not part:
+            raise QueryError(f"{function} has an empty argument; remove the comma", given[comma].span)
+    arguments = tuple(_inside_aggregate(part, function) for part in parts)
+    return AggregateCall(function, arguments, first == "DISTINCT", span, condition), end
+
+
+def _filter(tokens: Sequence[Token], close: int, function: str) -> tuple[ScalarExpression | None, int]:
+    """The condition of FILTER (WHERE ...) after a call, and the place where the call ends."""
+    words = [token.word for token in tokens[close + 1 : close + 4]]
+    if words[:2] != ["FILTER", "("]:
+        return None, close
+    end = partners(tokens)[close + 2]
+    inside = tokens[close + 4 : end]
+    if words[2:] != ["WHERE"] or not inside:
+        raise QueryError("expected FILTER (WHERE condition)", tokens[close + 1].span)
+    return _inside_aggregate(inside, function), end
+
+
+def _inside_aggregate(tokens: Sequence[Token], function: str) -> ScalarExpression:
     argument = scalar(tokens)
     for inner in argument.aggregates:
-        message = f"{inner.function} inside {function}: aggregates cannot be nested; use two queries"
-        raise QueryError(message, inner.span)
-    return AggregateCall(function, argument, first == "DISTINCT", span)
+        message = f"{inner.function} inside {function}: aggregates cannot be nested"
+        raise QueryError(f"{message}; aggregate a derived stream or a subquery", inner.span)
+    return argument
 
 
 def conjuncts(tokens: Sequence[Token], clause: str) -> list[ScalarExpression]:

@@ -1,7 +1,7 @@
 """SELECT: items, sources with windows, conditions, grouping.
 
 Windows are ``[ROWS n]``, ``[RANGE t SLIDE s]``, ``[PARTITION BY k ROWS n]``, ``[NOW]``, ``[UNBOUNDED]``, and
-the half-open ``[TUMBLE t]`` and ``[HOP t EVERY s]``.
+the half-open ``[TUMBLE t]``, ``[HOP t EVERY s]`` and ``[SESSION gap]``.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from headgate.cql.measure import LARGEST, MeasureError, signed_duration_us
 from headgate.cql.statement import FromItem, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.tokens import Cursor, Token, never_closed, one_line, repeated, span_of
 from headgate.errors import QueryError, Span, suggestion
-from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.window import HopWindow, RowWindow, SessionWindow, TimeWindow, UnboundedWindow, Window
 
-_WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED", "TUMBLE", "HOP")
+_WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED", "TUMBLE", "HOP", "SESSION")
 
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
 _NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
@@ -206,7 +206,7 @@ class SelectReader(Cursor):
         word, first = self.word(), self.current
         if word not in _WINDOWS:
             problem = f"{first.shown} is not a window" if first and word != "]" else "the window is empty"
-            known = "write ROWS, RANGE, PARTITION BY, TUMBLE, HOP, NOW or UNBOUNDED"
+            known = "write ROWS, RANGE, PARTITION BY, TUMBLE, HOP, SESSION, NOW or UNBOUNDED"
             hint = suggestion(word, _WINDOWS, known)
             raise self.fail(f"{problem}; {hint}")
         self.take()
@@ -227,6 +227,8 @@ class SelectReader(Cursor):
         elif word == "TUMBLE":
             length_us = self._time_us("TUMBLE", "write [TUMBLE 10 SECONDS]")
             window = HopWindow(length_us, length_us)
+        elif word == "SESSION":
+            window = SessionWindow(self._time_us("SESSION", "write [SESSION 10 SECONDS]"))
         elif word == "HOP":
             length_us = self._time_us("HOP", "write [HOP 10 SECONDS EVERY 2 SECONDS]")
             self.expect("EVERY", " and a time, as in [HOP 10 SECONDS EVERY 2 SECONDS]")

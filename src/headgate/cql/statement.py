@@ -48,12 +48,16 @@ class ColumnReference:
 
 @dataclass(frozen=True)
 class AggregateCall:
-    """An aggregate function used inside an expression; ``argument`` is None for COUNT(*)."""
+    """An aggregate function used inside an expression; COUNT(*) has no arguments.
+
+    ``condition`` is that of FILTER (WHERE ...).
+    """
 
     function: str
-    argument: ScalarExpression | None
+    arguments: tuple[ScalarExpression, ...]
     distinct: bool
     span: Span
+    condition: ScalarExpression | None = None
 
 
 @dataclass(frozen=True)

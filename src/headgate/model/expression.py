@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sqlglot import exp
@@ -13,6 +13,7 @@ from sqlglot.errors import SqlglotError
 from headgate.errors import QueryError, Span
 from headgate.model.sql_tree import field_of, read_tree, replace_nodes, tree_key, write_tree
 
+_MERGEABLE = ("COUNT", "SUM", "AVG", "MIN", "MAX")
 # sqlglot counts these among functions, but they are operators
 _OPERATORS = (exp.Connector, exp.Cast, exp.Case, exp.If)
 
@@ -129,15 +130,37 @@ class NamedExpression:
         return f"{self.expression} AS {self.name}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AggregateExpression:
-    """``function(argument)`` over a window, kept in the plan column ``name``; COUNT(*) has no argument."""
+    """``function(argument, others)`` over a window, in the plan column ``name``; COUNT(*) has no argument."""
 
     name: str
     function: str
     argument: Expression | None
     distinct: bool = False
+    others: tuple[Expression, ...] = ()
+
+    @property
+    def arguments(self) -> tuple[Expression, ...]:
+        """What is evaluated for each tuple."""
+        return self.others if self.argument is None else (self.argument, *self.others)
+
+    @property
+    def is_mergeable(self) -> bool:
+        """Whether values of parts of a window can be merged, so that its tuples need not be kept."""
+        return self.function in _MERGEABLE and not self.distinct
+
+    def over(self, trees: Mapping[str, exp.Expr]) -> AggregateExpression:
+        """The aggregate with the columns of these names replaced in its arguments."""
+        argument = None if self.argument is None else self.argument.over(trees)
+        return replace(self, argument=argument, others=tuple(one.over(trees) for one in self.others))
 
     def __str__(self) -> str:
-        inner = "*" if self.argument is None else self.argument.text
+        inner = ", ".join(argument.text for argument in self.arguments) or "*"
         return f"{self.function}({'DISTINCT ' if self.distinct else ''}{inner})"
+
+    def __repr__(self) -> str:
+        # part of the fingerprint of checkpoints, which are older than further arguments
+        others = f", others={self.others!r}" if self.others else ""
+        first = f"name={self.name!r}, function={self.function!r}, argument={self.argument!r}"
+        return f"AggregateExpression({first}, distinct={self.distinct!r}{others})"

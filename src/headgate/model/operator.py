@@ -287,7 +287,7 @@ def expressions_of(operator: Operator) -> Iterator[Expression]:
         yield from operator.matches if isinstance(operator, JoinEddy) else ()
     elif isinstance(operator, Aggregate):
         yield from (key.expression for key in operator.keys)
-        yield from (call.argument for call in operator.aggregates if call.argument is not None)
+        yield from (argument for call in operator.aggregates for argument in call.arguments)
     elif isinstance(operator, Project):
         yield from (item.expression for item in operator.items)
 

@@ -60,4 +60,21 @@ class UnboundedWindow:
         return "[UNBOUNDED]"
 
 
-Window = RowWindow | TimeWindow | UnboundedWindow
+@dataclass(frozen=True)
+class SessionWindow:
+    """Tuples of a group, each less than ``gap_us`` after the one before it."""
+
+    gap_us: int
+
+    def __str__(self) -> str:
+        return f"[SESSION {self.gap_us / 1e6:g} s]"
+
+
+Window = RowWindow | TimeWindow | UnboundedWindow | SessionWindow
+
+
+def is_emitted_whole(window: Window) -> bool:
+    """Whether results are those of a window, once it is complete, rather than of every tuple."""
+    return isinstance(window, SessionWindow) or (
+        isinstance(window, TimeWindow) and window.slide_us is not None
+    )

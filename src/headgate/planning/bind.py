@@ -16,7 +16,13 @@ from headgate.cql import statement as cql
 from headgate.cql.statement import CreateQuery, DeriveStream, ScalarExpression, Select, SelectItem, Star
 from headgate.errors import QueryError
 from headgate.model import operator as physical
-from headgate.model.expression import AggregateExpression, Expression, NamedExpression
+from headgate.model.expression import (
+    TIMESTAMP_US,
+    AggregateExpression,
+    Expression,
+    NamedExpression,
+    column_of,
+)
 from headgate.model.network import (
     Column,
     FunctionDefinition,
@@ -26,11 +32,12 @@ from headgate.model.network import (
     StreamDefinition,
 )
 from headgate.model.operator import ByComparison, ByTruth, PlacedPredicate
-from headgate.model.sql_tree import column_tree, operand, replace_nodes, tree_key
-from headgate.model.window import TimeWindow, UnboundedWindow
+from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, tree_key
+from headgate.model.window import SessionWindow, UnboundedWindow, Window, is_emitted_whole
+from headgate.planning.aggregates import parts_of
 from headgate.planning.catalog import Catalog, sink_of, with_service
-from headgate.planning.from_clause import BoundColumn, Scope, over_text
-from headgate.planning.logical import Aggregate, DerivedPlan, Filter, LogicalPlan, Node, Project
+from headgate.planning.from_clause import BoundColumn, Scope, WindowBound, over_text
+from headgate.planning.logical import Aggregate, DerivedPlan, Filter, LogicalPlan, Node, Project, StreamScan
 from headgate.planning.types import Type
 
 # every result row starts with its timestamp, which the engine adds
@@ -46,6 +53,8 @@ _SYMBOLS = {
 }
 _TRUTHS = (exp.true(), exp.false(), exp.cast(exp.null(), "BOOLEAN"))
 Call = tuple[exp.Anonymous, FunctionDefinition, str]
+NamedExpressions = tuple[NamedExpression, ...]
+Aggregates = tuple[AggregateExpression, ...]
 
 
 def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
@@ -106,17 +115,38 @@ class _Derived:
         self.plans[name.text] = DerivedPlan(query, bound, schema=schema)
         return self.plans[name.text]
 
+    def joined(
+        self, join: Node, keys: NamedExpressions, aggregates: Aggregates, window: Window
+    ) -> tuple[Node, NamedExpressions, Aggregates]:
+        """The results of a join as a stream, and keys and aggregates over its columns."""
+        name, alias = self._free_name("joined"), "joined"
+        read = [*(key.expression for key in keys), *(one for call in aggregates for one in call.arguments)]
+        used = dict.fromkeys(c for one in read for c in one.columns if c != TIMESTAMP_US)
+        items = tuple(NamedExpression(column, Expression(column_tree(column))) for column in used)
+        schema = Schema(tuple(Column(column, "?") for column in used))
+        query = QueryDefinition(name, (), SinkDefinition("stream"))
+        self.plans[name] = DerivedPlan(query, (Project(join, items),), schema=schema)
+        renamed = {column: column_tree(column_of(alias, column)) for column in used}
+        return (
+            StreamScan(name, alias, tuple(used), window),
+            tuple(replace(key, expression=key.expression.over(renamed)) for key in keys),
+            tuple(call.over(renamed) for call in aggregates),
+        )
+
     def _name_of(self, item: cql.FromItem) -> str:
-        """A name for a subquery that no other one has."""
         if item.branches not in self._local:
-            # a stream that reads it is the same for all queries
-            owner, number = self._open[-1] if self._open else self._owner, 1
-            name = f"{owner}.{item.source.text}"
-            while name in self._local.values():
-                number += 1
-                name = f"{owner}.{item.source.text}_{number}"
-            self._local[item.branches] = name
+            self._local[item.branches] = self._free_name(item.source.text)
         return self._local[item.branches]
+
+    def _free_name(self, wanted: str) -> str:
+        """A name for a subquery that no other one has."""
+        # a stream that reads it is the same for all queries
+        owner, number = self._open[-1] if self._open else self._owner, 1
+        name = f"{owner}.{wanted}"
+        while name in self.plans or name in self._local.values():
+            number += 1
+            name = f"{owner}.{wanted}_{number}"
+        return name
 
 
 def _bound(written: tuple[Select, ...], unbound: list[_Branch]) -> tuple[Project, ...]:
@@ -153,6 +183,7 @@ class _Branch:
             raise QueryError("groups are distinct anyway; leave DISTINCT out", select.span)
         self._select = select
         self._catalog = catalog
+        self._derived = derived
         self._scope = Scope(select, catalog, derived)
         self.types: tuple[str, ...] = ()
         """Of the select list, once it is bound; as far as they are known without Spark."""
@@ -185,11 +216,16 @@ class _Branch:
         grouping, written = Grouping(self._select, self._scope), self._select.having
         items = self._select_list(grouping.bind)
         having = None if written is None else grouping.bind(written, is_having=True)
-        arguments = (call.argument for call in grouping.aggregates)
+        arguments = (argument for call in grouping.aggregates for argument in call.arguments)
         for expression in (having, *(key.expression for key in grouping.keys), *arguments):
             if expression is not None:
                 without_pool(expression, self._catalog)
-        node = Aggregate(node, grouping.keys, grouping.aggregates)
+        keys, aggregates = grouping.keys, grouping.aggregates
+        if len(self._scope.streams) > 1:
+            node, keys, aggregates = self._derived.joined(
+                node, keys, aggregates, self._scope.streams[0].window
+            )
+        node = Aggregate(node, keys, aggregates)
         return Project(node if having is None else Filter(node, (_conjunct(having),)), items)
 
     def _distinct(self, node: Node) -> Project:
@@ -203,8 +239,8 @@ class _Branch:
         if isinstance(window, UnboundedWindow):
             message = "SELECT DISTINCT without a window would keep all values; add [RANGE 1 HOUR]"
             raise QueryError(message, self._select.span)
-        slides = isinstance(window, TimeWindow) and window.slide_us is not None
-        distinct = Aggregate(node, keys, (), physical.Aggregate if slides else physical.Distinct)
+        kind = physical.Aggregate if is_emitted_whole(window) else physical.Distinct
+        distinct = Aggregate(node, keys, (), kind)
         columns = (Expression(column_tree(key.name)) for key in keys)
         return Project(distinct, tuple(map(NamedExpression, (item.name for item in items), columns)))
 
@@ -263,9 +299,9 @@ class _Branch:
             return _words(expression.text) or "value"
         [call] = expression.aggregates
         parts = [call.function.lower(), *(["distinct"] if call.distinct else [])]
-        if call.argument is not None:
-            column = self._scope.plain_column(call.argument)
-            parts.append(_words(call.argument.text) if column is None else column.name)
+        for argument in call.arguments:
+            column = self._scope.plain_column(argument)
+            parts.append(_words(argument.text) if column is None else column.name)
         return "_".join(part for part in parts if part)
 
     def _is_timestamp(self, item: SelectItem, column: BoundColumn | None) -> bool:
@@ -313,7 +349,7 @@ class Grouping:
         """The expression over the columns of keys and calls; HAVING may use the names of select items."""
         calls = [range(call.span.start, call.span.end) for call in expression.aggregates]
         outside = [r for r in expression.columns if not any(r.span.start in call for call in calls)]
-        bounds = {r.span.start: found.tree for r in outside if (found := self._scope.window_bound(r))}
+        bounds = {r.span.start: self._bound(found) for r in outside if (found := self._scope.window_bound(r))}
         outside = [r for r in outside if r.span.start not in bounds]
         items = [r for r in outside if is_having and self._is_item(r)]
         check = self._scope.type_check(expression, {r.span.start: self._item_type(r) for r in items})
@@ -325,7 +361,7 @@ class Grouping:
         bound = {r.span.start: self._scope.resolve(r).tree for r in outside if r.span.start not in own}
         for start, column in bound.items():
             next(column.find_all(exp.Column)).meta["start"] = start
-        aggregates = {call.span.start: column_tree(self._call(call).name) for call in expression.aggregates}
+        aggregates = {call.span.start: self._call(call) for call in expression.aggregates}
         tree = over_keys(over_text(expression.tree, {**own, **bound, **bounds, **aggregates}), self.keys)
         ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
         for reference in outside:
@@ -333,6 +369,15 @@ class Grouping:
                 message = f"{reference.span.excerpt} must be in GROUP BY or inside an aggregate"
                 raise QueryError(message, reference.span)
         return Expression(tree, expression.span)
+
+    def _bound(self, bound: WindowBound) -> exp.Expr:
+        """A bound of the window; where a session begins is told by its first tuple."""
+        if not bound.is_first_tuple:
+            return bound.tree
+        first = Expression(column_tree(TIMESTAMP_US))
+        new = AggregateExpression(f"a{len(self._calls)}", "MIN", first)
+        found = self._calls.setdefault(("MIN", False, (first,)), new)
+        return bound.over(quote(found.name))
 
     def _is_bound(self, written: ScalarExpression) -> bool:
         """Whether a key is ``window_start`` or ``window_end``."""
@@ -352,13 +397,31 @@ class Grouping:
         # a key has priority over a select item; a column that is not a key would be an error anyway
         return column is None or Expression(column.tree) not in [key.expression for key in self.keys]
 
-    def _call(self, call: cql.AggregateCall) -> AggregateExpression:
-        if call.distinct and isinstance(self._scope.streams[0].window, UnboundedWindow):
-            message = f"{call.function}(DISTINCT ...) without a window would keep all values"
+    def _call(self, call: cql.AggregateCall) -> exp.Expr:
+        """The value of an aggregate, over the column of what computes it."""
+        arguments = [self._scope.bind(argument) for argument in call.arguments]
+        condition = None if call.condition is None else self._scope.condition(call.condition)
+        parts = parts_of(call.function, arguments, call.distinct, condition)
+        argument, others = (parts.arguments[0] if parts.arguments else None), parts.arguments[1:]
+        new = AggregateExpression(
+            f"a{len(self._calls)}", parts.function, argument, parts.distinct, tuple(others)
+        )
+        self._check_window(call, new)
+        found = self._calls.setdefault((parts.function, parts.distinct, parts.arguments), new)
+        return parts.value(column_tree(found.name))
+
+    def _check_window(self, call: cql.AggregateCall, new: AggregateExpression) -> None:
+        """Reject an aggregate that would keep all tuples, or that has no value for every tuple."""
+        window, shown = self._scope.streams[0].window, "DISTINCT ..." if call.distinct else "..."
+        if not new.is_mergeable and isinstance(window, UnboundedWindow):
+            message = f"{call.function}({shown}) without a window would keep all values"
             raise QueryError(f"{message}; add [RANGE 1 HOUR]", call.span)
-        argument = None if call.argument is None else self._scope.bind(call.argument)
-        new = AggregateExpression(f"a{len(self._calls)}", call.function, argument, call.distinct)
-        return self._calls.setdefault((call.function, call.distinct, argument), new)
+        if not new.is_mergeable and isinstance(window, SessionWindow):
+            message = f"{call.function}({shown}) over sessions would keep all their tuples"
+            raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", call.span)
+        if new.distinct and new.function != "COUNT" and not is_emitted_whole(window):
+            message = f"{call.function}(DISTINCT ...) needs a window that is emitted as a whole"
+            raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", call.span)
 
     def _meant(self, written: ScalarExpression) -> ScalarExpression:
         meant = written

@@ -372,6 +372,12 @@ def _retained(plan: LogicalPlan, retention: Setting) -> LogicalPlan:
         return replace(node, inputs=tuple(_within(side, window) for side in node.inputs))
 
     bounded = plan.rewritten(change)
+    # its own subqueries too, but not the streams that others read
+    own = (
+        one.rewritten(change) if one.query.name.startswith(f"{plan.query.name}.") else one
+        for one in plan.derived
+    )
+    bounded = replace(bounded, derived=tuple(own))
     if bounded == plan:
         message = "retention is for joins of streams that are [UNBOUNDED]"
         raise QueryError(f"{message}, and this query has none; leave it out", retention.span)

@@ -14,7 +14,15 @@ from headgate.errors import QueryError, Span, known_names
 from headgate.model.expression import TIMESTAMP_US, Expression, column_of, time_text
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
 from headgate.model.sql_tree import column_tree, field_of, replace_nodes
-from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.window import (
+    HopWindow,
+    RowWindow,
+    SessionWindow,
+    TimeWindow,
+    UnboundedWindow,
+    Window,
+    is_emitted_whole,
+)
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
 from headgate.planning.type_check import TypeCheck
@@ -104,7 +112,7 @@ class WindowBound:
     """``window_start`` or ``window_end`` of the half-open window that a result is about."""
 
     name: str
-    window: HopWindow
+    window: HopWindow | SessionWindow
     timestamp_type: str
     in_join: bool
 
@@ -113,13 +121,24 @@ class WindowBound:
         return Type.declared(self.timestamp_type)
 
     @property
+    def is_first_tuple(self) -> bool:
+        """Whether it is the timestamp of the first tuple of the window."""
+        return self.name == START and isinstance(self.window, SessionWindow)
+
+    @property
     def tree(self) -> exp.Expr:
         """An aggregate's results have the end of their window as timestamp; those of a join lie inside."""
-        ts, length = f"`{TIMESTAMP_US}`", f"{self.window.range_us}L"
+        ts = f"`{TIMESTAMP_US}`"
+        if isinstance(self.window, SessionWindow):
+            return self.over(ts)
+        length = f"{self.window.range_us}L"
         start = f"{ts} - pmod({ts}, {length})" if self.in_join else f"{ts} - {length}"
         end = f"{ts} - pmod({ts}, {length}) + {length}" if self.in_join else ts
-        bound = start if self.name == START else end
-        return Expression.parse(time_text(f"({bound})", self.timestamp_type)).tree
+        return self.over(f"({start if self.name == START else end})")
+
+    def over(self, micros: str) -> exp.Expr:
+        """The bound, given in microseconds, in the type of the stream's timestamps."""
+        return Expression.parse(time_text(micros, self.timestamp_type)).tree
 
 
 class DerivedStreams(Protocol):
@@ -135,6 +154,7 @@ class Scope:
     def __init__(self, select: Select, catalog: Catalog, derived: DerivedStreams) -> None:
         self._catalog = catalog
         self._derived = derived
+        self._is_aggregate = select.is_aggregate
         self.sources = tuple(map(self._source, select.sources))
         self.streams = tuple(s for s in self.sources if isinstance(s.definition, StreamDefinition))
         self._by_alias = {source.item.alias.text.lower(): source for source in self.sources}
@@ -169,24 +189,38 @@ class Scope:
             message = f"FROM has only stored relations ({names}); join them with a stream"
             raise QueryError(message, select.sources[0].source.span)
         if len(self.streams) > 1 and select.is_aggregate:
-            spans = [*(call.span for call in select.aggregates), *(key.span for key in select.group_by)]
-            message = "an aggregate over a join of streams is not supported; aggregate one stream"
-            raise QueryError(f"{message}, or write the join's result and aggregate that", spans[0])
+            self._check_aggregated_join(select)
         for source in self.streams if len(self.streams) > 1 else ():
             name, window = source.item.source, source.item.window
             if window is None:
                 message = f"{name.text} needs a window in a join, e.g. {name.text} [RANGE 10 SECONDS]"
                 raise QueryError(f"{message}, or [UNBOUNDED] to keep all tuples", name.span)
+            if isinstance(window.window, SessionWindow):
+                message = f"sessions cannot be joined; write {name.text} [RANGE 10 SECONDS]"
+                raise QueryError(message, window.span)
             if isinstance(window.window, HopWindow) and not window.window.is_tumbling:
                 message = f"a tuple is in several of these windows; write {name.text} [TUMBLE 10 SECONDS]"
                 raise QueryError(message, window.span)
         written = self.streams[0].item.window
-        slides = written and isinstance(written.window, TimeWindow) and written.window.slide_us
-        if written and slides and len(self.streams) == 1 and not select.summarizes_windows:
-            is_hop = isinstance(written.window, HopWindow)
+        is_whole = written is not None and is_emitted_whole(written.window)
+        if written and is_whole and len(self.streams) == 1 and not select.summarizes_windows:
+            is_hop = isinstance(written.window, (HopWindow, SessionWindow))
             what = "a window that is emitted as a whole" if is_hop else "SLIDE"
             message = f"{what} has no effect without an aggregate or a join of streams; remove it"
             raise QueryError(message, written.span)
+
+    def _check_aggregated_join(self, select: Select) -> None:
+        """What is joined is aggregated over a window that all streams have in common."""
+        windows = {source.window for source in self.streams if source.item.window is not None}
+        whole = all(
+            isinstance(w, UnboundedWindow) or (isinstance(w, HopWindow) and w.is_tumbling) for w in windows
+        )
+        if len(windows) == 1 and whole:
+            return
+        spans = [*(call.span for call in select.aggregates), *(key.span for key in select.group_by)]
+        message = "an aggregate over a join needs the same [TUMBLE 10 SECONDS] or [UNBOUNDED] for all streams"
+        hint = "or make the join a stream, CREATE STREAM pairs AS SELECT ..., and aggregate pairs [RANGE 1 MINUTE]"
+        raise QueryError(f"{message}; {hint}", spans[0])
 
     def joined(self) -> Node:
         streams = tuple(
@@ -220,12 +254,14 @@ class Scope:
             return None
         windows = {s.window for s in self.streams}
         [window, *others] = windows
-        if not isinstance(window, HopWindow) or others:
-            message = f"{name} needs TUMBLE or HOP, the same for all streams; write [TUMBLE 10 SECONDS]"
+        if not isinstance(window, (HopWindow, SessionWindow)) or others:
+            message = (
+                f"{name} needs TUMBLE, HOP or SESSION, the same for all streams; write [TUMBLE 10 SECONDS]"
+            )
             raise QueryError(message, reference.span)
         types = {s.timestamp_type.lower() for s in self.streams}
         kind = self.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
-        return WindowBound(name, window, kind, in_join=len(self.streams) > 1)
+        return WindowBound(name, window, kind, in_join=len(self.streams) > 1 and not self._is_aggregate)
 
     def bind(self, expression: ScalarExpression) -> Expression:
         self.type_of(expression)
@@ -311,6 +347,8 @@ def over_text(tree: exp.Expr, trees: Mapping[int, exp.Expr]) -> exp.Expr:
         if isinstance(node, exp.Column) and (start := node.parts[0].meta.get("start", -1)) in trees:
             # in a.b.c.d, a and b name the column
             return field_of(trees[start], node.parts[2:])
-        return trees.get(node.meta.get("start", -1)) if isinstance(node, exp.Anonymous) else None
+        # FILTER (WHERE ...) is part of the call before it
+        call = node.this if isinstance(node, exp.Filter) else node
+        return trees.get(call.meta.get("start", -1)) if isinstance(call, exp.Anonymous) else None
 
     return replace_nodes(tree, change)

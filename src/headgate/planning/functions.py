@@ -13,11 +13,10 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headgate.cql.expressions import SUPPORTED_AGGREGATES
+from headgate.cql.expressions import AGGREGATES
 
 Kind = str | None
 
-AGGREGATES = ("count", "sum", "avg", "mean", "min", "max")
 # their values depend on when they are called
 _CLOCKS = (
     "current_date",
@@ -37,7 +36,7 @@ _DIVISION = (
 )
 _OF_CLOCKS = "depends on when a tick runs; use the stream's timestamp column"
 _BY_GROUP = {
-    "agg_funcs": f"is not supported; the aggregates are {SUPPORTED_AGGREGATES}",
+    "agg_funcs": "is not supported: what it gives depends on the order of rows",
     "generator_funcs": "gives several rows for one tuple, which is not supported; use a function of arrays, "
     "such as exists or transform",
     "window_funcs": "needs OVER (...), which is not supported; give the stream a window in FROM, as in "
@@ -104,7 +103,7 @@ class SparkFunction:
             return "draws an initialization vector at random; write it as the fifth argument"
         if self.entry.get("random"):
             return _RANDOM
-        return None if self.name in AGGREGATES else _BY_GROUP.get(str(group))
+        return None if self.name.upper() in AGGREGATES else _BY_GROUP.get(str(group))
 
     def takes(self, arguments: int) -> bool:
         """Whether it can be called with so many arguments; true of one with a syntax of its own."""

@@ -258,7 +258,7 @@ def expressions(node: Node) -> Iterator[Expression]:
         yield from (item.expression for item in node.items)
     elif isinstance(node, Aggregate):
         yield from (key.expression for key in node.keys)
-        yield from (call.argument for call in node.aggregates if call.argument is not None)
+        yield from (argument for call in node.aggregates for argument in call.arguments)
     elif not isinstance(node, Scan):
         yield from node.predicates
     for source in node.inputs:

@@ -10,7 +10,7 @@ from headgate.model import operator as physical
 from headgate.model.expression import Expression
 from headgate.model.network import Network, QueryDefinition, RelationDefinition, StreamDefinition
 from headgate.model.operator import DerivedInput, Input, Operator, OperatorInput, StreamInput
-from headgate.model.window import RowWindow, TimeWindow, Window
+from headgate.model.window import RowWindow, TimeWindow, Window, is_emitted_whole
 from headgate.planning import logical
 from headgate.planning.bind import bind, placed_predicate
 from headgate.planning.catalog import Catalog
@@ -112,9 +112,8 @@ class _Lowering:
             return self._add(physical.RelationJoin(name, source, *read, node.predicates))
         if isinstance(node, logical.Aggregate):
             stream = stream_below(node)
-            # without a slide, every tuple emits the new value of its group
-            slides = isinstance(stream.window, TimeWindow) and stream.window.slide_us is not None
-            source = self.lower(node.input, has_order=not slides)
+            # otherwise, every tuple emits the new value of its group
+            source = self.lower(node.input, has_order=not is_emitted_whole(stream.window))
             name, window = self._name("aggregate"), (stream.name, stream.alias, stream.window)
             return self._add(node.operator(name, source, *window, node.keys, node.aggregates))
         if isinstance(node, logical.Project):

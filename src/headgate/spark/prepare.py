@@ -41,6 +41,7 @@ from headgate.spark.operators.derived import NumberOperator, UnionOperator
 from headgate.spark.operators.inputs import log_columns
 from headgate.spark.operators.panes import PaneAggregateOperator
 from headgate.spark.operators.row_window import with_expiry
+from headgate.spark.operators.sessions import SessionAggregateOperator
 from headgate.spark.operators.window_join import JoinInput, window_join
 from headgate.spark.operators.windowed import (
     AggregateOperator,
@@ -220,6 +221,9 @@ class Preparation:
         if isinstance(operator, RunningAggregateOperator):
             carried = self.spark.sql(aggregate.carry(settings, tuples, None))
             operator.groups = StructType([StructField(f.name, f.dataType) for f in carried.schema.fields])
+        if isinstance(operator, SessionAggregateOperator):
+            carried = self.spark.sql(operator.sessions(tuples, None))
+            operator.groups = StructType([StructField(f.name, f.dataType) for f in carried.schema.fields])
         if isinstance(operator, PaneAggregateOperator):
             kept = self.spark.sql(operator.fresh(tuples))
             operator.panes = StructType([StructField(f.name, f.dataType) for f in kept.schema.fields])
@@ -275,7 +279,7 @@ def _alone(settings: Operator) -> Iterator[tuple[Expression, Operator | None]]:
     if isinstance(settings, (Select, RelationJoin, WindowJoin)):
         yield from ((p, replace(settings, predicates=(p,))) for p in settings.predicates)
     elif isinstance(settings, Aggregate):
-        arguments = [call.argument for call in settings.aggregates if call.argument is not None]
+        arguments = [argument for call in settings.aggregates for argument in call.arguments]
         yield from ((bound, None) for bound in (*(key.expression for key in settings.keys), *arguments))
     elif isinstance(settings, Project):
         yield from ((item.expression, None) for item in settings.items)

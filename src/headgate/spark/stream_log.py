@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import Aggregate, StreamInput, WindowUpdate
 from headgate.model.shedding import KEEP
-from headgate.model.window import RowWindow, TimeWindow
+from headgate.model.window import RowWindow, is_emitted_whole
 from headgate.spark import sql
 from headgate.spark.application.cluster import task_slots
 from headgate.spark.blocks import BlockStore
@@ -88,9 +88,8 @@ def _log_schema(network: Network, definition: StreamDefinition, raw: StructType)
             windows = [side.window for side in operator.sides if side.stream == definition.name]
         elif isinstance(operator, Aggregate) and operator.stream == definition.name:
             windows = [operator.window]
-            slides = isinstance(operator.window, TimeWindow) and operator.window.slide_us
             # a tuple emits the new value of its group, so the order of tuples matters
-            numbered = numbered or not slides
+            numbered = numbered or not is_emitted_whole(operator.window)
         for window in windows:
             if isinstance(window, RowWindow):
                 numbered = True

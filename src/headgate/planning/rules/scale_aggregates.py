@@ -118,7 +118,8 @@ class _Sums:
     def estimate(self, call: AggregateExpression) -> list[Expression]:
         """The call over sums; with ``quality``, its bounds, where anything is known about dropped tuples."""
         if not self.is_scaled or call.distinct or call.function not in SHED_AGGREGATES:
-            return [Expression(column_tree(self._call(call.function, call.argument, call.distinct)))]
+            name = self._call(call.function, *call.arguments, distinct=call.distinct)
+            return [Expression(column_tree(name))]
         value, half_width = SHED_AGGREGATES[call.function]
         # counts are whole numbers in results; the bounds are not rounded
         texts = [f"CAST(round({value}) AS BIGINT)" if call.function == "COUNT" else value]
@@ -132,7 +133,7 @@ class _Sums:
 
     def keep_ratio(self) -> Expression:
         """Kept tuples divided by the estimated number of all tuples."""
-        ratio = {"kept": column_tree(self._call("COUNT", None)), "there": self._sum("1 / (x)", None)}
+        ratio = {"kept": column_tree(self._call("COUNT")), "there": self._sum("1 / (x)", None)}
         return Expression.parse("kept / there").over(ratio)
 
     def _sum(self, term: str, argument: Expression | None) -> exp.Column:
@@ -142,9 +143,10 @@ class _Sums:
         expression = Expression.parse(term, argument.span if argument else None).over(names)
         return column_tree(self._call("SUM", expression))
 
-    def _call(self, function: str, argument: Expression | None, distinct: bool = False) -> str:
-        new = AggregateExpression(f"a{len(self.calls)}", function, argument, distinct)
-        return self.calls.setdefault((function, argument, distinct), new).name
+    def _call(self, function: str, *arguments: Expression, distinct: bool = False) -> str:
+        argument, others = (arguments[0] if arguments else None), arguments[1:]
+        new = AggregateExpression(f"a{len(self.calls)}", function, argument, distinct, others)
+        return self.calls.setdefault((function, arguments, distinct), new).name
 
 
 def _with_keep_column(node: Node) -> Node:

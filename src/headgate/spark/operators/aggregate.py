@@ -27,6 +27,8 @@ def keyed(operator: Aggregate, tuples: str, system: Sequence[str]) -> str:
     for position, call in enumerate(operator.aggregates):
         argument = "1" if call.argument is None else call.argument.text
         items.append(f"{argument} AS {_argument(position)}")
+        others = enumerate(call.others, start=1)
+        items += [f"{o.text} AS {_argument(position, place)}" for place, o in others if o.columns]
     return sql.select(items, tuples)
 
 
@@ -41,13 +43,13 @@ def sliding(
     window = operator.window
     assert isinstance(window, TimeWindow) and window.slide_us is not None
     source = keyed(operator, tuples, [TS])
-    if any(call.distinct for call in operator.aggregates):
+    if not all(call.is_mergeable for call in operator.aggregates):
         own = sql.name(TS)
         # the end of a half-open window is not in it
         first = f"({own} + 1L)" if isinstance(window, HopWindow) else own
         exploded = _at_boundaries(window, "*", source, first, f"{own} + {window.range_us}L", old_ts, new_ts)
         values = [f"{_plain(operator, call)} AS {sql.name(call.name)}" for call in operator.aggregates]
-        return _grouped([f"{_BOUNDARY} AS {own}", *_group_names(operator), *values], exploded, operator)
+        return _grouped([f"{_BOUNDARY} AS {own}", *group_names(operator), *values], exploded, operator)
     partial = panes(operator, source, window)
     return combined(operator, partial, window, old_ts, new_ts, types)
 
@@ -65,9 +67,9 @@ def panes(operator: Aggregate, source: str, window: TimeWindow) -> str:
     to_end = f"{width}L - pmod({own}, {width}L)" if is_half_open else f"pmod(-{own}, {width}L)"
     end = f"({own} + {to_end})"
     edge = "FALSE" if is_half_open else f"{end} = {own}"
-    items = [f"{end} AS {_PANE}", f"{edge} AS {_EDGE}", *_group_names(operator)]
+    items = [f"{end} AS {_PANE}", f"{edge} AS {_EDGE}", *group_names(operator)]
     parts = [f"{text} AS {sql.name(name)}" for name, text in partials(operator)]
-    by = ", ".join([end, *([] if is_half_open else [edge]), *_group_names(operator)])
+    by = ", ".join([end, *([] if is_half_open else [edge]), *group_names(operator)])
     return f"{sql.select([*items, *parts], source)}\nGROUP BY {by}"
 
 
@@ -85,7 +87,7 @@ def combined(
     reach = f"{_PANE} + {window.range_us}L - IF({_EDGE}, 0L, {width}L)"
     exploded = _at_boundaries(window, "*", partial, _PANE, reach, old_ts, new_ts)
     values = [f"{text} AS {sql.name(name)}" for name, text in merged(operator, types)]
-    return _grouped([f"{_BOUNDARY} AS {sql.name(TS)}", *_group_names(operator), *values], exploded, operator)
+    return _grouped([f"{_BOUNDARY} AS {sql.name(TS)}", *group_names(operator), *values], exploded, operator)
 
 
 def _at_boundaries(
@@ -100,15 +102,23 @@ def _at_boundaries(
 
 
 def _grouped(items: Sequence[str], source: str, operator: Aggregate) -> str:
-    return f"{sql.select(items, source)}\nGROUP BY {', '.join([_BOUNDARY, *_group_names(operator)])}"
+    return f"{sql.select(items, source)}\nGROUP BY {', '.join([_BOUNDARY, *group_names(operator)])}"
 
 
-def _group_names(operator: Aggregate) -> list[str]:
+def group_names(operator: Aggregate) -> list[str]:
+    """The columns of group keys."""
     return [sql.name(key.name) for key in operator.keys]
 
 
-def _argument(position: int) -> str:
-    return f"`$arg{position}`"
+def _argument(position: int, place: int = 0) -> str:
+    return f"`$arg{position}.{place}`" if place else f"`$arg{position}`"
+
+
+def _arguments(operator: Aggregate, call: AggregateExpression) -> list[str]:
+    """What a function is called with: columns, or constants as they were written."""
+    position = operator.aggregates.index(call)
+    others = enumerate(call.others, start=1)
+    return [_argument(position), *(_argument(position, n) if o.columns else o.text for n, o in others)]
 
 
 def partials(operator: Aggregate) -> list[tuple[str, str]]:
@@ -143,12 +153,25 @@ def merged(operator: Aggregate, types: Mapping[str, str]) -> list[tuple[str, str
     return values
 
 
+def final(operator: Aggregate, types: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Final values from partial ones that are merged already."""
+    values = []
+    for call in operator.aggregates:
+        if call.function == "AVG":
+            total, count = sql.name(f"{call.name}_sum"), sql.name(f"{call.name}_count")
+            value = f"CASE WHEN {count} > 0 THEN {total} / {count} END"
+        else:
+            value = sql.name(f"{call.name}_{call.function.lower()}")
+        values.append((call.name, f"CAST({value} AS {types[call.name]})"))
+    return values
+
+
 def per_tuple(operator: Aggregate, tuples: str, old_ts: sql.Bound) -> str:
     """The new value of its group for every tuple from ``old_ts`` on.
 
     ``tuples`` hold all that may be in a window; those of partitioned row windows with their expiry.
     """
-    window, groups = operator.window, _group_names(operator)
+    window, groups = operator.window, group_names(operator)
     own, seq = sql.name(TS), sql.name(SEQ)
     by = f"PARTITION BY {', '.join(groups)} " if groups else ""
     if isinstance(window, TimeWindow):
@@ -196,7 +219,8 @@ def _by_lifetime(operator: Aggregate, source: str, groups: Sequence[str], old_ts
         source,
         [f"{own} >= {old_ts.at(own)}"],
     )
-    arguments = [_argument(position) for position in range(len(operator.aggregates))]
+    texts = (text for call in operator.aggregates for text in _arguments(operator, call))
+    arguments = [text for text in texts if text.startswith("`$arg")]
     alive = sql.select([seq, expiry, *groups, *arguments], source)
     together = [f"{seq} <= `$now`", f"({expiry} IS NULL OR {expiry} > `$now`)"]
     together += [f"`$g{position}` <=> {group}" for position, group in enumerate(groups)]
@@ -209,8 +233,8 @@ def _by_lifetime(operator: Aggregate, source: str, groups: Sequence[str], old_ts
 
 
 def _plain(operator: Aggregate, call: AggregateExpression) -> str:
-    argument = _argument(operator.aggregates.index(call))
-    return f"{call.function.lower()}({'DISTINCT ' if call.distinct else ''}{argument})"
+    arguments = ", ".join(_arguments(operator, call))
+    return f"{call.function.lower()}({'DISTINCT ' if call.distinct else ''}{arguments})"
 
 
 def _framed(operator: Aggregate, call: AggregateExpression, over: str) -> str:
@@ -223,7 +247,7 @@ def _framed(operator: Aggregate, call: AggregateExpression, over: str) -> str:
 
 def running(operator: Aggregate, tuples: str, carried: str | None) -> str:
     """The new value of its group for every tuple, over all time; ``carried`` are the groups before."""
-    groups, own = _group_names(operator), sql.name(TS)
+    groups, own = group_names(operator), sql.name(TS)
     by = f"PARTITION BY {', '.join(groups)} " if groups else ""
     over = f"OVER ({by}ORDER BY {own}, {sql.name(SEQ)} ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
     parts = [f"{text} {over} AS {sql.name(name)}" for name, text in partials(operator)]
@@ -258,7 +282,7 @@ def _combined(name: str, carried: str | None) -> str:
 
 def carry(operator: Aggregate, tuples: str, carried: str | None) -> str:
     """The state of every group after these tuples, to be carried to the next tick."""
-    groups = _group_names(operator)
+    groups = group_names(operator)
     parts = [f"{text} AS {sql.name(name)}" for name, text in partials(operator)]
     fresh = sql.select([*groups, *parts], keyed(operator, tuples, [TS]))
     fresh += f"\nGROUP BY {', '.join(groups)}" if groups else ""

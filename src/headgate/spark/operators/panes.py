@@ -14,13 +14,14 @@ from math import gcd
 from pyspark.sql.types import StructType
 
 from headgate.model.operator import Aggregate
-from headgate.model.window import TimeWindow, UnboundedWindow
+from headgate.model.window import SessionWindow, TimeWindow, UnboundedWindow
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
 from headgate.spark.operators.inputs import StoreTask, TickInput
+from headgate.spark.operators.sessions import SessionAggregateOperator
 from headgate.spark.operators.windowed import (
     RunningAggregateOperator,
     SlidingAggregateOperator,
@@ -43,7 +44,7 @@ def is_long(settings: Aggregate) -> bool:
     window = settings.window
     if not isinstance(window, TimeWindow) or not window.slide_us:
         return False
-    if any(call.distinct for call in settings.aggregates):
+    if not all(call.is_mergeable for call in settings.aggregates):
         return False
     return window.range_us // gcd(window.range_us, window.slide_us) > FEWEST_PANES
 
@@ -223,6 +224,8 @@ def _aggregate(settings: Aggregate, context: OperatorContext) -> SparkOperator:
     window = settings.window
     if isinstance(window, UnboundedWindow):
         return RunningAggregateOperator(settings, context.store)
+    if isinstance(window, SessionWindow):
+        return SessionAggregateOperator(settings, context.store)
     if is_long(settings):
         return PaneAggregateOperator(settings, context.store)
     if isinstance(window, TimeWindow) and window.slide_us:

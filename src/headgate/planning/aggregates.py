@@ -1,0 +1,105 @@
+"""Aggregate functions: which are made of others, so that they do not depend on the order of tuples.
+
+Where Spark leaves a choice - which of two rows is the first, how a list is ordered - it is by timestamp, and
+by value among tuples of one timestamp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from sqlglot import exp
+
+from headgate.model.expression import TIMESTAMP_US, Expression
+from headgate.model.sql_tree import operand
+
+_SAME = {
+    "MEAN": "AVG",
+    "EVERY": "BOOL_AND",
+    "FIRST_VALUE": "FIRST",
+    "ANY_VALUE": "FIRST",
+    "LAST_VALUE": "LAST",
+    "ARRAY_AGG": "COLLECT_LIST",
+}
+_BY_TIME = f"named_struct('by', `{TIMESTAMP_US}`, 'value', x)"
+_IF_ANY = f"CASE WHEN x IS NOT NULL THEN {_BY_TIME} END"
+_RANKED = "CASE WHEN y IS NOT NULL THEN named_struct('by', y, 'value', x) END"
+
+
+@dataclass(frozen=True)
+class _Made:
+    """An aggregate made of another: its function and argument, and what becomes of its value ``v``."""
+
+    function: str
+    argument: str
+    value: str = "v"
+
+
+_MADE = {
+    ("COUNT_IF", 1): _Made("COUNT", "CASE WHEN x THEN 1 END"),
+    ("BOOL_AND", 1): _Made("MIN", "x"),
+    ("BOOL_OR", 1): _Made("MAX", "x"),
+    ("MAX_BY", 2): _Made("MAX", _RANKED, "v.value"),
+    ("MIN_BY", 2): _Made("MIN", _RANKED, "v.value"),
+    ("FIRST", 1): _Made("MIN", _BY_TIME, "v.value"),
+    ("LAST", 1): _Made("MAX", _BY_TIME, "v.value"),
+    ("COLLECT_LIST", 1): _Made("COLLECT_LIST", _IF_ANY, "transform(array_sort(v), e -> e.value)"),
+    ("COLLECT_SET", 1): _Made("COLLECT_SET", "x", "array_sort(v)"),
+}
+_IGNORING_NULLS = {
+    "FIRST": _Made("MIN", _IF_ANY, "v.value"),
+    "LAST": _Made("MAX", _IF_ANY, "v.value"),
+}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A function and its arguments, and how the value of the aggregate follows from that of the function."""
+
+    function: str
+    arguments: tuple[Expression, ...]
+    distinct: bool
+    value: Callable[[exp.Expr], exp.Expr]
+
+
+def parts_of(
+    function: str, arguments: Sequence[Expression], distinct: bool, condition: Expression | None
+) -> Parts:
+    """An aggregate by what computes it; a condition leaves values out by making them NULL."""
+    name, given = _SAME.get(function, function), tuple(arguments)
+    value: Callable[[exp.Expr], exp.Expr] = lambda tree: tree  # noqa: E731
+    made = _MADE.get((name, len(given)))
+    if name in _IGNORING_NULLS and len(given) == 2:
+        ignores = given[1].text.upper() == "TRUE"
+        made, given = (_IGNORING_NULLS[name] if ignores else _MADE[name, 1]), given[:1]
+    if made is not None:
+        name, final = made.function, made.value
+        given = (_over(made.argument, given),)
+        if final != "v":
+            value = lambda tree: Expression.parse(final).over({"v": tree}).tree  # noqa: E731
+    if name == "COUNT" and len(given) > 1:
+        columns = [f"a{number}" for number in range(len(given))]
+        known = " AND ".join(f"{column} IS NOT NULL" for column in columns)
+        whole = Expression.parse(f"CASE WHEN {known} THEN struct({', '.join(columns)}) END")
+        given = (whole.over({c: operand(one.tree) for c, one in zip(columns, given, strict=True)}),)
+    if name == "MODE" and len(given) == 1:
+        # the least of equally frequent values
+        given = (*given, Expression.parse("TRUE"))
+    if condition is not None:
+        given = tuple(_if(condition, one) for one in given or (Expression.parse("1"),))
+    return Parts(name, given, distinct and name not in ("MIN", "MAX"), value)
+
+
+def _over(text: str, arguments: Sequence[Expression]) -> Expression:
+    trees = {letter: operand(one.tree) for letter, one in zip("xy", arguments, strict=False)}
+    return Expression(Expression.parse(text).over(trees).tree, arguments[0].span)
+
+
+def _if(condition: Expression, argument: Expression) -> Expression:
+    """The argument where the condition holds; a constant stays, for functions that insist on constants."""
+    if not argument.columns and argument.text not in ("1", "TRUE"):
+        return argument
+    chosen = Expression.parse("CASE WHEN c THEN x END")
+    tree = chosen.over({"c": operand(condition.tree), "x": operand(argument.tree)}).tree
+    return Expression(tree, argument.span or condition.span)
