@@ -68,7 +68,8 @@ QUERIES = {
         WITH counts AS (
           SELECT k, COUNT(*) AS n, {BY_BUCKET.format("seen")} AS b FROM s WHERE v > 3 GROUP BY ALL
         ), framed AS (
-          SELECT k, n, SUM(n) FILTER (n > 1) OVER (PARTITION BY k ORDER BY b ROWS 2 PRECEDING) AS t FROM counts
+          SELECT k, n, SUM(n) FILTER (n > 1) OVER (PARTITION BY k ORDER BY b ROWS 2 PRECEDING) AS t
+          FROM counts
         ) SELECT k, t FROM framed WHERE n > 1
         """,
     ),
@@ -82,7 +83,8 @@ QUERIES = {
         """,
     ),
     "unbounded": (
-        "SELECT a.k, a.v AS x, b.v AS y FROM s [UNBOUNDED] a, r [UNBOUNDED] b WHERE a.k = b.k AND a.v = b.v + 1",
+        """SELECT a.k, a.v AS x, b.v AS y FROM s [UNBOUNDED] a, r [UNBOUNDED] b
+           WHERE a.k = b.k AND a.v = b.v + 1""",
         "SELECT a.k, a.v, b.v FROM s a, r b WHERE a.k = b.k AND a.v = b.v + 1",
     ),
     "over_join": (
@@ -90,13 +92,14 @@ QUERIES = {
            FROM s [TUMBLE 5 SECONDS] a, r [TUMBLE 5 SECONDS] b WHERE a.k = b.k AND a.v > 2 GROUP BY a.k""",
         f"""
         SELECT a.k, COUNT(*), MAX(b.v), {BY_BUCKET.format("a.seen")} AS w FROM s a, r b
-        WHERE a.k = b.k AND a.v > 2 AND {BY_BUCKET.format("a.seen")} = {BY_BUCKET.format("b.seen")} GROUP BY ALL
+        WHERE a.k = b.k AND a.v > 2 AND {BY_BUCKET.format("a.seen")} = {BY_BUCKET.format("b.seen")}
+        GROUP BY ALL
         """,
     ),
     "aggregates": (
         """SELECT k, COUNT(*) FILTER (WHERE v > 4) AS n, COUNT(DISTINCT v) FILTER (WHERE v < 8) AS d,
-             SUM(DISTINCT v) AS sd, COUNT_IF(v = 3) AS c, BOOL_OR(v > 9) AS some_big, BOOL_AND(v > 0) AS all_big,
-             STDDEV_POP(v) AS dev, PERCENTILE(v, 0.5) AS med, MAX_BY(v, seen) AS last_v, FIRST(v) AS first_v,
+             SUM(DISTINCT v) AS sd, COUNT_IF(v = 3) AS c, BOOL_OR(v > 9) AS some_big,
+             BOOL_AND(v > 0) AS all_big, STDDEV_POP(v) AS dev, PERCENTILE(v, 0.5) AS med, MAX_BY(v, seen) AS last_v, FIRST(v) AS first_v,
              CAST(COLLECT_LIST(v) AS STRING) AS l, CAST(COLLECT_SET(v) AS STRING) AS st, window_end AS e
            FROM s [HOP 4 SECONDS EVERY 2 SECONDS] GROUP BY k""",
         """
@@ -109,6 +112,27 @@ QUERIES = {
           quantile_cont(v, 0.5), arg_max(v, (seen, v)), arg_min(v, (seen, v)),
           CAST(list(v ORDER BY seen, v) AS VARCHAR), CAST(list(DISTINCT v ORDER BY v) AS VARCHAR), e
         FROM t GROUP BY k, e
+        """,
+    ),
+    "sessions": (
+        "SELECT k, COUNT(*) AS n, AVG(v) AS m, window_start, window_end FROM s [SESSION 2 SECONDS] GROUP BY k",
+        """
+        WITH marked AS (
+          SELECT *, CASE WHEN seen - lag(seen) OVER w < INTERVAL 2 SECONDS THEN 0 ELSE 1 END AS starts
+          FROM s WINDOW w AS (PARTITION BY k ORDER BY seen)
+        ), numbered AS (SELECT *, SUM(starts) OVER (PARTITION BY k ORDER BY seen) AS g FROM marked)
+        SELECT k, COUNT(*), AVG(v), MIN(seen), MAX(seen) + INTERVAL 2 SECONDS FROM numbered GROUP BY k, g
+        """,
+    ),
+    "as_in_spark": (
+        """SELECT k, window.start AS b, window.end AS e, SUM(v) AS t FROM s
+           GROUP BY k, window(seen, '4 seconds', '2 seconds')""",
+        """
+        WITH ends AS (
+          SELECT unnest(generate_series(time_bucket(INTERVAL 2 SECONDS, min(seen)),
+                                        max(seen) + INTERVAL 4 SECONDS, INTERVAL 2 SECONDS)) AS e FROM s
+        ) SELECT k, e - INTERVAL 4 SECONDS, e, SUM(v) FROM s, ends
+        WHERE seen >= e - INTERVAL 4 SECONDS AND seen < e GROUP BY ALL
         """,
     ),
     "running_aggregates": (

@@ -7,6 +7,7 @@ the half-open ``[TUMBLE t]``, ``[HOP t EVERY s]`` and ``[SESSION gap]``.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from sqlglot import exp
 
@@ -20,6 +21,8 @@ from headgate.model.window import HopWindow, RowWindow, SessionWindow, TimeWindo
 
 _WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED", "TUMBLE", "HOP", "SESSION")
 
+# functions of Spark that make windows in GROUP BY
+_SPARK_WINDOWS = ("window", "session_window")
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
 _NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
 _NO_SET = "is not supported; write conditions in WHERE, or UNION ALL"
@@ -91,6 +94,7 @@ class SelectReader(Cursor):
         if self.accept("WHERE"):
             conditions += conjuncts(self._expression("a condition after WHERE"), "WHERE")
         group_by = self.several(self._group) if self.accept("GROUP BY") else ()
+        sources, group_by = _with_windows_of_keys(sources, group_by)
         word, having = self.span, None
         if self.accept("HAVING"):
             having = scalar(self._expression("a condition after HAVING"))
@@ -288,6 +292,44 @@ class SelectReader(Cursor):
             return cql.ColumnReference(None, first.text, first.span)
         column = self.name("a column after the dot")
         return cql.ColumnReference(first.text, column.text, self.since(first.span))
+
+
+def _with_windows_of_keys(
+    sources: tuple[FromItem, ...], keys: tuple[ScalarExpression, ...]
+) -> tuple[tuple[FromItem, ...], tuple[ScalarExpression, ...]]:
+    """``GROUP BY window(ts, '10 seconds')``, as Spark writes it, for ``[TUMBLE 10 SECONDS]`` in FROM."""
+    made = [
+        key for key in keys if key.tree.name.lower() in _SPARK_WINDOWS and isinstance(key.tree, exp.Anonymous)
+    ]
+    if not made:
+        return sources, keys
+    clause = _window_of_key(made[0])
+    if len(made) > 1 or any(source.window is not None for source in sources):
+        raise QueryError("a stream has one window; leave this one out", made[-1].span)
+    assert clause.time is not None
+    named = [
+        n for n, s in enumerate(sources) if s.alias.text.lower() == (clause.time.qualifier or "").lower()
+    ]
+    place = named[0] if named else 0
+    windowed = tuple(replace(s, window=clause) if n == place else s for n, s in enumerate(sources))
+    return windowed, tuple(key for key in keys if key is not made[0])
+
+
+def _window_of_key(key: ScalarExpression) -> cql.WindowClause:
+    name, arguments = key.tree.name.lower(), key.tree.expressions
+    most = 3 if name == "window" else 2
+    lengths = [one for one in arguments[1:] if one.is_string]
+    if not 2 <= len(arguments) <= most or len(lengths) != len(arguments) - 1 or not key.columns:
+        example = "window(ts, '10 seconds', '2 seconds')" if name == "window" else f"{name}(ts, '10 seconds')"
+        raise QueryError(f"{name} takes a timestamp column and times; write {example}", key.span)
+    try:
+        times_us = [signed_duration_us(one.name.strip("'\""), write="") for one in lengths]
+    except MeasureError as error:
+        raise QueryError(str(error), key.span) from None
+    if min(times_us) <= 0:
+        raise QueryError("the times of a window must be longer than 0", key.span)
+    window: Window = HopWindow(times_us[0], times_us[-1]) if name == "window" else SessionWindow(times_us[0])
+    return cql.WindowClause(window, key.span, time=key.columns[0])
 
 
 def _split_alias(tokens: Sequence[Token]) -> tuple[Sequence[Token], Name | None]:

@@ -83,6 +83,8 @@ class WindowClause:
     window: Window
     span: Span
     keys: tuple[ColumnReference, ...] = ()
+    time: ColumnReference | None = None
+    """The column that ``GROUP BY window(ts, ...)`` names, in place of brackets after the stream."""
 
 
 @dataclass(frozen=True)

@@ -55,6 +55,14 @@ class Source:
             return replace(written.window, keys=tuple(dict.fromkeys(map(self._window_key, written.keys))))
         return written.window
 
+    def check_time(self) -> None:
+        """Reject a window that GROUP BY makes of another column than the timestamp."""
+        time = self.item.window.time if self.item.window is not None else None
+        if time is not None and not self.is_timestamp(self.column(time)):
+            own = self._timestamp or "none: declare it with OPTIONS (timestamp 'column')"
+            message = f"{time.span.excerpt} is not the timestamp of {self.alias}, which is {own}"
+            raise QueryError(message, time.span)
+
     def _window_key(self, key: ColumnReference) -> str:
         own = (self.alias.lower(), self.item.source.text.lower())
         if key.qualifier and key.qualifier.lower() not in own:
@@ -190,6 +198,8 @@ class Scope:
             raise QueryError(message, select.sources[0].source.span)
         if len(self.streams) > 1 and select.is_aggregate:
             self._check_aggregated_join(select)
+        for source in self.streams:
+            source.check_time()
         for source in self.streams if len(self.streams) > 1 else ():
             name, window = source.item.source, source.item.window
             if window is None:
@@ -219,7 +229,7 @@ class Scope:
             return
         spans = [*(call.span for call in select.aggregates), *(key.span for key in select.group_by)]
         message = "an aggregate over a join needs the same [TUMBLE 10 SECONDS] or [UNBOUNDED] for all streams"
-        hint = "or make the join a stream, CREATE STREAM pairs AS SELECT ..., and aggregate pairs [RANGE 1 MINUTE]"
+        hint = "or make the join a stream, CREATE STREAM pairs AS SELECT ..., and aggregate that"
         raise QueryError(f"{message}; {hint}", spans[0])
 
     def joined(self) -> Node:
@@ -250,18 +260,27 @@ class Scope:
     def window_bound(self, reference: ColumnReference) -> WindowBound | None:
         """The start or end of the window, unless a source has a column of that name."""
         name = reference.name.lower()
-        if name not in (START, END) or any(source.schema.find(name) for source in self.sources):
+        if self._is_spark_window(reference):
+            name = f"window_{name}"
+        elif name not in (START, END) or any(source.schema.find(name) for source in self.sources):
             return None
         windows = {s.window for s in self.streams}
         [window, *others] = windows
         if not isinstance(window, (HopWindow, SessionWindow)) or others:
-            message = (
-                f"{name} needs TUMBLE, HOP or SESSION, the same for all streams; write [TUMBLE 10 SECONDS]"
-            )
-            raise QueryError(message, reference.span)
+            message = f"{reference.span.excerpt} needs TUMBLE, HOP or SESSION, the same for all streams"
+            raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", reference.span)
         types = {s.timestamp_type.lower() for s in self.streams}
         kind = self.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
         return WindowBound(name, window, kind, in_join=len(self.streams) > 1 and not self._is_aggregate)
+
+    def _is_spark_window(self, reference: ColumnReference) -> bool:
+        """Whether it is ``window.start`` or ``window.end`` of a window that GROUP BY makes."""
+        names = reference.qualifier is not None and reference.qualifier.lower() in (
+            "window",
+            "session_window",
+        )
+        is_made = any(s.item.window is not None and s.item.window.time is not None for s in self.streams)
+        return is_made and names and reference.name.lower() in ("start", "end")
 
     def bind(self, expression: ScalarExpression) -> Expression:
         self.type_of(expression)
