@@ -14,25 +14,36 @@ from sqlglot import exp
 from headgate.cql import statement as cql
 from headgate.cql.expressions import conjuncts, parse_tree, scalar, scalar_without_aggregates
 from headgate.cql.measure import LARGEST, MeasureError, signed_duration_us
-from headgate.cql.statement import FromItem, Name, ScalarExpression, Select, SelectItem
+from headgate.cql.statement import FromItem, JoinKind, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.tokens import Cursor, Token, never_closed, one_line, repeated, span_of
 from headgate.errors import QueryError, Span, suggestion
 from headgate.model.window import HopWindow, RowWindow, SessionWindow, TimeWindow, UnboundedWindow, Window
 
 _WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED", "TUMBLE", "HOP", "SESSION")
 
+_JOINS = {
+    ("JOIN",): JoinKind.INNER,
+    ("INNER", "JOIN"): JoinKind.INNER,
+    ("SEMI", "JOIN"): JoinKind.SEMI,
+    ("ANTI", "JOIN"): JoinKind.ANTI,
+    ("LEFT", "SEMI", "JOIN"): JoinKind.SEMI,
+    ("LEFT", "ANTI", "JOIN"): JoinKind.ANTI,
+    **{(word, "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
+    **{(word, "OUTER", "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
+}
 # functions of Spark that make windows in GROUP BY
 _SPARK_WINDOWS = ("window", "session_window")
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
 _NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
 _NO_SET = "is not supported; write conditions in WHERE, or UNION ALL"
-_NO_OUTER = "JOIN is not supported: a row could find its match later; write JOIN ... ON"
 # words that begin a clause, and why it is not supported; some are names or functions too, such as LEFT(s, 2),
 # unless followed by one of these
 _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("WHERE", "GROUP BY", "HAVING", "UNION", "INTO", "JOIN", "ON"), ((), "")),
     **dict.fromkeys(("ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), ((), _NO_ORDER)),
-    **dict.fromkeys(("LEFT", "RIGHT", "FULL", "SEMI", "ANTI", "NATURAL"), (_JOIN_WORDS, _NO_OUTER)),
+    **dict.fromkeys(("LEFT", "RIGHT", "FULL", "SEMI", "ANTI"), (_JOIN_WORDS, "")),
+    "NATURAL": (_JOIN_WORDS, "JOIN is not supported; write JOIN ... USING (column)"),
+    "USING": (("(",), ""),
     **dict.fromkeys(("EXCEPT", "INTERSECT", "MINUS"), (("SELECT", "ALL", "DISTINCT"), _NO_SET)),
     "INNER": (("JOIN",), ""),
     "CROSS": (("JOIN",), "JOIN is not supported; write a comma between the streams"),
@@ -152,13 +163,12 @@ class SelectReader(Cursor):
         while True:
             if self.accept(","):
                 sources.append(self._from_item())
-            elif self.accept("JOIN") or self.accept("INNER", "JOIN"):
-                sources.append(self._from_item())
-                if self.at("USING"):
-                    raise self.fail("USING is not supported; write ON a.key = b.key")
-                self._refuse_clause()
-                self.expect("ON", " and a condition after JOIN")
-                conditions += conjuncts(self._expression("a condition after ON"), "ON")
+            elif (join := self._join_kind()) is not None:
+                joined = self._joined(join)
+                if join is JoinKind.INNER:
+                    conditions += joined.on
+                    joined = replace(joined, on=())
+                sources.append(joined)
             else:
                 break
         self._refuse_clause()
@@ -166,6 +176,24 @@ class SelectReader(Cursor):
             message = f"{one_line(twice.text)} is in FROM twice; give each an alias of its own with AS"
             raise QueryError(message, twice.span)
         return tuple(sources), conditions
+
+    def _join_kind(self) -> JoinKind | None:
+        """The kind of the join that follows, whose words are taken; None if none does."""
+        for words, kind in _JOINS.items():
+            if self.accept(*words):
+                return kind
+        return None
+
+    def _joined(self, join: JoinKind) -> FromItem:
+        item = replace(self._from_item(), join=join)
+        if self.accept("USING"):
+            self.expect("(", " and columns after USING")
+            using = self.several(lambda: self.name("a column in USING"))
+            self.expect(")", " after the columns of USING")
+            return replace(item, using=using)
+        self._refuse_clause()
+        self.expect("ON", f" and a condition after {join.value}")
+        return replace(item, on=tuple(conjuncts(self._expression("a condition after ON"), "ON")))
 
     def _from_item(self) -> FromItem:
         if self.at("("):

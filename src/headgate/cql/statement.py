@@ -87,6 +87,17 @@ class WindowClause:
     """The column that ``GROUP BY window(ts, ...)`` names, in place of brackets after the stream."""
 
 
+class JoinKind(Enum):
+    """How an item of FROM is joined with those before it."""
+
+    INNER = "JOIN"
+    LEFT = "LEFT JOIN"
+    RIGHT = "RIGHT JOIN"
+    FULL = "FULL JOIN"
+    SEMI = "SEMI JOIN"
+    ANTI = "ANTI JOIN"
+
+
 @dataclass(frozen=True)
 class FromItem:
     """A stream (with its window) or a stored relation in FROM.
@@ -98,6 +109,10 @@ class FromItem:
     window: WindowClause | None
     alias: Name
     branches: tuple[Select, ...] = ()
+    join: JoinKind = JoinKind.INNER
+    on: tuple[ScalarExpression, ...] = ()
+    """The condition of a join that is not inner; that of an inner one is like WHERE."""
+    using: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)

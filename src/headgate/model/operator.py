@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
 from headgate.model.window import TimeWindow, Window
@@ -164,8 +165,29 @@ class RelationJoin(_Unary):
     columns: tuple[str, ...]
     predicates: tuple[Expression, ...]
 
+    join: ClassVar[str] = "JOIN"
+    """How SQL writes it."""
+
     def __str__(self) -> str:
-        return f"join relation {self.relation} ON {conjunction(self.predicates)}"
+        return f"{self.join.lower()} relation {self.relation} ON {conjunction(self.predicates)}"
+
+
+class LeftRelationJoin(RelationJoin):
+    """Keeps tuples without a match, with NULL for the columns of the relation."""
+
+    join = "LEFT JOIN"
+
+
+class SemiRelationJoin(RelationJoin):
+    """Passes on the tuples that have a match, once."""
+
+    join = "LEFT SEMI JOIN"
+
+
+class AntiRelationJoin(RelationJoin):
+    """Passes on the tuples that have no match."""
+
+    join = "LEFT ANTI JOIN"
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, 
 from headgate.model.window import SessionWindow, UnboundedWindow, Window, is_emitted_whole
 from headgate.planning.aggregates import parts_of
 from headgate.planning.catalog import Catalog, sink_of, with_service
-from headgate.planning.from_clause import BoundColumn, Scope, WindowBound, over_text
+from headgate.planning.from_clause import BoundColumn, Scope, WindowBound, conjunct, over_text
 from headgate.planning.logical import Aggregate, DerivedPlan, Filter, LogicalPlan, Node, Project, StreamScan
 from headgate.planning.types import Type
 
@@ -196,9 +196,10 @@ class _Branch:
 
     def bound(self) -> Project:
         node = self._scope.joined()
-        if self._select.conjuncts:
-            self._check_conditions()
-            predicates = (_conjunct(self._scope.condition(conjunct)) for conjunct in self._select.conjuncts)
+        self._check_conditions()
+        written = (conjunct(self._scope.condition(term)) for term in self._select.conjuncts)
+        predicates = (*self._scope.inner_conditions(), *written)
+        if predicates:
             node = Filter(node, tuple(with_pool(predicate, self._catalog) for predicate in predicates))
         if self._select.is_aggregate:
             return self._aggregated(node)
@@ -207,7 +208,7 @@ class _Branch:
         return Project(node, self._select_list(self._scope.bind))
 
     def _check_conditions(self) -> None:
-        for reference in (r for conjunct in self._select.conjuncts for r in conjunct.columns):
+        for reference in (r for term in self._select.conjuncts for r in term.columns):
             if self._scope.window_bound(reference) is not None:
                 message = f"{reference.name} is known when the window is complete; use it in SELECT or HAVING"
                 raise QueryError(message, reference.span)
@@ -226,7 +227,7 @@ class _Branch:
                 node, keys, aggregates, self._scope.streams[0].window
             )
         node = Aggregate(node, keys, aggregates)
-        return Project(node if having is None else Filter(node, (_conjunct(having),)), items)
+        return Project(node if having is None else Filter(node, (conjunct(having),)), items)
 
     def _distinct(self, node: Node) -> Project:
         """Distinct values enter the result as they enter the window; a sliding window lists all it holds."""
@@ -315,12 +316,6 @@ class _Branch:
     def _is_own_timestamp(self, column: BoundColumn) -> bool:
         is_plain = len(self._scope.streams) == 1 and column.field is None
         return is_plain and column.source.is_timestamp(column.column)
-
-
-def _conjunct(predicate: Expression) -> Expression:
-    """The predicate, in parentheses if AND would bind tighter."""
-    tree = predicate.tree
-    return replace(predicate, tree=exp.Paren(this=tree.copy())) if isinstance(tree, exp.Or) else predicate
 
 
 def _words(text: str) -> str:

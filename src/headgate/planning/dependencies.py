@@ -48,6 +48,7 @@ def _selects(branches: Iterable[Select]) -> Iterator[Select]:
 def _expressions(select: Select) -> Iterator[ScalarExpression]:
     yield from (item.expression for item in select.items if isinstance(item, SelectItem))
     yield from (*select.conjuncts, *select.group_by)
+    yield from (condition for item in select.sources for condition in item.on)
     if select.having is not None:
         yield select.having
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
 
 from sqlglot import exp
 
-from headgate.cql.statement import ColumnReference, FromItem, ScalarExpression, Select
+from headgate.cql.statement import ColumnReference, FromItem, JoinKind, ScalarExpression, Select
 from headgate.errors import QueryError, Span, known_names
+from headgate.model import operator as physical
 from headgate.model.expression import TIMESTAMP_US, Expression, column_of, time_text
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
 from headgate.model.sql_tree import column_tree, field_of, replace_nodes
@@ -29,6 +30,12 @@ from headgate.planning.type_check import TypeCheck
 from headgate.planning.types import Type
 
 START, END = "window_start", "window_end"
+_RELATION_JOINS = {
+    JoinKind.INNER: physical.RelationJoin,
+    JoinKind.LEFT: physical.LeftRelationJoin,
+    JoinKind.SEMI: physical.SemiRelationJoin,
+    JoinKind.ANTI: physical.AntiRelationJoin,
+}
 
 
 @dataclass(frozen=True)
@@ -70,6 +77,11 @@ class Source:
             message = f"PARTITION BY takes columns of {self.alias} alone; columns: {columns}"
             raise QueryError(message, key.span)
         return self.column(key).name
+
+    def shows(self, name: str) -> bool:
+        """Whether a column without an alias may be one of its own: not if USING takes that of the left side."""
+        is_hidden = self.item.join in (JoinKind.SEMI, JoinKind.ANTI)
+        return not is_hidden and name.lower() not in {one.text.lower() for one in self.item.using}
 
     def column(self, reference: ColumnReference) -> Column:
         found = self.schema.find(reference.name)
@@ -192,6 +204,7 @@ class Scope:
 
     def _check_streams(self, select: Select) -> None:
         """Reject a FROM without streams, and windows that the join or the select list cannot use."""
+        self._check_joins()
         if not self.streams:
             names = ", ".join(item.source.text for item in select.sources)
             message = f"FROM has only stored relations ({names}); join them with a stream"
@@ -240,8 +253,43 @@ class Scope:
         for relation in self.sources:
             if relation not in self.streams:
                 scan = RelationScan(relation.definition.name, relation.alias, relation.schema.names)
-                node = RelationJoin(node, scan)
+                on = tuple(conjunct(self.condition(condition)) for condition in relation.item.on)
+                kind = _RELATION_JOINS[relation.item.join]
+                own = (*on, *self._equal(relation)) if kind is not physical.RelationJoin else ()
+                node = RelationJoin(node, scan, own, kind)
         return node
+
+    def inner_conditions(self) -> Iterator[Expression]:
+        """The conditions of USING, for joins whose conditions are like those of WHERE."""
+        for source in self.sources:
+            if source.item.join is JoinKind.INNER:
+                yield from self._equal(source)
+
+    def _equal(self, source: Source) -> Iterator[Expression]:
+        """The columns of USING, equal on both sides."""
+        before = self.sources[: self.sources.index(source)]
+        for name in source.item.using:
+            own = source.column(ColumnReference(source.alias, name.text, name.span))
+            others = [other for other in before if other.schema.find(name.text)]
+            if not others:
+                message = f"{name.text} is no column of {' or '.join(other.alias for other in before)}"
+                raise QueryError(f"{message}; USING takes columns of both sides", name.span)
+            left = others[0].column(ColumnReference(others[0].alias, name.text, name.span))
+            sides = BoundColumn(others[0], left).tree, BoundColumn(source, own).tree
+            yield Expression(exp.EQ(this=sides[0].copy(), expression=sides[1].copy()), name.span)
+
+    def _check_joins(self) -> None:
+        """Reject joins that are neither inner nor of a stream with a stored relation."""
+        for source in self.sources:
+            join, name = source.item.join, source.item.source
+            if join is JoinKind.INNER:
+                continue
+            if source in self.streams:
+                message = f"{join.value} with a stream is not supported: its match may come later"
+                raise QueryError(f"{message}; write JOIN, or {join.value} with a stored relation", name.span)
+            if join in (JoinKind.RIGHT, JoinKind.FULL):
+                message = f"{join.value} would have to know which rows of {name.text} never find a match"
+                raise QueryError(f"{message}; write LEFT JOIN", name.span)
 
     def _probe_pools(self) -> tuple[str, ...]:
         """The pools of all probes; none, if no probe is placed."""
@@ -344,7 +392,9 @@ class Scope:
 
     def find(self, name: str, span: Span) -> BoundColumn | None:
         found = [
-            BoundColumn(source, column) for source in self.sources if (column := source.schema.find(name))
+            BoundColumn(source, column)
+            for source in self.sources
+            if (column := source.schema.find(name)) and source.shows(name)
         ]
         if len(found) > 1:
             candidates = " or ".join(f"{one.source.alias}.{one.column.name}" for one in found)
@@ -371,3 +421,9 @@ def over_text(tree: exp.Expr, trees: Mapping[int, exp.Expr]) -> exp.Expr:
         return trees.get(call.meta.get("start", -1)) if isinstance(call, exp.Anonymous) else None
 
     return replace_nodes(tree, change)
+
+
+def conjunct(predicate: Expression) -> Expression:
+    """The predicate, in parentheses if AND would bind tighter."""
+    tree = predicate.tree
+    return replace(predicate, tree=exp.Paren(this=tree.copy())) if isinstance(tree, exp.Or) else predicate

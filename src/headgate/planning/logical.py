@@ -146,13 +146,16 @@ class RelationJoin(_Unary):
 
     relation: RelationScan
     predicates: tuple[Expression, ...] = ()
+    operator: type[physical.RelationJoin] = physical.RelationJoin
+    """The kind of operator that computes it."""
 
     @property
     def inputs(self) -> tuple[Node, ...]:
         return (self.input, self.relation)
 
     def __str__(self) -> str:
-        return f"relation join ON {conjunction(self.predicates)}"
+        kind = "" if self.operator is physical.RelationJoin else f"{self.operator.join.split()[-2].lower()} "
+        return f"{kind}relation join ON {conjunction(self.predicates)}"
 
 
 @dataclass(frozen=True)

@@ -109,7 +109,7 @@ class _Lowering:
         if isinstance(node, logical.RelationJoin):
             scan, source = node.relation, self.lower(node.input, has_order)
             name, read = self._name(f"relation_{scan.alias}"), (scan.name, scan.alias, scan.columns)
-            return self._add(physical.RelationJoin(name, source, *read, node.predicates))
+            return self._add(node.operator(name, source, *read, node.predicates))
         if isinstance(node, logical.Aggregate):
             stream = stream_below(node)
             # otherwise, every tuple emits the new value of its group

@@ -160,6 +160,9 @@ class Attempts:
         """The operator with all expressions attempted that may fail; None if there is none."""
         operator = self._prepared.operators[name]
         settings = operator.settings
+        if isinstance(settings, RelationJoin) and type(settings) is not RelationJoin:
+            # a condition that fails tells neither that there is a match nor that there is none
+            return None
         if isinstance(settings, (Select, RelationJoin, WindowJoin)):
             found = self._with_predicates(operator, settings)
         elif isinstance(settings, (Project, Aggregate)):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from headgate.model import operator as physical
 from headgate.model.expression import Expression
 from headgate.planning import logical
 from headgate.planning.logical import LogicalPlan, Node
@@ -37,6 +38,9 @@ def _pushed(node: Node, predicates: Predicates) -> Node:
 
 def _into_relation_join(join: logical.RelationJoin, predicates: Predicates) -> Node:
     own = tuple(p for p in predicates if not join.relation.plan_columns.keys().isdisjoint(p.columns))
+    if join.operator is not physical.RelationJoin:
+        # where it finds no match, WHERE sees NULL
+        return _filtered(replace(join, input=_pushed(join.input, _without(predicates, own))), own)
     below = _pushed(join.input, _without(predicates, own))
     # a pool evaluates tuples, not pairs that may become one
     placed = tuple(p for p in own if p.pool is not None)

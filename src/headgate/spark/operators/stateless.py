@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headgate.model.expression import column_of
-from headgate.model.operator import Project, RelationJoin, Select
+from headgate.model.operator import AntiRelationJoin, Project, RelationJoin, Select, SemiRelationJoin
 from headgate.spark import sql
 from headgate.spark.operators.base import OperatorContext, SparkOperator, spark_operator
 from headgate.spark.sql import TS
@@ -52,10 +52,11 @@ class RelationJoinOperator(SparkOperator):
         items = [f"{sql.name(c)} AS {sql.name(column_of(own.alias, c))}" for c in own.columns]
         stored = sql.select(items or ["1 AS `$one`"], self._view)
         columns = [column_of(own.alias, c) for c in own.columns]
-        wanted = ["t.*", *(f"r.{sql.name(c)}" for c in columns)]
+        matched = [] if isinstance(own, (SemiRelationJoin, AntiRelationJoin)) else columns
+        wanted = ["t.*", *(f"r.{sql.name(c)}" for c in matched)]
         return (
             f"SELECT /*+ {self._hint}(r) */ {sql.listed(wanted)}\nFROM {sql.relation(tuples)} AS t\n"
-            f"JOIN {sql.relation(stored)} AS r\n  ON {sql.conjunction(own.predicates)}"
+            f"{own.join} {sql.relation(stored)} AS r\n  ON {sql.conjunction(own.predicates)}"
         )
 
 
