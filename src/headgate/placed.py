@@ -71,6 +71,8 @@ def _module(place: str, span: Span | None) -> ModuleType:
 
 
 def _from_file(path: Path, span: Span | None) -> ModuleType:
+    beside = Path(span.origin).parent / path if span else path
+    path = path if path.is_file() else beside
     if not path.is_file():
         raise QueryError(f"no such file: {path}", span)
     spec = importlib.util.spec_from_file_location(f"headgate_functions_{path.stem}", path)

@@ -99,7 +99,8 @@ QUERIES = {
     "aggregates": (
         """SELECT k, COUNT(*) FILTER (WHERE v > 4) AS n, COUNT(DISTINCT v) FILTER (WHERE v < 8) AS d,
              SUM(DISTINCT v) AS sd, COUNT_IF(v = 3) AS c, BOOL_OR(v > 9) AS some_big,
-             BOOL_AND(v > 0) AS all_big, STDDEV_POP(v) AS dev, PERCENTILE(v, 0.5) AS med, MAX_BY(v, seen) AS last_v, FIRST(v) AS first_v,
+             BOOL_AND(v > 0) AS all_big, STDDEV_POP(v) AS dev, PERCENTILE(v, 0.5) AS med,
+             MAX_BY(v, seen) AS last_v, FIRST(v) AS first_v,
              CAST(COLLECT_LIST(v) AS STRING) AS l, CAST(COLLECT_SET(v) AS STRING) AS st, window_end AS e
            FROM s [HOP 4 SECONDS EVERY 2 SECONDS] GROUP BY k""",
         """
@@ -115,7 +116,8 @@ QUERIES = {
         """,
     ),
     "sessions": (
-        "SELECT k, COUNT(*) AS n, AVG(v) AS m, window_start, window_end FROM s [SESSION 2 SECONDS] GROUP BY k",
+        """SELECT k, COUNT(*) AS n, AVG(v) AS m, window_start, window_end
+           FROM s [SESSION 2 SECONDS] GROUP BY k""",
         """
         WITH marked AS (
           SELECT *, CASE WHEN seen - lag(seen) OVER w < INTERVAL 2 SECONDS THEN 0 ELSE 1 END AS starts

@@ -99,6 +99,18 @@ class SinkDefinition:
     format: str
     options: tuple[tuple[str, str], ...] = ()
 
+    @property
+    def timestamp(self) -> str | None:
+        """The name of the column with the timestamp of a result; None if it is left out."""
+        given = next((value for key, value in self.options if key == "timestamp"), "ts")
+        return None if given.strip().lower() == "none" else given.strip()
+
+    @property
+    def partition_columns(self) -> tuple[str, ...]:
+        """The columns by whose values files are put into folders."""
+        given = next((value for key, value in self.options if key == "partitionBy"), "")
+        return tuple(name.strip() for name in given.split(",") if name.strip())
+
 
 @dataclass(frozen=True)
 class QueryDefinition:

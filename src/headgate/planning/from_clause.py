@@ -79,7 +79,7 @@ class Source:
         return self.column(key).name
 
     def shows(self, name: str) -> bool:
-        """Whether a column without an alias may be one of its own: not if USING takes that of the left side."""
+        """Whether a column without an alias may be one of its own; USING takes that of the left side."""
         is_hidden = self.item.join in (JoinKind.SEMI, JoinKind.ANTI)
         return not is_hidden and name.lower() not in {one.text.lower() for one in self.item.using}
 

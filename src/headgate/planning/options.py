@@ -83,13 +83,14 @@ _JDBC = (
     "pushDownAggregate? pushDownLimit? pushDownOffset? pushDownTableSample? pushDownJoin? "
     "preferTimestampNTZ? preferTimestampNanos? keytab principal refreshKrb5Config? connectionProvider"
 )
-_FILE_SINK = "path maxRecordsPerFile#"
+_ANY_SINK = "timestamp"
+_FILE_SINK = f"path maxRecordsPerFile# partitionBy {_ANY_SINK}"
 _SINKS = {
     **{name: f"{_FILE_SINK} {own}" for name, own in _WRITTEN.items()},
-    "memory": f"maxRecordsPerFile# {_WRITTEN['parquet']}",
-    "console": "numRows#",
-    "callback": "function",
-    "noop": "",
+    "memory": f"maxRecordsPerFile# {_ANY_SINK} {_WRITTEN['parquet']}",
+    "console": f"numRows# {_ANY_SINK}",
+    "callback": f"function {_ANY_SINK}",
+    "noop": _ANY_SINK,
 }
 # settings of the libraries that read and write a format, which Spark hands on
 _PREFIXES = {"kafka": "kafka.", "parquet": "parquet.", "orc": "orc.", "memory": "parquet."}

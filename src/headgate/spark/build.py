@@ -124,7 +124,8 @@ class TickBuilder:
 
     def results(self, query: QueryDefinition, plan: TickPlan) -> str | None:
         """The SQL of a query's results, once all operators are added; None if there can be none."""
-        columns = sql.names(self._prepared.operators[query.outputs[0]].output.names)
+        items = self._prepared.result_items(query)
+        columns = [sql.name(n) if n == shown else f"{sql.name(n)} AS {sql.name(shown)}" for n, shown in items]
         outputs = [plan.rows[name].query for name in query.outputs]
         return sql.union([o and sql.by_slice(o, lambda part: sql.select(columns, part)) for o in outputs])
 

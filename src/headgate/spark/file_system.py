@@ -121,6 +121,14 @@ class Files:
         with closing(parquet.ParquetFileReader.open(file)) as reader:
             return int(reader.getRecordCount())
 
+    def make_folder(self, path: str) -> None:
+        """Create a folder and those around it, as far as they are missing."""
+        fs, at = self._at(path)
+        if fs is None:
+            at.mkdir(parents=True, exist_ok=True)
+        else:
+            fs.mkdirs(at)
+
     def move(self, source: str, target: str) -> None:
         """Rename, onto a name that is free."""
         fs, old, new = self._at(source, target)

@@ -185,7 +185,7 @@ class TickJobs:
         results = self._builder.results(query, plan)
         if results is None and before.rows_out.get(query.name) is None:
             # an empty file shows readers the columns of a query without results
-            return self._store.empty(self._prepared.operators[query.outputs[0]].output)
+            return self._store.empty(self._prepared.result_schema(query))
         return results
 
     def _slices(

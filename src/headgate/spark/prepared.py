@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StructField, StructType
 
-from headgate.model.network import Network
+from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
     Aggregate,
     DerivedInput,
@@ -22,6 +22,7 @@ from headgate.model.operator import (
 from headgate.model.window import RowWindow, Window
 from headgate.spark.eddies.eddy_jobs import EddyLayout
 from headgate.spark.operators.base import SparkOperator
+from headgate.spark.operators.stateless import TIMESTAMP
 from headgate.spark.samples import is_expensive
 from headgate.spark.stream_log import LogSchema
 from headgate.statistics.store import PredicateOrder
@@ -85,6 +86,20 @@ class Prepared:
     def window(self, reader: str, number: int) -> Window | None:
         """The window that tuples of an input enter, in this operator or further downstream."""
         return self.operators[reader].windows[number] or window_above(self.network, reader)
+
+    def result_items(self, query: QueryDefinition) -> list[tuple[str, str]]:
+        """Columns of a query's last operators, and what results call them; system columns stay."""
+        shown = query.sink.timestamp
+        names = self.operators[query.outputs[0]].output.names
+        renamed = [(name, shown if name == TIMESTAMP else name) for name in names]
+        return [(name, result) for name, result in renamed if result is not None]
+
+    def result_schema(self, query: QueryDefinition) -> StructType:
+        """The columns of a query's results, and system columns."""
+        output = self.operators[query.outputs[0]].output
+        return StructType(
+            [StructField(result, output[name].dataType) for name, result in self.result_items(query)]
+        )
 
     def is_materialised(self, name: str) -> bool:
         """Whether any reader takes the output of the operator, rather than reading the log itself."""

@@ -120,9 +120,7 @@ class SparkRun:
         log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions)
         intake = Intake(self._spark, self._network, self._sources, log, logs, prepared.raw)
         self._sinks = {
-            name: open_sink(
-                query, prepared.operators[query.outputs[0]].output, self._files, self.checkpoint, callbacks
-            )
+            name: open_sink(query, prepared.result_schema(query), self._files, self.checkpoint, callbacks)
             for name, query in self._network.queries.items()
         }
         letters = DeadLetters(self._files, self.checkpoint)
@@ -277,7 +275,7 @@ class SparkRun:
         path = self.checkpoint.results(query) if in_memory else options.get("path")
         if path is None:
             raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
-        output = self._prepared.operators[definition.outputs[0]].output
+        output = self._prepared.result_schema(definition)
         schema = StructType([f for f in output.fields if f.name != TS])
         if not self._files.exists(path):
             # no tick has been committed yet

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,6 +16,7 @@ from headgate.runtime.usercode import Guarded
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
 from headgate.spark.physical_plans import Measured, Target
+from headgate.spark.sql import is_system
 
 FILE_SINKS = ("parquet", "json", "csv", "orc")
 SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "noop")
@@ -88,14 +89,23 @@ class FileSink:
             self._files.delete(f"{self._path}/{name}")
         staging, published = self._staging(batch_id), []
         folders = [f"{staging}/{number}" for number in slices]
-        parts = [f"{f}/{name}" for f in folders for name in self._files.names(f) if name.startswith("part-")]
-        for number, part in enumerate(parts):
-            file = part.rpartition("/")[2]
-            name = f"{self._prefix(batch_id)}{number:03d}{file[file.index('.') :]}"
-            self._files.move(part, f"{self._path}/{name}")
+        parts = [(folder, part) for folder in folders for part in self._parts(folder)]
+        for number, (folder, part) in enumerate(parts):
+            where, _, file = part.rpartition("/")
+            name = (
+                f"{where}{'/' if where else ''}{self._prefix(batch_id)}{number:03d}{file[file.index('.') :]}"
+            )
+            self._place(f"{folder}/{part}", name)
             published.append(name)
         self._files.delete(staging)
         self._visible = {**visible, batch_id: published}
+
+    def _parts(self, folder: str) -> Iterator[str]:
+        """The files of results in a folder."""
+        yield from (name for name in self._files.names(folder) if name.startswith("part-"))
+
+    def _place(self, part: str, name: str) -> None:
+        self._files.move(part, f"{self._path}/{name}")
 
     def _visible_from(self, batch_id: int) -> dict[int, list[str]]:
         """Files by batch that readers see already, of this batch and later ones.
@@ -105,21 +115,58 @@ class FileSink:
         """
         if self._visible is None:
             self._visible = {}
-            for name in self._files.names(self._path):
-                if found := re.match(f"part-{self._uid}-([0-9]{{9,}})-", name):
+            for name in self._parts(self._path):
+                if found := re.search(f"part-{self._uid}-([0-9]{{9,}})-", name):
                     self._visible.setdefault(int(found[1]), []).append(name)
         return {batch: names for batch, names in self._visible.items() if batch >= batch_id}
 
     def discard_after(self, batch_id: int) -> None:
         """Remove results of later batches: those of a tick that did not happen, or was rolled back."""
         of_run = re.compile(rf"part-{self._uid}-(\d+)-")
-        for name in self._files.names(self._path):
-            if (found := of_run.match(name)) and int(found[1]) > batch_id:
+        for name in self._parts(self._path):
+            if (found := of_run.search(name)) and int(found[1]) > batch_id:
                 self._files.delete(f"{self._path}/{name}")
 
     def close(self) -> None:
         """Remove the hidden folder."""
         self._files.delete(f"{self._path}/_staging-{self._uid}")
+
+
+class PartitionedFileSink(FileSink):
+    """Files in folders by the values of some columns, such as ``day=2026-01-31``."""
+
+    def __init__(
+        self,
+        files: Files,
+        format: str,
+        path: str,
+        options: Mapping[str, str],
+        uid: str,
+        columns: Sequence[str],
+    ) -> None:
+        super().__init__(files, format, path, options, uid)
+        self._columns = tuple(columns)
+
+    def target(self, batch_id: int, slice_number: int) -> None:  # type: ignore[override]
+        """None: only Spark itself divides rows among folders."""
+
+    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+        """Write into folders inside of the hidden one."""
+        target = super().target(batch_id, slice_number)
+        with results.observed() as frame:
+            writer = frame.write.format(self._format).options(**dict(self._options)).mode("overwrite")
+            writer.partitionBy(*self._columns).save(target.path)
+
+    def _parts(self, folder: str) -> Iterator[str]:
+        for name in self._files.names(folder):
+            if name.startswith("part-"):
+                yield name
+            elif "=" in name:
+                yield from (f"{name}/{part}" for part in self._parts(f"{folder}/{name}"))
+
+    def _place(self, part: str, name: str) -> None:
+        self._files.make_folder(f"{self._path}/{name.rpartition('/')[0]}")
+        super()._place(part, name)
 
 
 def parquet_encodings(columns: StructType) -> dict[str, str]:
@@ -208,12 +255,17 @@ def open_sink(
     callbacks: Mapping[str, Callback],
 ) -> Sink:
     """The sink of a query; ``columns`` are those of its results."""
-    options = dict(query.sink.options)
-    kind = query.sink.format
+    options = {key: value for key, value in query.sink.options if key not in ("timestamp", "partitionBy")}
+    kind, partitions = query.sink.format, query.sink.partition_columns
+    if unknown := [name for name in partitions if name not in columns.names]:
+        known = known_names([name for name in columns.names if not is_system(name)])
+        raise SetupError(f"query {query.name}: partitionBy {unknown[0]} is no column; columns: {known}")
     if kind in ("parquet", "memory"):
         options = {**parquet_encodings(columns), **options}
     if kind in FILE_SINKS:
         path = options.pop("path")
+        if partitions:
+            return PartitionedFileSink(files, kind, path, options, checkpoint.uid, partitions)
         return FileSink(files, kind, path, options, checkpoint.uid)
     if kind == "memory":
         return FileSink(files, "parquet", checkpoint.results(query.name), options, checkpoint.uid)

@@ -8,6 +8,9 @@ from headgate.spark import sql
 from headgate.spark.operators.base import OperatorContext, SparkOperator, spark_operator
 from headgate.spark.sql import TS
 
+TIMESTAMP = "ts"
+"""The column of a result's timestamp, unless its sink calls it otherwise."""
+
 
 class SelectOperator(SparkOperator):
     """Passes on the tuples for which every predicate holds."""
@@ -32,7 +35,7 @@ class ProjectOperator(SparkOperator):
 
     def applied(self, tuples: str) -> str:
         """The timestamp in microseconds rides along; it is dropped before results are written."""
-        items = [f"{self._timestamp} AS ts", *map(sql.aliased, self.settings.items), sql.name(TS)]
+        items = [f"{self._timestamp} AS {TIMESTAMP}", *map(sql.aliased, self.settings.items), sql.name(TS)]
         return sql.select(items, tuples)
 
 
