@@ -47,7 +47,7 @@ QUERIES = {
         WHERE b.v > 3 AND a.k = b.k AND b.seen <= a.e AND b.seen >= a.e - INTERVAL 5 SECONDS
         """,
     ),
-    "union": (
+    "united": (
         "SELECT k, COUNT(*) AS n, SUM(v) AS t, window_start AS b FROM both [TUMBLE 5 SECONDS] GROUP BY k",
         f"""
         WITH both_streams AS (SELECT k, v, seen FROM s UNION ALL SELECT k, v, seen FROM r WHERE v < 9)

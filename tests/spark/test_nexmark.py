@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 from random import Random
 
@@ -11,8 +12,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate import Session
-from headgate.workload.nexmark import EventSequence
-from headgate.workload.nexmark_files import write_tables
+from headgate.workload.nexmark import DEFAULT_START_US, EventSequence
+from headgate.workload.nexmark_files import DataSet
 
 pytestmark = pytest.mark.spark
 
@@ -40,7 +41,8 @@ EXPECTED = {
       QUALIFY price = max(price) OVER (PARTITION BY {BUCKET.format("dateTime")})
     """,
     8: f"""
-      SELECT DISTINCT p.id, p.name, {BUCKET.format("p.dateTime")} FROM person p JOIN auction a ON p.id = a.seller
+      SELECT DISTINCT p.id, p.name, {BUCKET.format("p.dateTime")}
+      FROM person p JOIN auction a ON p.id = a.seller
       WHERE {BUCKET.format("p.dateTime")} = {BUCKET.format("a.dateTime")}
     """,
     10: """
@@ -52,7 +54,8 @@ EXPECTED = {
         SELECT *, CASE WHEN dateTime - lag(dateTime) OVER w < INTERVAL 10 SECONDS THEN 0 ELSE 1 END AS starts
         FROM bid WINDOW w AS (PARTITION BY bidder ORDER BY dateTime)
       ), numbered AS (SELECT *, SUM(starts) OVER (PARTITION BY bidder ORDER BY dateTime) AS g FROM marked)
-      SELECT bidder, COUNT(*), MIN(dateTime), MAX(dateTime) + INTERVAL 10 SECONDS FROM numbered GROUP BY bidder, g
+      SELECT bidder, COUNT(*), MIN(dateTime), MAX(dateTime) + INTERVAL 10 SECONDS
+      FROM numbered GROUP BY bidder, g
     """,
     12: f"""
       SELECT bidder, COUNT(*), {BUCKET.format("dateTime")} AS b, b + INTERVAL 10 SECONDS FROM bid GROUP BY ALL
@@ -92,9 +95,8 @@ def test_queries_give_what_duckdb_gives(spark: SparkSession, tmp_path: Path, run
     rng = Random(run_seed)
     data = tmp_path / "nexmark"
     # slow enough for several windows, and for the hours of a day
-    write_tables(
-        data, EventSequence(seed=rng.randrange(1000), rate=rng.choice((20.0, 100.0))), 2_000, files=3
-    )
+    sequence = EventSequence(rng.randrange(1000), rng.choice((Fraction(20), Fraction(100))), DEFAULT_START_US)
+    DataSet(data, sequence, events=2_000, files=3).write()
     session = Session(spark)
     for number in EXPECTED:
         path = EXAMPLES / f"q{number}.sql"

@@ -42,7 +42,7 @@ def measured(study: str, out: Path, seed: int, seconds: float, policies: list[st
 
     for name in policies:
         router_named(name)
-        from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, pools_study
+    from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, pools_study
     from headgate.experiments.flood import burst_study
     from headgate.experiments.overload import overload_study
     from headgate.experiments.predict import predict_study

@@ -21,7 +21,7 @@ from headgate.model.window import HopWindow, RowWindow, SessionWindow, TimeWindo
 
 _WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED", "TUMBLE", "HOP", "SESSION")
 
-_JOINS = {
+_JOINS: dict[tuple[str, ...], JoinKind] = {
     ("JOIN",): JoinKind.INNER,
     ("INNER", "JOIN"): JoinKind.INNER,
     ("SEMI", "JOIN"): JoinKind.SEMI,

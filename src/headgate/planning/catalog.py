@@ -19,7 +19,7 @@ from headgate.model.expression import Expression
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
 from headgate.model.shedding import Utility
 from headgate.model.window import TimeWindow, UnboundedWindow
-from headgate.planning.dependencies import callers, readers
+from headgate.planning.dependencies import Reader, callers, readers
 from headgate.planning.logical import LogicalPlan, Node, Project, StreamScan, WindowJoin, scans
 from headgate.planning.names import NOTHING, Declared, Names
 from headgate.planning.options import check_generated, relation_options, sink_options, stream_options
@@ -183,7 +183,7 @@ class Catalog(Names):
 
     def _need_of(self, kind: str, name: str) -> str:
         """Who needs a declaration, and what to drop before it."""
-        queries = (*self.derived.values(), *self.queries.values())
+        queries: tuple[Reader, ...] = (*self.derived.values(), *self.queries.values())
         if kind == "pool":
             users, verb = self.served_by(name), "serves"
         else:
@@ -373,11 +373,9 @@ def _retained(plan: LogicalPlan, retention: Setting) -> LogicalPlan:
 
     bounded = plan.rewritten(change)
     # its own subqueries too, but not the streams that others read
-    own = (
-        one.rewritten(change) if one.query.name.startswith(f"{plan.query.name}.") else one
-        for one in plan.derived
-    )
-    bounded = replace(bounded, derived=tuple(own))
+    own = f"{plan.query.name}."
+    derived = (one.rewritten(change) if one.query.name.startswith(own) else one for one in plan.derived)
+    bounded = replace(bounded, derived=tuple(derived))
     if bounded == plan:
         message = "retention is for joins of streams that are [UNBOUNDED]"
         raise QueryError(f"{message}, and this query has none; leave it out", retention.span)
@@ -385,8 +383,9 @@ def _retained(plan: LogicalPlan, retention: Setting) -> LogicalPlan:
 
 
 def _within(side: Node, window: TimeWindow) -> Node:
-    is_unbounded = isinstance(side, StreamScan) and isinstance(side.window, UnboundedWindow)
-    return replace(side, window=window) if is_unbounded else side
+    if isinstance(side, StreamScan) and isinstance(side.window, UnboundedWindow):
+        return replace(side, window=window)
+    return side
 
 
 def _one_of(setting: Setting, values: tuple[str, ...]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
+from typing import TypeVar
 
 from headgate.display import html_text, listed
 from headgate.errors import InternalError
@@ -186,6 +187,9 @@ class Project(_Unary):
 Node = StreamScan | RelationScan | Filter | WindowJoin | RelationJoin | Aggregate | Project
 
 
+Plan = TypeVar("Plan", bound="LogicalPlan")
+
+
 @dataclass(frozen=True)
 class LogicalPlan:
     """A query, whose outputs are not known yet, and its branches: several for UNION ALL."""
@@ -200,7 +204,7 @@ class LogicalPlan:
         for number, branch in enumerate(self.branches, start=1):
             yield (self.query.name if len(self.branches) == 1 else f"{self.query.name}.{number}"), branch
 
-    def rewritten(self, change: Callable[[str, Project, Node], Node]) -> LogicalPlan:
+    def rewritten(self: Plan, change: Callable[[str, Project, Node], Node]) -> Plan:
         """The plan with every node below select lists changed; ``change`` gets prefix and list, too."""
         pairs = [(top, partial(change, prefix, top)) for prefix, top in self.named_branches()]
         branches = tuple(replace(top, input=rewrite(top.input, own)) for top, own in pairs)

@@ -249,8 +249,9 @@ def _sources(operator: Operator) -> Iterator[Source]:
 
 def _with_columns(operator: Operator, columns: Callable[[Source], tuple[str, ...]]) -> Operator:
     def change(source: Input) -> Input:
-        is_read = isinstance(source, (StreamInput, DerivedInput))
-        return replace(source, columns=columns(source)) if is_read else source
+        if isinstance(source, (StreamInput, DerivedInput)):
+            return replace(source, columns=columns(source))
+        return source
 
     changed = _with_inputs(operator, change)
     if isinstance(changed, physical.RelationJoin):

@@ -185,8 +185,7 @@ class TickBuilder:
             rows = replace(rows, progress_ts=passed.progress_ts, idle=passed.idle)
         else:
             rows = self._flowing(source, window, arrivals, plan)
-            is_derived = isinstance(self._prepared.stream_input(name, number), DerivedInput)
-            if isinstance(operator.windows[number], RowWindow) and not is_derived:
+            if isinstance(operator.windows[number], RowWindow):
                 log = self._pushing(name, number, state, arrivals)
         return QueueInput(
             store=self._store,
@@ -200,10 +199,14 @@ class TickBuilder:
 
     def _pushing(
         self, name: str, number: int, state: OperatorState, arrivals: Mapping[str, Arrival]
-    ) -> LogInput:
-        """The log of the stream below a row window, of which only numbers and keys are read."""
+    ) -> LogInput | None:
+        """The log of the stream below a row window, of which only numbers and keys are read.
+
+        A derived stream has none: its queue holds all tuples.
+        """
         stream = self._prepared.stream_input(name, number)
-        assert isinstance(stream, StreamInput)
+        if isinstance(stream, DerivedInput):
+            return None
         source = replace(stream, columns=())
         blocks = state.pushing[number] if state.pushing else ()
         arrival, window = arrivals[source.stream], self._prepared.operators[name].windows[number]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.rules.order_filters import order_filters
@@ -13,8 +13,8 @@ from headgate.planning.rules.push_down_selection import push_down_selection
 from headgate.planning.rules.scale_aggregates import scale_aggregates
 from headgate.planning.statistics import Context
 
+Rule = Callable[[LogicalPlan, Context], LogicalPlan]
 Plan = TypeVar("Plan", bound=LogicalPlan)
-Rule = Callable[[Plan, Context], Plan]
 
 # columns are pruned last, when predicates have reached their place
 RULES: tuple[Rule, ...] = (scale_aggregates, push_down_selection, order_filters, prune_columns)
@@ -26,7 +26,9 @@ def optimize(plan: Plan, context: Context | None = None) -> Plan:
     Runs plan without statistics: a checkpoint outlives a change of the predicate order, which the engine
     therefore keeps beside the network.
     """
+    optimized: LogicalPlan = plan
     for rule in RULES:
-        plan = rule(plan, context or Context())
+        optimized = rule(optimized, context or Context())
     derived = tuple(optimize(stream, context) for stream in plan.derived)
-    return replace(plan, derived=derived) if derived else plan
+    # rules change what a plan consists of, not what it is
+    return cast(Plan, replace(optimized, derived=derived))

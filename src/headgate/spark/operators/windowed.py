@@ -127,7 +127,9 @@ def retain_window(one: TickInput, window: Window | None, stretch: Stretch) -> Re
         return _retain_queue(one, window, stretch.since_ts)
     if isinstance(window, UnboundedWindow):
         return one.retain(BEGINNING_US)
-    return one.retain(stretch.since_ts - window.reach_us if window else stretch.new_ts)
+    return one.retain(
+        stretch.since_ts - window.reach_us if isinstance(window, TimeWindow) else stretch.new_ts
+    )
 
 
 def _retain_rows(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
