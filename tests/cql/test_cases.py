@@ -16,10 +16,12 @@ from headgate.cql.statement import (
     CreateFunction,
     CreatePool,
     CreateQuery,
+    DeriveStream,
     Describe,
     Drop,
     Existing,
     FromItem,
+    JoinKind,
     Place,
     PlaceProbe,
     ScalarExpression,
@@ -32,7 +34,7 @@ from headgate.cql.statement import (
     WindowClause,
 )
 from headgate.errors import QueryError
-from headgate.model.window import HopWindow, RowWindow, UnboundedWindow
+from headgate.model.window import HopWindow, RowWindow, SessionWindow, UnboundedWindow
 
 
 class Case(NamedTuple):
@@ -71,6 +73,11 @@ def statement_lines(statement: Statement) -> Iterator[str]:
     existing = getattr(statement, "existing", Existing.REFUSE)
     if existing is not Existing.REFUSE:
         yield existing.value.lower()
+    if isinstance(statement, DeriveStream):
+        yield f"stream {statement.name.text}"
+        for branch in statement.branches:
+            yield from (f"  {line}" for line in select_lines(branch))
+        return
     if isinstance(statement, CreateQuery):
         yield f"query {statement.name.text}{settings(statement.settings)}"
         for branch in statement.branches:
@@ -124,7 +131,9 @@ def select_lines(select: Select) -> Iterator[str]:
             yield f"  item {item.qualifier.text}.*" if item.qualifier else "  item *"
         else:
             yield f"  item {expression(item.expression)}" + (f" as {item.alias.text}" if item.alias else "")
-    yield from (f"  from {from_item(source)}" for source in select.sources)
+    for source in select.sources:
+        yield f"  from {from_item(source)}"
+        yield from (f"    {line}" for branch in source.branches for line in select_lines(branch))
     yield from (f"  where {expression(conjunct)}" for conjunct in select.conjuncts)
     yield from (f"  group by {expression(group)}" for group in select.group_by)
     if select.having:
@@ -146,13 +155,17 @@ def column(reference: ColumnReference) -> str:
 
 def aggregate(call: AggregateCall) -> str:
     """An aggregate call with its argument."""
-    argument = call.argument.text if call.argument else "*"
-    return f"{call.function}({'distinct ' if call.distinct else ''}{argument})"
+    arguments = ", ".join(argument.text for argument in call.arguments) or "*"
+    condition = f" filter {call.condition.text}" if call.condition else ""
+    return f"{call.function}({'distinct ' if call.distinct else ''}{arguments}){condition}"
 
 
 def from_item(source: FromItem) -> str:
-    """A source with window and alias."""
-    return f"{source.source.text}{window(source.window)} as {source.alias.text}"
+    """A source with window and alias, and how it is joined."""
+    join = "" if source.join is JoinKind.INNER else f"{source.join.value.lower()} "
+    on = "".join(f" on {expression(condition)}" for condition in source.on)
+    using = f" using {', '.join(name.text for name in source.using)}" if source.using else ""
+    return f"{join}{source.source.text}{window(source.window)} as {source.alias.text}{on}{using}"
 
 
 def window(given: WindowClause | None) -> str:
@@ -165,6 +178,8 @@ def window(given: WindowClause | None) -> str:
         return f" [{by}rows {one.rows}]"
     if isinstance(one, UnboundedWindow):
         return " [unbounded]"
+    if isinstance(one, SessionWindow):
+        return f" [session {one.gap_us} us]"
     if one.range_us == 0:
         return " [now]"
     if isinstance(one, HopWindow):

@@ -77,7 +77,7 @@ def expressions(select: Select) -> Iterator[ScalarExpression]:
     while pending:
         expression = pending.pop()
         yield expression
-        pending += [call.argument for call in expression.aggregates if call.argument]
+        pending += [argument for call in expression.aggregates for argument in call.arguments]
 
 
 def check_spans(text: str, statements: list[Statement]) -> None:

@@ -53,6 +53,13 @@ class Stream:
 
 
 @dataclass(frozen=True)
+class DerivedStream(Stream):
+    """The results of a query as a stream; ``sql`` is what comes after AS."""
+
+    sql: str = ""
+
+
+@dataclass(frozen=True)
 class Relation:
     """A stored relation."""
 
@@ -69,6 +76,8 @@ class Window:
     slide: tuple[int, int] | None = None
     has_end: bool = True
     """Whether the last instant of a window that slides belongs to it."""
+    gap: int | None = None
+    """Of sessions."""
 
 
 def rows(number: int) -> Window:
@@ -132,6 +141,11 @@ def tumbling(length: int) -> Window:
     return hopping(length, length)
 
 
+def sessions(gap: int) -> Window:
+    """Tuples of a group, each less than a gap after the one before it."""
+    return Window(f"[SESSION {gap // 1000} MILLISECONDS]", lambda earlier, now: [], gap=gap)
+
+
 @dataclass(frozen=True)
 class Predicate:
     """``holds`` is True, False or None (unknown); ``aliases`` are those it looks at."""
@@ -156,6 +170,9 @@ class Side:
     source: Stream | Relation
     alias: str
     window: Window | None = None
+    join: str = ""
+    """LEFT, SEMI or ANTI, of a stored relation; it is the last item then."""
+    on: Predicate | None = None
 
     @property
     def sql(self) -> str:
@@ -176,8 +193,9 @@ class Select:
     def sql(self) -> str:
         """CQL text."""
         items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(self.values))
-        text = f"SELECT {items} FROM {', '.join(side.sql for side in self.sides)}"
-        return text + _where(self.where)
+        inner = ", ".join(side.sql for side in self.sides if not side.join)
+        outer = [f" {s.join} JOIN {s.sql} ON {s.on.sql}" for s in self.sides if s.join and s.on]
+        return f"SELECT {items} FROM {inner}{''.join(outer)}{_where(self.where)}"
 
 
 @dataclass(frozen=True)
@@ -187,15 +205,19 @@ class Call:
     function: str
     argument: Value | None = None
     distinct: bool = False
+    condition: Predicate | None = None
 
     @property
     def sql(self) -> str:
         """As written in the select list."""
         distinct = "DISTINCT " if self.distinct else ""
-        return f"{self.function}({distinct}{self.argument.sql if self.argument else '*'})"
+        text = f"{self.function}({distinct}{self.argument.sql if self.argument else '*'})"
+        return f"{text} FILTER (WHERE {self.condition.sql})" if self.condition else text
 
-    def over(self, combinations: Sequence[Combination]) -> Any:
+    def over(self, members: Sequence[Combination]) -> Any:
         """The value over a group."""
+        chosen = self.condition
+        combinations = [c for c in members if chosen is None or chosen.holds(c) is True]
         if self.argument is None:
             return len(combinations)
         found = [value for c in combinations if (value := self.argument.of(c)) is not None]
@@ -272,6 +294,8 @@ def evaluate(query: Query) -> Results:
     for branch in query.branches:
         if isinstance(branch, Select):
             found.update(_select(branch))
+        elif branch.side.window and branch.side.window.gap:
+            found.update(_by_session(branch, branch.side.window.gap))
         elif branch.side.window and branch.side.window.slide:
             found.update(_at_boundaries(branch, *branch.side.window.slide, branch.side.window.has_end))
         else:
@@ -290,14 +314,33 @@ def _select(select: Select) -> Iterator[tuple[Any, ...]]:
         for other, side in enumerate(select.sides):
             if other == place:
                 choices.append([arriving.row])
+            elif side.join:
+                choices.append([{}])
             elif isinstance(side.source, Relation):
                 choices.append(side.source.rows)
             else:
                 assert side.window is not None
                 choices.append([t.row for t in side.window.held(came[side.alias], arriving.ts)])
-        for combination in _combinations(select, choices, {}):
-            yield (arriving.ts, *(value.of(combination) for value in select.values))
+        for inner in _combinations(select, choices, {}):
+            for combination in _with_outer(select, inner):
+                yield (arriving.ts, *(value.of(combination) for value in select.values))
         came[select.sides[place].alias].append(arriving)
+
+
+def _with_outer(select: Select, inner: Combination) -> Iterator[Combination]:
+    """The combination with the matches of the relation that is not joined as usual, if there is one."""
+    side = select.sides[-1]
+    if not side.join:
+        yield inner
+        return
+    assert isinstance(side.source, Relation) and side.on is not None
+    candidates: list[Combination] = [{**inner, side.alias: row} for row in side.source.rows]
+    matches = [one for one in candidates if side.on.holds(one) is True]
+    if side.join == "LEFT":
+        nothing = dict.fromkeys(side.source.rows[0])
+        yield from matches or [{**inner, side.alias: nothing}]
+    elif bool(matches) == (side.join == "SEMI"):
+        yield inner
 
 
 def _in_global_order(sides: Sequence[Side]) -> Iterator[tuple[int, Tuple]]:
@@ -352,6 +395,20 @@ def _at_boundaries(query: Aggregation, length: int, step: int, has_end: bool) ->
         for group, members in groups.items():
             yield from _result(query, boundary, group, members)
         boundary += step
+
+
+def _by_session(query: Aggregation, gap: int) -> Iterator[tuple[Any, ...]]:
+    groups: dict[tuple[Any, ...], list[list[Tuple]]] = {}
+    for tuple_ in _ordered(query):
+        if _passes(query, tuple_):
+            own = groups.setdefault(_key(query, tuple_), [])
+            if own and tuple_.ts - own[-1][-1].ts < gap:
+                own[-1].append(tuple_)
+            else:
+                own.append([tuple_])
+    for group, found in groups.items():
+        for members in found:
+            yield from _result(query, members[-1].ts + gap, group, members)
 
 
 def _ordered(query: Aggregation) -> list[Tuple]:

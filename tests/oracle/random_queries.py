@@ -13,6 +13,7 @@ from tests.oracle.brute_force import (
     Aggregation,
     Call,
     Combination,
+    DerivedStream,
     Distinct,
     Having,
     Predicate,
@@ -24,11 +25,13 @@ from tests.oracle.brute_force import (
     Tuple,
     Value,
     Window,
+    evaluate,
     hopping,
     last,
     now,
     partitioned,
     rows,
+    sessions,
     sliding,
     tumbling,
     unbounded,
@@ -38,6 +41,8 @@ KEYS = (0, 1, 2, 3, None)
 WORDS = ("ant", "bee", "cat")
 # streams begin long after the epoch, and not at a boundary of any sliding window
 BEGINNING = 1_700_000_003
+# tuples of a derived stream
+MOST_DERIVED = 80
 
 
 @dataclass(frozen=True)
@@ -45,6 +50,8 @@ class World:
     """Streams, a stored relation, and queries over them."""
 
     streams: Sequence[Stream]
+    """Those that are read from files."""
+    derived: Sequence[DerivedStream]
     relation: Relation
     queries: Sequence[Query]
     timestamp_type: str
@@ -60,11 +67,39 @@ def random_world(rng: Random, number_of_queries: int, ties: bool = False) -> Wor
     ]
     labels = [{"k": rng.choice(KEYS), "label": rng.choice(WORDS)} for _ in range(rng.randint(3, 6))]
     relation = Relation("labels", labels)
-    maker = QueryMaker(rng, streams, relation, unit)
+    derived = random_chain(rng, streams, relation, unit, timestamp_type)
+    maker = QueryMaker(rng, [*streams, *derived], relation, unit)
     others = number_of_queries // 4
     queries = [Query(f"q{i}", maker.branches()) for i in range(number_of_queries - others)]
     twins = [twin(rng, query, f"q{len(queries) + i}") for i, query in enumerate(rng.sample(queries, others))]
-    return World(streams, relation, [*queries, *twins], timestamp_type)
+    return World(streams, derived, relation, [*queries, *twins], timestamp_type)
+
+
+def random_chain(
+    rng: Random, streams: Sequence[Stream], relation: Relation, unit: int, timestamp_type: str
+) -> list[DerivedStream]:
+    """Derived streams with the columns of all others; each may read those before it."""
+    found: list[DerivedStream] = []
+    for number in range(rng.choice((1, 2, 2, 3))):
+        maker = QueryMaker(rng, [*streams, *found], relation, unit)
+        results: list[tuple[Any, ...]] = []
+        # enough for results, and few enough for joins of several streams
+        while not 5 <= len(results) <= MOST_DERIVED:
+            query = Query(f"d{number}", [maker.derivation() for _ in range(rng.choice((1, 1, 1, 2)))])
+            results = sorted(evaluate(query).elements(), key=_nulls_first)
+        tuples = []
+        for ts, key, value, word in results:
+            shown = ts // SECOND if timestamp_type == "BIGINT" else ts
+            tuples.append(Tuple(ts, {"ts": shown, "k": key, "v": value, "s": word}))
+        text = " UNION ALL ".join(branch.sql for branch in query.branches)
+        for place, name in enumerate("kvs"):
+            text = text.replace(f" AS c{place}", f" AS {name}")
+        found.append(DerivedStream(query.name, len(streams) + number, tuples, sql=text))
+    return found
+
+
+def _nulls_first(result: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple((value is not None, value) for value in result)
 
 
 def twin(rng: Random, query: Query, name: str) -> Query:
@@ -131,6 +166,28 @@ class QueryMaker:
             return [self._rng.choice((self.wide, lambda: self.filter(3)))() for _ in range(2)]
         return [self._rng.choices(makers, weights)[0]()]
 
+    def derivation(self) -> Select | Aggregation:
+        """A query whose columns are key, value and word."""
+        rng = self._rng
+        shape = rng.choice((self.join, self._plain, self._plain, self._counts, self._counts))
+        found = shape()
+        if isinstance(found, Aggregation):
+            return found
+        first, last = found.sides[0].alias, found.sides[-1].alias
+        return replace(found, values=[column(first, "k"), column(last, "v"), column(first, "s")])
+
+    def _plain(self) -> Select:
+        return Select([Side(self._rng.choice(self._streams), "a")], [], self._conditions("a", most=2))
+
+    def _counts(self) -> Aggregation:
+        """By key; timestamps stay whole multiples of the unit."""
+        rng, unit = self._rng, self._unit
+        step = rng.randint(1, 6) * unit
+        window = rng.choice((tumbling(step), hopping(step * rng.randint(1, 3), step), sessions(step)))
+        calls = [rng.choice((Call("COUNT"), Call("MAX", column("a", "v")))), Call("MIN", column("a", "s"))]
+        side = Side(rng.choice(self._streams), "a", window)
+        return Aggregation(side, [column("a", "k")], calls, self._conditions("a", most=1))
+
     def filter(self, columns: int | None = None) -> Select:
         """One stream, with or without conditions."""
         side = Side(
@@ -168,6 +225,12 @@ class QueryMaker:
         else:
             found = self._join(self._rng.sample(self._streams, 2))
         sides = list(found.sides)
+        kind = self._rng.choice(("", "", "LEFT", "SEMI", "ANTI"))
+        if kind:
+            outer = Side(self._relation, "r", join=kind, on=compare("t0", "k", "=", "r", "k"))
+            shown = [column("r", "label")] if kind == "LEFT" else []
+            conditions = [*found.where, *self._conditions("t0", most=1)]
+            return Select([*sides, outer], [*found.values, *shown], conditions)
         sides.insert(self._rng.randint(0, len(sides)), Side(self._relation, "r"))
         where = [*found.where, compare("t0", "k", "=", "r", "k"), *self._conditions("t0", most=1)]
         if self._rng.random() < 0.2:
@@ -239,8 +302,9 @@ class QueryMaker:
                 partitioned(rng.choice(("k", "s", "v")), rng.randint(1, 2 if small else 3)),
                 sliding((short + 2) * unit, rng.randint(1, 7) * unit),
                 tumbling((short + 2) * unit),
+                unbounded(),
             ),
-            (5, 5, 1, 3, 3, 2),
+            (5, 5, 1, 3, 3, 2, 0 if small else 2),
         )[0]
 
     def aggregation(self) -> Aggregation:
@@ -250,8 +314,10 @@ class QueryMaker:
         keys = rng.sample(
             (column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((0, 1, 1, 2))
         )
-        remembering = side.window is not None and side.window.sql != "[UNBOUNDED]"
+        remembering = side.window is not None and side.window.sql != "[UNBOUNDED]" and not side.window.gap
         calls = rng.sample([c for c in CALLS if remembering or not c.distinct], rng.randint(1, 4))
+        if rng.random() < 0.3:
+            calls[0] = replace(calls[0], condition=self._conditions("a", most=1, often=1.0)[0])
         having = None
         if rng.random() < 0.3:
             least = rng.randint(1, 3)
@@ -263,7 +329,7 @@ class QueryMaker:
     def distinct(self) -> Distinct:
         """SELECT DISTINCT over one stream."""
         rng, windows = self._rng, iter(self._aggregate_window, object())
-        window = next(w for w in windows if w is not None and w.sql != "[UNBOUNDED]")
+        window = next(w for w in windows if w is not None and w.sql != "[UNBOUNDED]" and not w.gap)
         keys = rng.sample((column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((1, 1, 2)))
         where = self._conditions("a", most=2, often=0.4)
         return Distinct(Side(rng.choice(self._streams), "a", window), keys, (), where)
@@ -279,10 +345,11 @@ class QueryMaker:
                 sliding(rng.randint(2, 20) * unit, rng.randint(2, 9) * unit),
                 hopping(rng.randint(2, 20) * unit, rng.randint(2, 9) * unit),
                 tumbling(rng.randint(2, 12) * unit),
+                sessions(rng.randint(1, 8) * unit),
                 unbounded(),
                 None,
             ),
-            (4, 4, 1, 3, 5, 2, 2, 1, 1),
+            (4, 4, 1, 3, 5, 2, 2, 3, 1, 1),
         )[0]
 
 

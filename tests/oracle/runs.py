@@ -64,6 +64,7 @@ def declarations(folder: Path, world: World, course: Course) -> str:
     relation = folder / "labels.parquet"
     write_relation(relation, world.relation)
     texts.append(f"CREATE RELATION labels FROM parquet OPTIONS (path '{relation}');")
+    texts += [f"CREATE STREAM {stream.name} AS {stream.sql};" for stream in world.derived]
     return "\n".join(texts)
 
 

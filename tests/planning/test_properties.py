@@ -81,7 +81,8 @@ def test_every_aggregate_that_binds_becomes_a_network_whose_operators_find_their
     try:
         plan = bound_select(select)
     except QueryError as error:
-        assert "must be in GROUP BY or inside an aggregate" in error.message
+        reasons = "must be in GROUP BY or inside an aggregate", "cannot be applied to", "cannot be compared"
+        assert any(reason in error.message for reason in reasons)
         return
     check_lowered(plan)
 

@@ -153,7 +153,7 @@ def test_every_clause_is_checked(select: str, message: str) -> None:
         ("stack(2, 1, 2)", "stack gives several rows"),
         ("row_number()", "row_number needs OVER (...), which is not supported"),
         ("lag(i)", "lag needs OVER (...), which is not supported"),
-        ("max_by(i, l)", "MAX_BY is not supported; the aggregates are COUNT, SUM, AVG, MIN, MAX"),
+        ("listagg(s)", "listagg is not supported: what it gives depends on the order of rows"),
         ("grouping(i)", "grouping is for GROUPING SETS, which are not supported"),
         ("window_time(ts)", "window_time is of windows in GROUP BY, which are not supported"),
     ],
@@ -167,15 +167,16 @@ def test_what_would_depend_on_ticks_is_refused_with_a_reason(call: str, message:
 @pytest.mark.parametrize(
     ("call", "window"),
     [
-        ("window(ts, '10 seconds')", "[RANGE 10 SECONDS SLIDE 10 SECONDS]"),
-        ("window(ts, '1 hour', '5 minutes')", "[RANGE 1 HOUR SLIDE 5 MINUTES]"),
-        ("WINDOW(ts, s)", "[RANGE 10 SECONDS SLIDE 10 SECONDS]"),
-        ("session_window(ts, '30 seconds')", "[RANGE 30 SECONDS SLIDE 30 SECONDS]"),
+        ("window(ts, '10 seconds')", "[TUMBLE 10 SECONDS]"),
+        ("window(ts, '1 hour', '5 minutes')", "[HOP 1 HOUR EVERY 5 MINUTES]"),
+        ("session_window(ts, '30 seconds')", "[SESSION 30 SECONDS]"),
     ],
 )
-def test_functions_of_windows_are_refused_with_the_window_to_write(call: str, window: str) -> None:
-    found = refusal(f"SELECT COUNT(*) AS n FROM t GROUP BY {call}")
-    assert window in found and "not supported" in found
+def test_functions_of_windows_outside_of_group_by_are_refused_with_the_window_to_write(
+    call: str, window: str
+) -> None:
+    found = refusal(f"SELECT {call} AS w FROM t")
+    assert window in found and "GROUP BY" in found
     # what is proposed can be written
     bound(f"{STREAM}CREATE QUERY q AS SELECT COUNT(*) AS n FROM t {window}", catalog_of(STREAM, ""))
 
@@ -206,7 +207,7 @@ def test_functions_of_a_session_are_asked_for() -> None:
 
     [query] = parse("CREATE QUERY q AS SELECT mine(i) AS x FROM t WHERE upper(s) = 'x'")
     bind(query, catalog())  # type: ignore[arg-type]
-    assert asked == ["mine"]
+    assert set(asked) == {"mine"}
     assert "unknown function yours" in refusal("SELECT yours(i) AS x FROM t", catalog())
 
 

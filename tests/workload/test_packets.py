@@ -153,7 +153,7 @@ def test_start_is_now_or_an_iso_time_in_utc(text: str, start_us: int | None) -> 
         ({"speed": "0"}, "option speed: '0' is not a speed"),
         ({"speed": "warp"}, "option speed: 'warp' is not a speed"),
         ({"speed": "max"}, "add option duration"),
-        ({"start": "yesterday"}, "option start: 'yesterday' is not a time; write 'now' or"),
+        ({"start": "yesterday"}, "option start: 'yesterday' is not a time; write one like"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_by_name(options: dict[str, str], message: str) -> None:

@@ -53,7 +53,7 @@ def _rate(text: str | None) -> Fraction:
 def _start_us(text: str | None) -> int:
     try:
         return DEFAULT_START_US if text is None else iso_time_us(text)
-    except (ValueError, OverflowError):
+    except (SetupError, OverflowError):
         raise SetupError(f"--start: '{text}' is not a time; write one such as 2015-07-15T08:00:00") from None
 
 

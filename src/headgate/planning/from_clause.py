@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Protocol
@@ -80,8 +81,12 @@ class Source:
 
     def shows(self, name: str) -> bool:
         """Whether a column without an alias may be one of its own; USING takes that of the left side."""
-        is_hidden = self.item.join in (JoinKind.SEMI, JoinKind.ANTI)
-        return not is_hidden and name.lower() not in {one.text.lower() for one in self.item.using}
+        return not self.is_hidden and name.lower() not in {one.text.lower() for one in self.item.using}
+
+    @property
+    def is_hidden(self) -> bool:
+        """Whether it only decides which tuples pass."""
+        return self.item.join in (JoinKind.SEMI, JoinKind.ANTI)
 
     def column(self, reference: ColumnReference) -> Column:
         found = self.schema.find(reference.name)
@@ -175,6 +180,7 @@ class Scope:
         self._catalog = catalog
         self._derived = derived
         self._is_aggregate = select.is_aggregate
+        self._joining: Source | None = None
         self.sources = tuple(map(self._source, select.sources))
         self.streams = tuple(s for s in self.sources if isinstance(s.definition, StreamDefinition))
         self._by_alias = {source.item.alias.text.lower(): source for source in self.sources}
@@ -253,11 +259,19 @@ class Scope:
         for relation in self.sources:
             if relation not in self.streams:
                 scan = RelationScan(relation.definition.name, relation.alias, relation.schema.names)
-                on = tuple(conjunct(self.condition(condition)) for condition in relation.item.on)
+                with self._in_join_of(relation):
+                    on = tuple(conjunct(self.condition(condition)) for condition in relation.item.on)
                 kind = _RELATION_JOINS[relation.item.join]
                 own = (*on, *self._equal(relation)) if kind is not physical.RelationJoin else ()
                 node = RelationJoin(node, scan, own, kind)
         return node
+
+    @contextmanager
+    def _in_join_of(self, source: Source) -> Iterator[None]:
+        """Names are those of ON: columns of the source are among them, whatever the join shows of it."""
+        self._joining = source
+        yield
+        self._joining = None
 
     def inner_conditions(self) -> Iterator[Expression]:
         """The conditions of USING, for joins whose conditions are like those of WHERE."""
@@ -371,6 +385,9 @@ class Scope:
             return found
         source = self._by_alias.get(reference.qualifier.lower())
         if source is not None:
+            if source.is_hidden and source is not self._joining:
+                message = f"{source.alias} is only compared with in {source.item.join.value}"
+                raise QueryError(f"{message}; its columns are known in ON alone", reference.span)
             return BoundColumn(source, source.column(reference))
         struct = self.find(reference.qualifier, reference.span)
         if struct is None:
@@ -394,7 +411,7 @@ class Scope:
         found = [
             BoundColumn(source, column)
             for source in self.sources
-            if (column := source.schema.find(name)) and source.shows(name)
+            if (column := source.schema.find(name)) and (source is self._joining or source.shows(name))
         ]
         if len(found) > 1:
             candidates = " or ".join(f"{one.source.alias}.{one.column.name}" for one in found)

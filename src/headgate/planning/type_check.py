@@ -304,8 +304,6 @@ def _window_advice(name: str, arguments: Sequence[exp.Expr]) -> str:
     length = lengths[0] if lengths else "10 SECONDS"
     slide = lengths[1] if len(lengths) > 1 and name.lower() == "window" else length
     window = f"[TUMBLE {length}]" if slide == length else f"[HOP {length} EVERY {slide}]"
-    if name.lower() == "window":
-        return f"window is not supported; give the stream a window in FROM, as in s {window}"
-    return (
-        f"session windows are not supported; windows of a fixed length are written in FROM, as in s {window}"
-    )
+    if name.lower() == "session_window":
+        window = f"[SESSION {length}]"
+    return f"{name.lower()} makes windows in GROUP BY only; write it there, or s {window} in FROM"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import count
 from typing import Protocol
 
@@ -124,10 +125,11 @@ class TickBuilder:
 
     def results(self, query: QueryDefinition, plan: TickPlan) -> str | None:
         """The SQL of a query's results, once all operators are added; None if there can be none."""
-        items = self._prepared.result_items(query)
-        columns = [sql.name(n) if n == shown else f"{sql.name(n)} AS {sql.name(shown)}" for n, shown in items]
-        outputs = [plan.rows[name].query for name in query.outputs]
-        return sql.union([o and sql.by_slice(o, lambda part: sql.select(columns, part)) for o in outputs])
+        parts = []
+        for name in query.outputs:
+            items, rows = self._prepared.result_items(query, name), plan.rows[name].query
+            parts.append(rows and sql.by_slice(rows, partial(sql.select, items)))
+        return sql.union(parts)
 
     def _read(self, query: str) -> DataFrame:
         return self._store.spark.sql(sql.as_query(query))

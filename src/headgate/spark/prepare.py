@@ -113,13 +113,12 @@ class Preparation:
             if isinstance(settings, Select) and is_worth_ordering(settings):
                 tuples = self._analysed(inputs[0])
                 movable[name] = frozenset(p.text for p in settings.predicates if is_harmless(p, tuples))
-        for query in network.queries.values():
-            self._check_union(query)
+        results = {name: self._results(query) for name, query in network.queries.items()}
         selects = {n: o for n, o in network.operators.items() if isinstance(o, Select)}
         predicate_order = PredicateOrder(selects, movable, self.predicates)
         for operator in operators.values():
             operator.predicate_order = predicate_order
-        return Prepared(network, self._raw, self._logs, operators, predicate_order, layouts)
+        return Prepared(network, self._raw, self._logs, operators, results, predicate_order, layouts)
 
     def timestamp(self, operator: str) -> str:
         """SQL for a result's timestamp, in the type that the query's streams declare."""
@@ -241,7 +240,8 @@ class Preparation:
                 complaint = spark_complaint(error)
                 raise QueryError(f"utility {text} of stream {stream}: {complaint}") from error
 
-    def _check_union(self, query: QueryDefinition) -> None:
+    def _results(self, query: QueryDefinition) -> StructType:
+        """The columns of a query's last operators, in types that hold the values of all branches."""
         first, *others = [self._frames[name] for name in query.outputs]
         try:
             for other in others:
@@ -251,6 +251,7 @@ class Preparation:
             raise QueryError(
                 f"query {query.name}: the branches of UNION ALL do not match: {complaint}"
             ) from error
+        return first.schema
 
     def _raw_schema(self, name: str) -> StructType:
         definition = self.network.streams[name]

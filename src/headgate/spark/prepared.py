@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from pyspark.sql.types import StructField, StructType
@@ -20,6 +20,7 @@ from headgate.model.operator import (
     WindowUpdate,
 )
 from headgate.model.window import RowWindow, Window
+from headgate.spark import sql
 from headgate.spark.eddies.eddy_jobs import EddyLayout
 from headgate.spark.operators.base import SparkOperator
 from headgate.spark.operators.stateless import TIMESTAMP
@@ -36,6 +37,8 @@ class Prepared:
     raw: Mapping[str, StructType]
     logs: Mapping[str, LogSchema]
     operators: Mapping[str, SparkOperator]
+    results: Mapping[str, StructType]
+    """By query, the columns of its last operators, in types that hold the values of all branches."""
     predicate_order: PredicateOrder
     layouts: Mapping[str, EddyLayout] = field(default_factory=dict)
     """Layouts of the eddies."""
@@ -87,19 +90,28 @@ class Prepared:
         """The window that tuples of an input enter, in this operator or further downstream."""
         return self.operators[reader].windows[number] or window_above(self.network, reader)
 
-    def result_items(self, query: QueryDefinition) -> list[tuple[str, str]]:
-        """Columns of a query's last operators, and what results call them; system columns stay."""
-        shown = query.sink.timestamp
-        names = self.operators[query.outputs[0]].output.names
-        renamed = [(name, shown if name == TIMESTAMP else name) for name in names]
-        return [(name, result) for name, result in renamed if result is not None]
+    def result_items(self, query: QueryDefinition, output: str) -> list[str]:
+        """The select list that makes results of what one of its last operators gives."""
+        own = self.operators[output].output
+        items = []
+        for column, shown in self._shown(query):
+            # a tick may have results of one branch only, and all files have the same types
+            is_same = own[column.name].dataType == column.dataType
+            name, kind = sql.name(column.name), column.dataType.simpleString()
+            value = name if is_same else f"CAST({name} AS {kind})"
+            items.append(value if value == sql.name(shown) else f"{value} AS {sql.name(shown)}")
+        return items
 
     def result_schema(self, query: QueryDefinition) -> StructType:
         """The columns of a query's results, and system columns."""
-        output = self.operators[query.outputs[0]].output
-        return StructType(
-            [StructField(result, output[name].dataType) for name, result in self.result_items(query)]
-        )
+        return StructType([StructField(shown, column.dataType) for column, shown in self._shown(query)])
+
+    def _shown(self, query: QueryDefinition) -> Iterator[tuple[StructField, str]]:
+        """Columns, and what results call them; system columns stay."""
+        for column in self.results[query.name].fields:
+            shown = query.sink.timestamp if column.name == TIMESTAMP else column.name
+            if shown is not None:
+                yield column, shown
 
     def is_materialised(self, name: str) -> bool:
         """Whether any reader takes the output of the operator, rather than reading the log itself."""

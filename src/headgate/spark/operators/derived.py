@@ -30,15 +30,19 @@ class UnionOperator(SparkOperator):
         return Results(query, [one.retain(stretch.new_ts) for one in inputs])
 
     def union(self, parts: Sequence[str | None]) -> str | None:
-        """All tuples; columns are matched by their place."""
-        first = self.inputs[0].names
+        """All tuples; columns are matched by their place, and have the types that hold the values of all."""
         renamed = []
         for part, schema in zip(parts, self.inputs, strict=True):
-            items = [
-                f"{sql.name(own)} AS {sql.name(name)}" for own, name in zip(schema.names, first, strict=True)
-            ]
+            items = [self._renamed(*pair) for pair in zip(schema.fields, self.inputs[0].names, strict=True)]
             renamed.append(part and sql.select(items, part))
         return sql.union(renamed)
+
+    def _renamed(self, own: StructField, name: str) -> str:
+        # before the network is prepared, Spark finds the types
+        kind = self.output[name].dataType if name in self.output.names else own.dataType
+        value = sql.name(own.name)
+        cast = value if kind == own.dataType else f"CAST({value} AS {kind.simpleString()})"
+        return f"{cast} AS {sql.name(name)}"
 
 
 class NumberOperator(SparkOperator):
