@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
 from headgate.control.admission import BoundsWatch
-from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, ControlledRun
+from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, ControlledRun, target_s
 from headgate.control.overrides import FixedController, ManualController, Overrides, check_keep_ratios
 from headgate.cql.measure import parse_bytes, parse_duration_us
 from headgate.errors import SetupError, known_names
@@ -75,6 +74,10 @@ class Run:
         """Finish the current tick, then end."""
         self._run.stop()
 
+    def ask_to_stop(self) -> None:
+        """Let the run end after the current tick, without waiting for that."""
+        self._run.ask_to_stop()
+
     def change(
         self,
         strategy: str | Strategy | None = None,
@@ -128,6 +131,18 @@ class Run:
         """Results so far as a Spark DataFrame."""
         self._known(query)
         return self._run.results(query)
+
+    def results_of_tick(self, query: str, batch_id: int) -> Any:
+        """Results that one tick has added, as an Arrow table in the order of their timestamps."""
+        self._known(query)
+        return self._run.results_of_tick(query, batch_id).toArrow()
+
+    def path_of(self, query: str) -> str | None:
+        """Where the results of a query are; None if they go to no files, or these go with the run."""
+        self._known(query)
+        path: str | None = self._run.path_of(query)
+        is_kept = self._network.queries[query].sink.format != "memory" or not self.is_temporary
+        return path if is_kept else None
 
     def arrow(self, query: str) -> Any:
         """Results so far as an Arrow table."""
@@ -183,11 +198,13 @@ class Launcher:
         """Start a network; a checkpoint made for this run alone is removed if it does not start."""
         if settings.checkpoint is not None:
             return self._launch(network, settings, locate(settings.checkpoint))
-        folder = tempfile.mkdtemp(prefix="headgate-")
+        from headgate.spark.application.ending import remove_folder, temporary_folder
+
+        folder = temporary_folder("headgate-")
         try:
             return self._launch(network, settings, folder)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             raise
 
     def _launch(self, network: Network, settings: RunSettings, folder: str) -> Run:
@@ -195,10 +212,12 @@ class Launcher:
         from headgate.spark.engine import TickLimits
         from headgate.spark.run import SparkRun
 
+        budget_s = self._budget_s(network, settings)
         limits = TickLimits(
-            budget_s=self._budget_s(network, settings),
+            budget_s=budget_s,
             memory_bytes=_memory_bytes(settings.memory, network),
             processors=processors(self.spark),
+            target_s=self._target_s(network, settings, budget_s),
         )
         strategy, statistics = settings.strategy, settings.statistics
         if isinstance(strategy, Threshold) and settings.memory is not None:
@@ -262,6 +281,11 @@ class Launcher:
             return float("inf")
         bounds = [query.latency_s for query in network.queries.values() if query.latency_s is not None]
         return TICK_OF_BOUND * min(bounds) if bounds else _TICK_S
+
+    def _target_s(self, network: Network, settings: RunSettings, budget_s: float) -> float:
+        """How long a tick should take: as long as its budget, or as drop boxes are to keep it."""
+        is_unlimited = settings.tick_budget is not None or self._is_batch(network, settings)
+        return budget_s if budget_s < inf or is_unlimited else target_s(network)
 
 
 def locate(checkpoint: str | Path) -> str:

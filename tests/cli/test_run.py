@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.support import CQL, invoke, script
 
-from headgate.cli.execution import Progress
+from headgate.cli.progress import Progress
 from headgate.model.event import Event, TickCommitted
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]

@@ -1,12 +1,14 @@
 """The command ``headgate``: its subcommands, and their errors as one line and an exit code.
 
 Exit code 2: the request is wrong or cannot be met. Exit code 1: it failed while it ran, or has a defect.
+Exit codes 130 and 143: Ctrl-C or SIGTERM has cut it short. Exit code 141: nobody reads its output any more.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,10 +18,12 @@ import typer
 from typer.core import TyperGroup
 
 from headgate.cli import checkpoint, commands
+from headgate.cli.signals import ending_at_once, exit_code, leave_nothing
 from headgate.errors import HeadgateError, InternalError, QueryError, UserCodeError
 
 # as shells report a process whose reader has gone
 _PIPE_CLOSED = 141
+_CUT_SHORT = (exit_code(signal.SIGINT), exit_code(signal.SIGTERM))
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )(?:[\w$]+\.)+([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
 
@@ -34,6 +38,10 @@ class Commands(TyperGroup):
             return found
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
+        except KeyboardInterrupt as error:
+            leave_nothing()
+            print(str(error) or "interrupted", file=sys.stderr)
+            raise typer.Exit(getattr(error, "exit_code", exit_code(signal.SIGINT))) from error
         except BrokenPipeError as error:
             # the reader, such as head, has gone; the rest must not fail again when the interpreter exits
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -48,9 +56,10 @@ class Commands(TyperGroup):
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> Any:
         """Parse the arguments and run; usage errors are one line as well."""
         try:
-            code = super().main(args, *more, **{**settings, "standalone_mode": False})
+            with ending_at_once():
+                code = super().main(args, *more, **{**settings, "standalone_mode": False})
         except typer.Abort:
-            code = 130
+            code = exit_code(signal.SIGINT)
         except typer.TyperException as error:
             print(f"error: {_usage(error)}", file=sys.stderr)
             code = 2
@@ -137,4 +146,13 @@ app.add_typer(checkpoint.commands, name="checkpoint", epilog=checkpoint.EXAMPLE)
 
 
 def main() -> None:
-    app(prog_name="headgate")
+    """Run the command that was given, as the process itself."""
+    try:
+        app(prog_name="headgate")
+    except SystemExit as end:
+        if end.code not in _CUT_SHORT:
+            raise
+        # threads that wait for Spark or for code of the user's must not keep the process alive
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(end.code)

@@ -1,7 +1,7 @@
 """The commands: their options and help, and the checks that need no Spark.
 
-This module imports only ``typer``: ``headgate --help`` must not wait for the planner, numpy and Spark. A
-command imports what it works with when it is called.
+This module imports ``typer`` and next to nothing else: ``headgate --help`` must not wait for the planner,
+numpy and Spark. A command imports what it works with when it is called.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 import typer
 
+from headgate.cli.outputs import check_file, check_folder
 from headgate.errors import SetupError, known_names
 
 # of latency and memory bounds
@@ -75,7 +76,7 @@ def _positive(option: str, text: str | None, read: Callable[[str], float]) -> fl
 def run(
     file: Path = FILE,
     until_done: bool = flag("--until-done", "End when all streams have come to an end."),
-    for_time: str | None = value("TIME", "End after this time, as in 30s.", "--for"),
+    for_time: str | None = value("TIME", "End this long after the first tick, as in 30s.", "--for"),
     strategy: str = value("NAME", "Which work goes first.", default="fifo"),
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
     tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
@@ -89,12 +90,14 @@ def run(
     ),
     force: bool = flag("--force", "Run even if a query is predicted to break its bounds."),
     as_json: bool = JSON,
+    rows_json: bool = flag("--rows-json", "Print each result of queries without INTO as a line of JSON."),
     debug: bool = DEBUG,
 ) -> None:
     """Run all queries of a file until Ctrl-C, for a time, or until the streams end.
 
     Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
-    profile), queries that would break their latency or memory bounds are refused.
+    profile), queries that would break their latency or memory bounds are refused. Ctrl-C finishes the tick
+    under way; if the run was to end by itself, the exit code is 130 then, or 143 after SIGTERM.
     """
     from headgate.cql.measure import parse_bytes
 
@@ -110,6 +113,9 @@ def run(
     }
     if until_done and for_s is not None:
         raise SetupError("--until-done and --for exclude each other; keep one of them")
+    if as_json and rows_json:
+        raise SetupError("--json and --rows-json exclude each other; keep one of them")
+    _check_master(master)
     from headgate.cli.script import read_while_spark_starts
     from headgate.placed import router_from
     from headgate.scheduling import strategy_named
@@ -122,7 +128,8 @@ def run(
     from headgate.cli.execution import execute
 
     profile = None if force or not beside(file).is_file() else beside(file)
-    execute(script, master, profile, for_s, settings, as_json)
+    output = "json" if as_json else "rows" if rows_json else "tables"
+    execute(script, master, profile, for_s, settings, output)
 
 
 def explain(
@@ -207,6 +214,7 @@ def demo(
     First come first served; by the strategy that Headgate predicts to need the least memory; and with load
     shedding, under a latency bound. The flood brings about twice as much as this machine can process.
     """
+    check_folder("--out", out)
     from headgate.spark.application import jvm
 
     jvm.start_early("local[*]")
@@ -234,8 +242,9 @@ def profile(
 
     target = output or beside(file)
     # a file that is missing is reported first
-    if file.exists() and not target.parent.is_dir():
-        raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
+    if file.exists():
+        check_file("--output" if output else "the profile", target)
+    _check_master(master)
     script = read_while_spark_starts(file, master)
     from headgate.cli.execution import measure
 
@@ -323,6 +332,7 @@ def reproduce(
         raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
+    check_folder("--out", out / study)
     if trace is None and study in _OVER_ARRIVALS:
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
     from headgate.cli.studies import reproduced, show
@@ -350,9 +360,17 @@ def bench(
     is 1 if a check fails.
     """
     _check_name(study, _BENCHES)
+    _check_master(master)
+    check_folder("--out", out / study)
     from headgate.cli.studies import measured, show
 
     show(measured(study, out / study, seed, seconds, policy, master), as_json)
+
+
+def _check_master(master: str) -> None:
+    from headgate.spark.application.jvm import check_master
+
+    check_master(master)
 
 
 def _check_name(study: str, known: tuple[str, ...]) -> None:

@@ -4,122 +4,32 @@ from __future__ import annotations
 
 import json
 import shutil
-import signal
 import sys
-import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext, redirect_stdout
+from math import inf
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
+import typer
 from rich.console import Console
-from rich.live import Live
-from rich.text import Text
 
+from headgate.cli.progress import Progress
+from headgate.cli.rows import RowLines, plain_rows
 from headgate.cli.script import Script
+from headgate.cli.signals import Interrupt, exit_code, interruptible
 from headgate.handle import Run
-from headgate.model.event import Event, SettingsChanged, TickCommitted
 from headgate.model.network import Network
 from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
 from headgate.session import Session
+from headgate.spark.application.ending import keep_folder, remove_folder
 from headgate.statistics.profile_file import FILE_NAME, Measured
 from headgate.status import RunStatus
 
-# how soon an end is noticed, and how often the live line changes
+# how soon an end is noticed
 _LOOK_EVERY_S = 0.25
-# rates are averages over this time, so that they can be read
-_RATE_OVER_S = 5.0
-_PLAIN_EVERY_S = 5.0
 _SHOWN_ROWS = 20
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Progress:
-    """An observer that shows a run on standard error; ``stage`` is shown until its first tick.
-
-    On a terminal it is a live line, elsewhere a plain line every few seconds.
-    """
-
-    def __init__(
-        self, stage: str, console: Console | None = None, clock_s: Callable[[], float] = time.time
-    ) -> None:
-        self.stage = stage
-        self._console = console or Console(stderr=True, highlight=False)
-        self._clock_s = clock_s
-        self._started_s = clock_s()
-        self._plain_at_s = self._started_s
-        self._ticks: deque[TickCommitted] = deque()
-        self._count = 0
-        self._latency_s: float | None = None
-        self._live = Live(
-            Text(stage),
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            # what queries print passes above the live line only if both go to the terminal
-            redirect_stdout=self._console.is_terminal and sys.stdout.isatty(),
-            redirect_stderr=self._console.is_terminal,
-        )
-
-    def __call__(self, event: Event) -> None:
-        """Handle an event; called by the loop that drives the run."""
-        if isinstance(event, TickCommitted):
-            self._count += 1
-            self._ticks.append(event)
-            while self._ticks[0].now_s < event.now_s - _RATE_OVER_S:
-                self._ticks.popleft()
-            pairs = [pair for counts in event.queries.values() for pair in counts.latencies]
-            results = sum(count for _, count in pairs)
-            if results:
-                mean_s = sum(latency_s * count for latency_s, count in pairs) / results
-                self._latency_s = mean_s or self._latency_s
-        elif isinstance(event, SettingsChanged):
-            self.say(f"change: {event}")
-
-    def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._live.start(refresh=True)
-        else:
-            self._console.print(self.stage)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
-
-    def enter(self, stage: str) -> None:
-        self.stage = stage
-        self.show()
-
-    def show(self) -> None:
-        if self._console.is_terminal:
-            self._live.update(Text(self.line(), no_wrap=True, overflow="ellipsis"), refresh=True)
-        elif self._clock_s() >= self._plain_at_s + _PLAIN_EVERY_S:
-            self._plain_at_s = self._clock_s()
-            self._console.print(self.line(), soft_wrap=True)
-
-    def say(self, text: str) -> None:
-        """Print a permanent line above the live one."""
-        self._console.print(text, soft_wrap=True)
-
-    def line(self) -> str:
-        """Rates, backlog and latency in one line."""
-        now_s = self._clock_s()
-        minutes, seconds = divmod(int(now_s - self._started_s), 60)
-        ticks = list(self._ticks)
-        if not ticks:
-            return f"{minutes:02d}:{seconds:02d}  {self.stage}"
-        span_s = max(1.0, min(_RATE_OVER_S, now_s - self._started_s), now_s - ticks[0].now_s)
-        rows_in = sum(counts.rows_in for tick in ticks for counts in tick.streams.values())
-        rows_out = sum(counts.rows_out for tick in ticks for counts in tick.queries.values())
-        latency = "-" if self._latency_s is None else f"{self._latency_s:.2f} s"
-        return (
-            f"{minutes:02d}:{seconds:02d}  in {rows_in / span_s:,.0f}/s  out {rows_out / span_s:,.0f}/s  "
-            f"backlog {ticks[-1].backlog_tuples:,} tuples  latency {latency}  tick {self._count}"
-        )
 
 
 def execute(
@@ -128,17 +38,19 @@ def execute(
     profile: Path | None,
     for_s: float | None,
     settings: Mapping[str, Any],
-    as_json: bool,
+    output: str,
 ) -> None:
     """Run a script to its end, and print what came of it.
 
-    ``profile`` is for admission, ``settings`` are those of ``Session.start``. With ``as_json``, output of the
-    queries goes to standard error.
+    ``profile`` is for admission, ``settings`` are those of ``Session.start``. ``output`` is ``tables`` for
+    readers, one document of ``json``, or ``rows``, a line of JSON for every result. Unless it is for readers,
+    what queries print goes to standard error.
     """
     run: Run | None = None
+    standard_output = sys.stdout
     try:
         with (
-            redirect_stdout(sys.stderr) if as_json else nullcontext(),
+            nullcontext() if output == "tables" else redirect_stdout(sys.stderr),
             Progress("starting Spark") as progress,
         ):
             session = Session(master=master)
@@ -146,40 +58,79 @@ def execute(
                 session.measured = Measured.read(profile)
             session.execute(script.text, script.origin)
             network = session.network()
-            run = session.start(observers=[progress], **settings)
+            lines = RowLines(_without_sink(network) if output == "rows" else (), standard_output)
+            run = session.start(observers=[progress, lines], **settings)
             progress.stage = "waiting for the first tick"
             with interruptible() as interrupt:
-                watch(run, for_s, progress, interrupt)
+                watch(run, for_s, progress, interrupt, lambda: lines.print_from(run))
         status = run.status()
-        folder = Path(run.checkpoint)
-        # in a permanent checkpoint, simulate and advise find the statistics
-        if not run.is_temporary and folder.is_dir() and status.seconds > 0:
-            (folder / FILE_NAME).write_text(run.measured().to_json(), encoding="utf-8")
-        if as_json:
-            pools = {name: vars(pool) for name, pool in run.pools().items()}
-            print(json.dumps({**status.to_json(), **({"pools": pools} if pools else {})}, indent=2))
-        else:
+        _keep_statistics(run, status)
+        if output == "json":
+            print(json.dumps(_document(run, network, status), indent=2))
+        elif output == "tables":
             _print_memory_results(run, network, status)
-            _print_summary(run, status)
+            _print_summary(run, status, screen())
+        else:
+            _print_summary(run, status, Console(stderr=True, highlight=False))
         _print_set_aside(run, status)
     finally:
         if run is not None:
             _tidy_up(run)
+    is_to_end_itself = settings["until_done"] or for_s is not None
+    if interrupt.number is not None and is_to_end_itself:
+        raise typer.Exit(exit_code(interrupt.number))
 
 
-def watch(run: Run, for_s: float | None, progress: Progress, interrupt: Interrupt) -> None:
-    """Show progress until a run ends; stop it after a time, or when the user asks to."""
-    end_s = float("inf") if for_s is None else time.monotonic() + for_s
-    shown: tuple[str, ...] = ()
-    while not run.wait(max(0.0, min(_LOOK_EVERY_S, end_s - time.monotonic()))):
-        progress.show()
-        warnings = run.warnings()
-        if warnings != shown:
-            progress.say(f"warning: {warnings[-1]}")
-            shown = warnings
-        if interrupt.wanted or time.monotonic() >= end_s:
-            run.stop()
-            return
+def _without_sink(network: Network) -> tuple[str, ...]:
+    return tuple(name for name, query in network.queries.items() if query.sink.format == "memory")
+
+
+def watch(
+    run: Run,
+    for_s: float | None,
+    progress: Progress,
+    interrupt: Interrupt,
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait for the end of a run, and ``look`` now and then, and at the end.
+
+    The run is asked to end a time after its first tick has begun, or when a signal asks for it; the tick
+    under way is finished.
+    """
+    end_s, is_asked, shown = inf, False, 0
+    while not run.wait(_LOOK_EVERY_S):
+        look()
+        if for_s is not None and end_s == inf and progress.has_ticked:
+            end_s = time.monotonic() + for_s
+        for warning in run.warnings()[shown:]:
+            progress.say(f"warning: {warning}")
+            shown += 1
+        if interrupt.is_new():
+            progress.say("finishing the tick, Ctrl-C again to abort")
+        if not is_asked and (interrupt.wanted or time.monotonic() >= end_s):
+            run.ask_to_stop()
+            is_asked = True
+    look()
+
+
+def _keep_statistics(run: Run, status: RunStatus) -> None:
+    """In a permanent checkpoint, simulate and advise find the statistics."""
+    folder = Path(run.checkpoint)
+    if not run.is_temporary and folder.is_dir() and status.seconds > 0:
+        (folder / FILE_NAME).write_text(run.measured().to_json(), encoding="utf-8")
+
+
+def _document(run: Run, network: Network, status: RunStatus) -> dict[str, object]:
+    """Counts, and where rows have gone."""
+    document = status.to_json()
+    for name, query in network.queries.items():
+        results: dict[str, object] = {"into": query.sink.format, "path": run.path_of(name)}
+        if query.sink.format == "memory":
+            results["first_rows"] = plain_rows(_first_rows(run, name, status, _SHOWN_ROWS))
+        document["queries"][name]["results"] = results  # type: ignore[index]
+    document["dead_letters"] = str(_dead_letters(run)) if _has_dead_letters(run) else None
+    pools = {name: vars(pool) for name, pool in run.pools().items()}
+    return {**document, **({"pools": pools} if pools else {})}
 
 
 def _tidy_up(run: Run) -> None:
@@ -187,53 +138,31 @@ def _tidy_up(run: Run) -> None:
     if not run.is_temporary or run.is_running:
         return
     folder, kept = Path(run.checkpoint), _dead_letters(run)
-    if not kept.is_dir() or not any(kept.iterdir()):
-        shutil.rmtree(folder, ignore_errors=True)
+    if not _has_dead_letters(run):
+        remove_folder(folder)
         return
+    keep_folder(folder)
     for entry in folder.iterdir():
         if entry != kept:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
-class Interrupt:
-    """Whether the user wants to stop; a second signal stops at once."""
-
-    wanted = False
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted:
-            raise KeyboardInterrupt
-        self.wanted = True
-
-
-@contextmanager
-def interruptible() -> Iterator[Interrupt]:
-    """Handle the signals that ask to stop, so that the tick under way is finished.
-
-    Spark's own handler, which this replaces, would cancel the jobs of that tick.
-    """
-    interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-    before = {number: signal.signal(number, interrupt.note) for number in _SIGNALS}
-    try:
-        yield interrupt
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _first_rows(run: Run, query: str, status: RunStatus, most: int) -> Any:
+    """Results as an Arrow table; None if there are none."""
+    if not status.queries[query].rows_out:
+        return None
+    return run.results(query).orderBy("ts").limit(most).toArrow()
 
 
 def _print_memory_results(run: Run, network: Network, status: RunStatus) -> None:
-    for name, query in network.queries.items():
-        if query.sink.format == "memory" and status.queries[name].rows_out:
-            # one row more than is shown, to know whether there are more
-            rows = run.results(name).orderBy("ts").limit(_SHOWN_ROWS + 1).toArrow()
+    for name in _without_sink(network):
+        # one row more than is shown, to know whether there are more
+        rows = _first_rows(run, name, status, _SHOWN_ROWS + 1)
+        if rows is not None:
             screen().print(rows_table(name, rows, _SHOWN_ROWS))
 
 
-def _print_summary(run: Run, status: RunStatus) -> None:
-    console = screen()
+def _print_summary(run: Run, status: RunStatus, console: Console) -> None:
     console.print(queries_table(status))
     console.print(streams_table(status))
     console.print(
@@ -263,6 +192,11 @@ def _print_set_aside(run: Run, status: RunStatus) -> None:
 
 def _dead_letters(run: Run) -> Path:
     return Path(run.checkpoint) / "dead-letters"
+
+
+def _has_dead_letters(run: Run) -> bool:
+    folder = _dead_letters(run)
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def measure(script: Script, master: str, length_s: float, target: Path, as_json: bool) -> None:

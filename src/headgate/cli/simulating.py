@@ -17,6 +17,7 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
+from headgate.cli.outputs import check_file, check_folder
 from headgate.cli.script import Script
 from headgate.errors import SetupError, known_names
 from headgate.model.network import Network
@@ -58,6 +59,9 @@ def simulate_strategies(
         strategy_named(name)
     if plot is not None and plot.suffix.lower() != ".png":
         raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png')}")
+    if plot is not None:
+        check_folder("--plot", plot.parent)
+        check_file("--plot", plot)
     workload = _workload(file, options, seed)
     results = [simulate(workload.scenario, strategy_named(workload.strategy_text(name))) for name in names]
     if plot is not None:

@@ -24,6 +24,7 @@ from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.problem import JoinProblem
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.statistics import LiveStatistics, Missing
+from headgate.runtime.allowance import Allowance, first_rows
 from headgate.runtime.drive import SettingsDecision
 from headgate.statistics.estimators import ResultRatio
 from headgate.statistics.profile_file import Measured
@@ -55,8 +56,16 @@ _EMERGENCY = 1.5
 _STEP = 1.2
 _POWER = 1 / 4
 _LEAST_KEEP = 0.01
+_LEAST_ROWS = 100
 # keep ratios below this apply to all streams, not only to those that the model would shed
 _HARD = 0.5
+
+
+def target_s(network: Network) -> float:
+    """How long ticks may be for the latency bounds of queries that shed."""
+    queries = network.queries.values()
+    bounds = [q.latency_s for q in queries if q.overload == "shed" and q.latency_s is not None]
+    return TICK_OF_BOUND * min(bounds) if bounds else _TARGET_S
 
 
 @dataclass(frozen=True)
@@ -78,10 +87,7 @@ class ControlledRun:
 
     @property
     def target_s(self) -> float:
-        """How long ticks may be for the latency bounds of queries that shed."""
-        queries = self.network.queries.values()
-        bounds = [q.latency_s for q in queries if q.overload == "shed" and q.latency_s is not None]
-        return TICK_OF_BOUND * min(bounds) if bounds else _TARGET_S
+        return target_s(self.network)
 
     @property
     def has_choices(self) -> bool:
@@ -157,25 +163,38 @@ class AdaptiveController(FixedController):
         self._run = run
         self._statistics = run.statistics
         self._throttle = Throttle(run.target_s, _MEMORY_SHARE * run.memory_bytes)
+        is_known = bool(run.statistics.known.profiles)
+        self._most_rows = Allowance(first_rows(run.target_s), run.target_s, is_known)
+        """Rows of all streams together that drop boxes may let into a tick."""
         self._reoptimizer: Reoptimizer | None = None
         self._expected: tuple[float, float] | None = None
         """Tuples that joins handle in a tick, and seconds that its other operators take."""
         self._results: dict[str, ResultRatio] = {}
+
+    def first(self) -> TickSettings:
+        return TickSettings(most_rows=round(self._most_rows.amount) if self._run.sheds else None)
 
     def wants_samples(self) -> bool:
         return self._ticks % _SAMPLE_EVERY == 0
 
     def __call__(self, event: Event) -> None:
         """Compare the expected work of a tick with its processor time, known once it is committed."""
-        if isinstance(event, TickCommitted) and self._expected and self._ticks > _COLD_TICKS:
+        if not isinstance(event, TickCommitted):
+            return
+        sheddable = self._run.network.sheddable()
+        counts = [counts for stream, counts in event.streams.items() if stream in sheddable]
+        self._most_rows.add(sum(c.usable - c.shed for c in counts), event.busy_s / self._run.processors)
+        if self._expected and self._ticks > _COLD_TICKS:
             self._statistics.join_costs.add(*self._expected, event.busy_s)
 
     def decide(self, tick: TickCommitted, settings: TickSettings) -> SettingsDecision:
         self._ticks += 1
         interval = self._statistics.arrivals.latest
+        if interval is not None:
+            self._expect_work(tick, interval, settings.closed_to(self._let_through(tick, settings)))
+        settings = replace(settings, most_rows=self._rows_that_fit(tick))
         if interval is None:
             return SettingsDecision(settings)
-        self._expect_work(tick, interval, settings)
         costs = self._statistics.tick_costs(_RECENT_TICKS)
         reason = self._reoptimize(costs) if self._ticks > _COLD_TICKS else ""
         if self._run.sheds:
@@ -184,8 +203,28 @@ class AdaptiveController(FixedController):
                 # let new keep ratios of the model take effect before correcting them
                 self._throttle.keep_ratio = 1.0
             reason = reason or overload
-        after = TickSettings(self._keep_ratios(settings), settings.seed, self._orders(settings))
+        after = replace(settings, keep=self._keep_ratios(settings), orders=self._orders(settings))
         return SettingsDecision(after, reason or "there is room again", self._evidence(tick, costs))
+
+    def _rows_that_fit(self, tick: TickCommitted) -> int | None:
+        """Rows that drop boxes may let into the next tick, within its length and the memory budget."""
+        if not self._run.sheds:
+            return None
+        left = _MEMORY_SHARE * self._run.memory_bytes - tick.backlog_bytes - tick.window_bytes
+        fit = min(self._most_rows.amount, left / max(1.0, self._bytes_per_tuple))
+        return max(_LEAST_ROWS, round(fit))
+
+    def _let_through(self, tick: TickCommitted, settings: TickSettings) -> dict[str, int]:
+        """Rows that drop boxes would have let into a tick by their keep ratios alone."""
+        return {
+            stream: round(settings.keep_ratio(stream) * counts.usable)
+            for stream, counts in tick.streams.items()
+            if stream in self._run.network.sheddable()
+        }
+
+    @property
+    def _bytes_per_tuple(self) -> float:
+        return max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
 
     def _expect_work(self, tick: TickCommitted, interval: Interval, settings: TickSettings) -> None:
         """Note the work expected of this tick, and how its results compare with those expected."""
@@ -266,8 +305,8 @@ class AdaptiveController(FixedController):
 
     def _load(self, tick: TickCommitted, interval: Interval, costs: TickCosts | None) -> TickLoad:
         total = tick.totals
-        width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
-        next_bytes = (total.rows_in - total.shed) * width * tick.seconds / interval.arrived_s
+        kept = total.rows_in - total.shed
+        next_bytes = kept * self._bytes_per_tuple * tick.seconds / interval.arrived_s
         return TickLoad(
             seconds=tick.seconds,
             arrived_s=interval.arrived_s,

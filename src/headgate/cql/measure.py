@@ -105,7 +105,7 @@ def signed_duration_us(text: str, write: str = "", is_signed: bool = True) -> in
     return _DURATION.read(_DECORATION.sub(lambda match: " " * len(match[0]), text), write, is_signed)
 
 
-_FACTORS = {"": 1, "b": 1, "byte": 1, "bytes": 1} | {
+_FACTORS = {"b": 1, "byte": 1, "bytes": 1} | {
     spelling: 1024**power
     for power, letter in enumerate("kmgtp", start=1)
     for spelling in (letter, f"{letter}b", f"{letter}ib")

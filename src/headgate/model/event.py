@@ -11,6 +11,14 @@ from headgate.model.view import Turn
 
 
 @dataclass(frozen=True)
+class TickStarted:
+    """A tick of the Spark engine has begun to take in what has arrived."""
+
+    now_s: float
+    batch_id: int
+
+
+@dataclass(frozen=True)
 class TuplesArrived:
     """New tuples are in the queues."""
 
@@ -94,6 +102,8 @@ class TickCommitted:
     busy_s: float = 0.0
     until_s: Mapping[str, float] = field(default_factory=dict)
     """The highest timestamp of each stream so far, where there is one."""
+    waiting: frozenset[str] = frozenset()
+    """Streams that have brought as much as the tick was to take, so that more may wait in their sources."""
 
     @property
     def totals(self) -> StreamCounts:
@@ -132,4 +142,12 @@ class SettingsChanged:
         }
 
 
-Event = TuplesArrived | TurnFinished | TimeUnitEnded | ProfilesLearnt | TickCommitted | SettingsChanged
+Event = (
+    TickStarted
+    | TuplesArrived
+    | TurnFinished
+    | TimeUnitEnded
+    | ProfilesLearnt
+    | TickCommitted
+    | SettingsChanged
+)

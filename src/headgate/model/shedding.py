@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headgate.errors import SetupError
 
@@ -64,17 +64,33 @@ class DropBox:
 
 @dataclass(frozen=True)
 class TickSettings:
-    """Settings of a tick, fixed before it reads: keep ratios (else 1) and join orders (else as in FROM)."""
+    """Settings of a tick, fixed before it reads: keep ratios (else 1) and join orders (else as in FROM).
+
+    Drop boxes that would let more than ``most_rows`` through are closed as far as that takes.
+    """
 
     keep: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    most_rows: int | None = None
 
     def __post_init__(self) -> None:
         self.boxes()
 
     def keep_ratio(self, stream: str) -> float:
         return self.keep.get(stream, 1.0)
+
+    def closed_to(self, rows: Mapping[str, int], others: int = 0) -> TickSettings:
+        """Settings for a tick in which the boxes of these streams let so many rows through, beside others."""
+        total = sum(rows.values())
+        if self.most_rows is None or not total or total + others <= self.most_rows:
+            return self
+        share = max(0, self.most_rows - others) / total
+        return replace(self, keep={**self.keep, **{s: share * self.keep_ratio(s) for s in rows}})
+
+    def chooses_like(self, other: TickSettings) -> bool:
+        """Whether both have the same keep ratios, seed and join orders."""
+        return replace(self, most_rows=other.most_rows) == other
 
     def to_json(self) -> dict[str, object]:
         orders = {name: list(order) for name, order in self.orders.items()}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from math import inf
 from types import MappingProxyType
 from typing import Any
 
@@ -17,6 +18,7 @@ from headgate.model.network import Network
 from headgate.model.operator import Eddy
 from headgate.routing import router_named
 from headgate.routing.policies import Router
+from headgate.runtime.allowance import SourceLimits, first_rows
 from headgate.runtime.drive import Controller, Observer, ReplaceableStrategy, drive
 from headgate.runtime.usercode import Guarded
 from headgate.scheduling.strategy import Strategy
@@ -29,6 +31,7 @@ from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.eddies.pools import Balance, Pools
 from headgate.spark.engine import RestTime, SparkEngine, TickLimits, no_rest
 from headgate.spark.file_system import Files
+from headgate.spark.intake_limits import IntakeLimits, can_hold_back
 from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
 from headgate.spark.sinks import Callback, CallbackSink, FileSink, open_sink
@@ -94,7 +97,10 @@ class SparkRun:
         self.checkpoint.open(network)
         try:
             self._runner = self._tick_runner(prepared, callbacks)
-            self._engine = SparkEngine(self._runner, limits, rest_s=rest_s or no_rest)
+            self._intake_limits = self._hold_back(limits)
+            self._engine = SparkEngine(
+                self._runner, limits, rest_s=rest_s or no_rest, intake_limits=self._intake_limits
+            )
         except BaseException:
             self.checkpoint.close()
             raise
@@ -145,6 +151,26 @@ class SparkRun:
             manifest,
         )
 
+    def _hold_back(self, limits: TickLimits) -> IntakeLimits | None:
+        """Limits of what ticks take from sources; None if nothing waits for their end."""
+        if limits.target_s == inf or not can_hold_back(self._spark):
+            return None
+        streams = self._network.streams
+        rows = first_rows(limits.target_s) // len(streams)
+        portions = ((name, self._sources.first_portion(stream, rows)) for name, stream in streams.items())
+        first = {name: portion for name, portion in portions if portion is not None}
+        positions = self._sources.positions(streams.values())
+        keys = {name: name if positions is None else str(positions[name]) for name in first}
+        source_limits = SourceLimits(
+            first,
+            limits.target_s,
+            limits.memory_bytes,
+            # drop boxes keep ticks short
+            sheds=limits.budget_s == inf,
+            is_known=bool(self._statistics.known.profiles),
+        )
+        return IntakeLimits(self._spark, first, keys, source_limits)
+
     def _discard_after(self, batch_id: int, letters: DeadLetters) -> None:
         """Discard output of ticks after the last manifest: they are re-executed, perhaps with other cuts."""
         for sink in (*self._sinks.values(), letters):
@@ -179,6 +205,8 @@ class SparkRun:
         except BaseException:
             self.checkpoint.close()
             raise
+        if self._intake_limits is not None:
+            self._intake_limits.attach(self._query)
         self._engine.is_alive = lambda: bool(self._query.isActive)
 
     def _start_query(self, everything: DataFrame) -> Any:
@@ -191,8 +219,9 @@ class SparkRun:
     def _all_streams(self) -> DataFrame:
         """One union of all streams and the clock."""
         parts: list[DataFrame] = [self._sources.clock().select(F.lit(-1).alias(STREAM))]
+        first = {} if self._intake_limits is None else self._intake_limits.first
         for number, definition in enumerate(self._network.streams.values()):
-            parts.append(self._sources.stream(definition, number))
+            parts.append(self._sources.stream(definition, number, first.get(definition.name)))
         everything = parts[0]
         for part in parts[1:]:
             everything = everything.unionByName(part, allowMissingColumns=True)
@@ -237,12 +266,16 @@ class SparkRun:
 
     def stop(self) -> None:
         """Finish the current tick, then end; user code that does not return is abandoned."""
+        self.ask_to_stop()
+        self.wait()
+
+    def ask_to_stop(self) -> None:
+        """Let the run end after the current tick."""
         self._engine.stop()
         callbacks = [sink.call for sink in self._sinks.values() if isinstance(sink, CallbackSink)]
         for call in (*callbacks, *self._observers):
             if isinstance(call, Guarded):
                 call.hurry()
-        self.wait()
 
     def change(
         self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]
@@ -254,6 +287,8 @@ class SparkRun:
             self._strategy.set_latency_bounds(latencies_s)
         if memory_bytes is not None:
             self._engine.limits = replace(self._engine.limits, memory_bytes=memory_bytes)
+            if self._intake_limits is not None:
+                self._intake_limits.limits.memory_bytes = memory_bytes
 
     @property
     def is_running(self) -> bool:
@@ -263,9 +298,8 @@ class SparkRun:
     def results(self, query: str) -> DataFrame:
         """Results so far of a query INTO files or memory."""
         definition = self._network.queries[query]
-        options = {k.lower(): v for k, v in definition.sink.options}
         in_memory = definition.sink.format == "memory"
-        path = self.checkpoint.results(query) if in_memory else options.get("path")
+        path = self.path_of(query)
         if path is None:
             raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
         output = self._prepared.operators[definition.outputs[0]].output
@@ -277,6 +311,19 @@ class SparkRun:
             return self._spark.read.parquet(path)
         reader = self._spark.read.format(definition.sink.format).schema(schema)
         return reader.options(**dict(definition.sink.options)).load(path)
+
+    def path_of(self, query: str) -> str | None:
+        """The folder of a query's results; None if they go to no files."""
+        sink = self._network.queries[query].sink
+        if sink.format == "memory":
+            return self.checkpoint.results(query)
+        return {k.lower(): v for k, v in sink.options}.get("path")
+
+    def results_of_tick(self, query: str, batch_id: int) -> DataFrame:
+        """Results that one tick has added to those of a query INTO memory, in the order of time."""
+        sink = self._sinks[query]
+        assert isinstance(sink, FileSink)
+        return self._spark.read.parquet(sink.files_of(batch_id)).orderBy("ts")
 
     def dead_letters(self) -> DataFrame | None:
         """Rows that were set aside; None if there are none."""

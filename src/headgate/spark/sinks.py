@@ -73,6 +73,10 @@ class FileSink:
     def _prefix(self, batch_id: int) -> str:
         return f"part-{self._uid}-{batch_id:09d}-"
 
+    def files_of(self, batch_id: int) -> str:
+        """A pattern of the files that a batch has."""
+        return f"{self._path}/{self._prefix(batch_id)}*"
+
     def target(self, batch_id: int, slice_number: int) -> Target:
         """The hidden folder."""
         return Target(self._format, self._options, f"{self._staging(batch_id)}/{slice_number}")

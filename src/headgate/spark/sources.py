@@ -22,6 +22,7 @@ from pyspark.sql.types import (
 
 from headgate.errors import HeadgateError, QueryError, SetupError
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
+from headgate.runtime.allowance import Portion
 from headgate.spark import burst, sql
 from headgate.spark.file_system import Files
 from headgate.spark.source_files import FileScans
@@ -32,6 +33,16 @@ BAD_ROW = "_headgate_bad_row"
 TEXT_FORMATS = ("csv", "json")
 FILE_FORMATS = (*TEXT_FORMATS, "parquet", "orc")
 STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", "burst")
+# the option by which a source brings no more than so much into a tick, and those by which a user limits it
+_FIRST_PORTION = {
+    **dict.fromkeys(FILE_FORMATS, "maxFilesPerTrigger"),
+    "burst": "maxRowsPerTrigger",
+    "kafka": "maxOffsetsPerTrigger",
+}
+_LIMITS_OF_USERS = {
+    option.lower()
+    for option in (*_FIRST_PORTION.values(), "maxBytesPerTrigger", "minOffsetsPerTrigger", "rowsPerTrigger")
+}
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
 # more files of a remote file system are not measured: each one is a request over the network
 _MOST_REMOTE_FILES = 16
@@ -165,19 +176,31 @@ class Sources:
         count = self._scans.count(definition, path)
         return count is not None and count > than
 
-    def _open_stream(self, definition: StreamDefinition) -> DataFrame:
+    def first_portion(self, definition: StreamDefinition, rows: int) -> Portion | None:
+        """What a first tick takes of a stream; None if its source has no limit, or one of the user's."""
+        own = {name.lower() for name, _ in definition.options}
+        is_given = definition.name in self.frames or not own.isdisjoint(_LIMITS_OF_USERS)
+        if is_given or definition.format not in _FIRST_PORTION:
+            return None
+        return Portion(1, of_files=True) if self.is_file_stream(definition) else Portion(rows)
+
+    def _open_stream(self, definition: StreamDefinition, first: Portion | None = None) -> DataFrame:
         if definition.format == "burst":
             # registered only where it is used: Spark starts a Python worker for it
             burst.register(self._spark)
-        reader = _configured(self._spark.readStream, definition, dict(definition.options))
+        limit = {} if first is None else {_FIRST_PORTION[definition.format]: str(first.amount)}
+        reader = _configured(self._spark.readStream, definition, {**dict(definition.options), **limit})
         try:
             return (reader.name(definition.name) if self._named else reader).load()
         except Exception as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
-    def stream(self, definition: StreamDefinition, number: int) -> DataFrame:
-        """One branch of the streaming union: the stream's number, and its row unless it consists of files."""
-        frame = self.frames.get(definition.name) or self._open_stream(definition)
+    def stream(self, definition: StreamDefinition, number: int, first: Portion | None = None) -> DataFrame:
+        """One branch of the streaming union: the stream's number, and its row unless it consists of files.
+
+        ``first`` is what the first tick takes of it, if not all that is there.
+        """
+        frame = self.frames.get(definition.name) or self._open_stream(definition, first)
         tag = F.lit(number).alias(STREAM)
         if self.is_file_stream(definition):
             # other streams' rows come from the same plan, which must not read the files once more

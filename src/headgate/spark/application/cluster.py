@@ -5,19 +5,21 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from py4j.java_gateway import JavaClass, JavaMember, JVMView  # type: ignore[import-untyped]
 from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.errors import SetupError
-from headgate.spark.application import jvm
+from headgate.spark.application import ending, jvm
 from headgate.spark.application.java import JavaHome, prepare_java
 from headgate.spark.application.java_classes import use_local_files
 
@@ -78,12 +80,15 @@ _APPLICATION_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+_NAME = "headgate"
+
 # a second caller, while Spark is being started in the background, gets the same session
 _STARTING = threading.Lock()
 
 
 def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
     """A session of our own; on one machine, ``pool_tasks`` tasks are added to its processors, for pools."""
+    jvm.check_master(master)
     with _STARTING:
         java = prepare_java()
         threads = _local_threads(master)
@@ -94,7 +99,7 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if master.startswith("local-cluster"):
-            os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="headgate-workers-"))
+            os.environ.setdefault("SPARK_WORKER_DIR", ending.temporary_folder("headgate-workers-"))
         settings: dict[str, Any] = {
             **_APPLICATION_SETTINGS,
             "spark.driver.memory": jvm.driver_memory(),
@@ -106,10 +111,11 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
         if threads is not None and os.environ["PYSPARK_PYTHON"] == sys.executable:
             # elsewhere, workers may run a Python that has no Headgate
             settings["spark.python.daemon.module"] = "headgate.spark.application.workers"
-        builder = SparkSession.builder.master(master).appName("headgate").config(map=settings)
+        builder = SparkSession.builder.master(master).appName(_NAME).config(map=settings)
         try:
-            _start_gateway(master, java)
-            return builder.getOrCreate()
+            _start_gateway(master, java, settings)
+            with _own_ctrl_c():
+                return builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
             raise SetupError(f"Spark does not start on {master}: {reason}") from error
@@ -125,12 +131,28 @@ def start_in_background(master: str, pool_tasks: int = 0) -> None:
     threading.Thread(target=start, name="headgate-start", daemon=True).start()
 
 
-def _start_gateway(master: str, java: JavaHome) -> None:
-    """Connect PySpark to a JVM of ours, where ``spark-submit`` is not needed."""
+@contextmanager
+def _own_ctrl_c() -> Iterator[None]:
+    """Keep a handler of Ctrl-C that someone has set: PySpark installs its own."""
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        is_own = handler not in (None, signal.SIG_DFL, signal.default_int_handler)
+        if is_own and threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, handler)
+
+
+def _start_gateway(master: str, java: JavaHome, settings: Mapping[str, object]) -> None:
+    """Connect PySpark to a JVM of ours, unless it has one."""
     present: Any = SparkContext._gateway
-    if present is not None or not jvm.starts_directly(master, os.environ):
+    if present is not None or os.name != "posix" or "PYSPARK_GATEWAY_PORT" in os.environ:
         return
-    started = jvm.take_early() or jvm.start(java)
+    if jvm.starts_directly(master, os.environ):
+        started = jvm.take_early() or jvm.start(java)
+    else:
+        own = {"spark.master": master, "spark.app.name": _NAME}
+        started = jvm.submit(Path(_find_spark_home()), {**own, **settings})
     port, secret = started.address()
     # given these two variables, PySpark connects to a gateway instead of starting one
     gateway_address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}

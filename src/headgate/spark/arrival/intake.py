@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from headgate.model.event import StreamCounts
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.shedding import DropBox
+from headgate.model.shedding import DropBox, TickSettings
 from headgate.spark import sql
 from headgate.spark.application.cluster import in_session
 from headgate.spark.arrival import log_appender
@@ -51,6 +51,8 @@ class Arrival:
     counts: StreamCounts
     dead_letters: str | None = None
     unwritten: Mapping[str, DataFrame] = field(default_factory=dict)
+    files: int = 0
+    """How many files the stream has brought, if it consists of files."""
 
 
 @dataclass(eq=False, repr=False)
@@ -66,6 +68,7 @@ class Intake:
 
     def __post_init__(self) -> None:
         self._utilities = self._network.utilities()
+        self._sheddable = self._network.sheddable()
         self._appender = LogAppender(self._spark, self._sources, self._logs, self._utilities)
         self._in_place = FilesInPlace(self._network, self._sources, self._logs, self._appender, self._raw)
         self.quarantine = Quarantine(self._spark, self._sources)
@@ -94,10 +97,7 @@ class Intake:
         """Append what every stream brings into this tick; drop boxes are those of the previous manifest."""
         tick = TickContext(batch_id, now_us, before.settings, end_of_input)
         states = {name: before.streams.get(name, StreamState()) for name in self._network.streams}
-        boxes = {
-            name: with_floor(box, self._utilities.get(name), states[name].utilities)
-            for name, box in tick.settings.boxes().items()
-        }
+        boxes = self._boxes(tick.settings, states)
         files = {
             name: self.quarantine.readable(definition, self._source_log.files(name, batch_id), batch_id)
             for name, definition in self._network.streams.items()
@@ -109,19 +109,58 @@ class Intake:
             found = self._in_place.examine(name, files[name], states[name], stamp_us, now_us)
             if found is not None:
                 good[name] = found
+        if not self._fit(good, tick.settings):
+            # boxes need a job
+            good = {name: found for name, found in good.items() if name not in self._sheddable}
         held, arriving = self._raw_rows(batch, files, good.keys(), boxes, now_us)
         splits = split_statistics(self._spark, list(arriving.values()))
         for rows in held.values():
             rows.settle()
+        settings = self._closed(tick.settings, arriving, splits, good)
+        if settings is not tick.settings:
+            tick, boxes = replace(tick, settings=settings), self._boxes(settings, states)
+            arriving = {name: replace(raw, box=boxes.get(name)) for name, raw in arriving.items()}
+            splits = split_statistics(self._spark, list(arriving.values()))
         for name, raw in arriving.items():
             if own := [split for split in splits if split.stream == raw.number and split.rows]:
                 own_files = files.get(name, [])
                 good[name] = self._good(raw, own, own_files, states[name], tick, held.get(name))
         arrivals = {
-            name: self._arrival(definition, states[name], good.get(name), tick)
+            name: replace(
+                self._arrival(definition, states[name], good.get(name), tick), files=len(files.get(name, ()))
+            )
             for name, definition in self._network.streams.items()
         }
         return self.quarantine.record(arrivals, batch_id)
+
+    def _boxes(self, settings: TickSettings, states: Mapping[str, StreamState]) -> dict[str, DropBox]:
+        return {
+            name: with_floor(box, self._utilities.get(name), states[name].utilities)
+            for name, box in settings.boxes().items()
+        }
+
+    def _fit(self, good: Mapping[str, GoodRows], settings: TickSettings) -> bool:
+        """Whether rows that are read in place are no more than drop boxes may let through."""
+        most = settings.most_rows
+        return most is None or self._rows_to_shed(good) <= most
+
+    def _rows_to_shed(self, good: Mapping[str, GoodRows]) -> int:
+        return sum(found.rows for name, found in good.items() if name in self._sheddable)
+
+    def _closed(
+        self,
+        settings: TickSettings,
+        arriving: Mapping[str, RawRows],
+        splits: Sequence[SplitStatistics],
+        good: Mapping[str, GoodRows],
+    ) -> TickSettings:
+        """The settings with drop boxes closed as far as it takes to let no more rows through than allowed."""
+        kept = {
+            name: sum(s.rows - s.bad - s.shed for s in splits if s.stream == raw.number)
+            for name, raw in arriving.items()
+            if name in self._sheddable
+        }
+        return settings.closed_to(kept, self._rows_to_shed(good))
 
     def _raw_rows(
         self,

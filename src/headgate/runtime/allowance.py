@@ -1,0 +1,119 @@
+"""How much a tick may take on: little while nothing is known of costs, then as much as ticks have shown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import inf
+
+# of a tick of a second, while nothing is known of what a tuple costs
+_FIRST_ROWS_PER_S = 10_000
+_FIRST_ROWS = (1_000, 50_000)
+# a tick that was short may be followed by one so many times as large, a long one by one so much smaller
+_GROWTH = 8.0
+# of the first amount
+_LEAST_SHARE = 0.1
+# where costs are known from an earlier run
+_KNOWN_FACTOR = _GROWTH**2
+# taking in a few rows costs some tenths of a second by itself
+_LEAST_INTAKE_S = 0.5
+# drop boxes follow what a tick has shown with a delay of one tick
+_TICKS_TO_LEARN = 1
+# a source may have no place to stop at exactly its limit
+_ALL = 0.95
+
+
+def first_rows(target_s: float) -> int:
+    """Rows of a first tick that should take so many seconds."""
+    least, most = _FIRST_ROWS
+    return round(min(max(_FIRST_ROWS_PER_S * target_s, least), most))
+
+
+class Allowance:
+    """An amount that a tick may take on, so that its work takes ``target_s``."""
+
+    def __init__(self, first: float, target_s: float, is_known: bool = False) -> None:
+        self._least = _LEAST_SHARE * first
+        self._target_s = target_s
+        self.amount = first * (_KNOWN_FACTOR if is_known else 1.0)
+
+    def add(self, used: float, work_s: float) -> None:
+        """Learn from a tick that has taken ``used`` on, and worked on it for so long.
+
+        A tick that had little to do proves nothing about a full one, so only one that has used its amount
+        raises it.
+        """
+        room = self._target_s / work_s if work_s > 0 else inf
+        if room >= 1:
+            self.amount = max(self.amount, used * min(room, _GROWTH))
+        else:
+            self.cap(max(used * room, self.amount / _GROWTH))
+
+    def cap(self, most: float) -> None:
+        """Allow no more than this; but a tick that takes nothing on would never end a backlog."""
+        self.amount = max(self._least, min(self.amount, most))
+
+
+@dataclass(frozen=True)
+class Portion:
+    """What a first tick may take from a source: so many files, or so many rows."""
+
+    amount: int
+    of_files: bool = False
+
+
+@dataclass(frozen=True)
+class TakenIn:
+    """What a tick has taken from sources, in files or rows, and what it has cost.
+
+    ``work_s`` is 0 where operators leave what they have no time for in their queues.
+    """
+
+    amounts: Mapping[str, float]
+    intake_s: float
+    work_s: float
+    arrived_bytes: float
+    backlog_bytes: float
+
+
+class SourceLimits:
+    """Limits of what the next tick takes from each source; the rest waits there.
+
+    All of them grow and shrink by the same factor. Where tuples are shed, what they cost is learnt first, and
+    then nothing waits longer than it takes to take it in.
+    """
+
+    def __init__(
+        self,
+        first: Mapping[str, Portion],
+        target_s: float,
+        memory_bytes: float = inf,
+        sheds: bool = False,
+        is_known: bool = False,
+    ) -> None:
+        self._first = first
+        self._factor = Allowance(1.0, max(target_s, _LEAST_INTAKE_S), is_known)
+        self.memory_bytes = memory_bytes
+        self._sheds = sheds
+        self._ticks_to_learn = 0 if is_known else _TICKS_TO_LEARN
+        self._is_full = False
+
+    def limits(self) -> dict[str, int]:
+        """Files or rows by stream; never none, since a stream that brings nothing would be taken for idle."""
+        factor = 0.0 if self._is_full else self._factor.amount
+        return {name: max(1, round(factor * portion.amount)) for name, portion in self._first.items()}
+
+    def add(self, taken: TakenIn) -> None:
+        """Learn from a tick."""
+        self._is_full = taken.backlog_bytes >= self.memory_bytes
+        used = max((taken.amounts[name] / portion.amount for name, portion in self._first.items()), default=0)
+        if self._sheds and self._ticks_to_learn:
+            self._ticks_to_learn -= used > 0
+            return
+        self._factor.add(used, taken.intake_s + (0.0 if self._sheds else taken.work_s))
+        if used and taken.arrived_bytes:
+            self._factor.cap(used * (self.memory_bytes - taken.backlog_bytes) / taken.arrived_bytes)
+
+    def waiting(self, amounts: Mapping[str, float]) -> frozenset[str]:
+        """Streams that have brought as much as they could, so that more may wait in their sources."""
+        return frozenset(name for name, most in self.limits().items() if amounts[name] >= _ALL * most)
