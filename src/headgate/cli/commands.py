@@ -13,8 +13,8 @@ from typing import Any
 
 import typer
 
-from headgate.cli.outputs import check_file, check_folder
 from headgate.errors import SetupError, known_names
+from headgate.outputs import check_file, check_folder
 
 # of latency and memory bounds
 PERCENTILE = 0.99
@@ -242,6 +242,8 @@ def profile(
 
     target = output or beside(file)
     # a file that is missing is reported first
+    if file.exists() and not target.parent.is_dir():
+        raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
     if file.exists():
         check_file("--output" if output else "the profile", target)
     _check_master(master)

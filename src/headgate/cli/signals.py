@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import signal
 import sys
@@ -89,8 +88,7 @@ def _give_up(number: int, frame: FrameType | None) -> None:
 
 
 def leave_nothing() -> None:
-    """Kill Spark, if it was started, and remove temporary folders; what breaks on the way is no news."""
-    logging.disable(logging.CRITICAL)
+    """Kill Spark, if it was started, and remove temporary folders."""
     # not imported for a command that has no use of it
     ending: Any = sys.modules.get("headgate.spark.application.ending")
     if ending is not None:

@@ -17,11 +17,11 @@ from typing import Any
 from rich import box
 from rich.table import Table
 
-from headgate.cli.outputs import check_file, check_folder
 from headgate.cli.script import Script
 from headgate.errors import SetupError, known_names
 from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
+from headgate.outputs import check_file
 from headgate.placed import router_from
 from headgate.planning.lower import Stages
 from headgate.report import clean, plot_backlogs, screen, shown, table_of
@@ -60,7 +60,6 @@ def simulate_strategies(
     if plot is not None and plot.suffix.lower() != ".png":
         raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png')}")
     if plot is not None:
-        check_folder("--plot", plot.parent)
         check_file("--plot", plot)
     workload = _workload(file, options, seed)
     results = [simulate(workload.scenario, strategy_named(workload.strategy_text(name))) for name in names]

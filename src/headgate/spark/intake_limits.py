@@ -7,6 +7,7 @@ are therefore replaced between ticks, in the table in which Spark keeps them.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -19,6 +20,7 @@ from headgate.spark.tick_plan import OpenTick
 
 _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 _MAP = "scala.collection.immutable.Map"
+_PYTHON_SOURCES = "org.apache.spark.sql.execution.datasources.v2.python."
 _TABLE = "uniqueSources"
 _REPLACE = f"{_TABLE}_$eq"
 
@@ -78,9 +80,17 @@ class IntakeLimits:
         return waiting
 
     def _replace(self, limits: Mapping[str, int]) -> None:
-        kinds = self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
         sources, table = self._execution.sourceIdMap(), getattr(self._execution, _TABLE)()
         for name, most in limits.items():
-            limit = kinds.maxFiles(most) if self.first[name].of_files else kinds.maxRows(most)
-            table = table.updated(sources.apply(self._keys[name]), limit)
+            source = sources.apply(self._keys[name])
+            table = table.updated(source, self._limit(source, self.first[name], most))
         getattr(self._execution, _REPLACE)(table)
+
+    def _limit(self, source: Any, portion: Portion, most: int) -> Any:
+        if str(source.getClass().getName()).startswith(_PYTHON_SOURCES):
+            # handed on to Python as it is
+            limit = {"_type": "ReadMaxRows", "max_rows": most}
+            package = self._jvm.org.apache.spark.sql.execution.datasources.v2.python
+            return package.PythonStreamingSourceReadLimit(json.dumps(limit))
+        kinds = self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
+        return kinds.maxFiles(most) if portion.of_files else kinds.maxRows(most)

@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
+from headgate.outputs import check_folder
 from headgate.routing import router_named
 from headgate.routing.policies import Router
 from headgate.runtime.allowance import SourceLimits, first_rows
@@ -30,11 +31,11 @@ from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.eddies.pools import Balance, Pools
 from headgate.spark.engine import RestTime, SparkEngine, TickLimits, no_rest
-from headgate.spark.file_system import Files
+from headgate.spark.file_system import Files, local_path
 from headgate.spark.intake_limits import IntakeLimits, can_hold_back
 from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
-from headgate.spark.sinks import Callback, CallbackSink, FileSink, open_sink
+from headgate.spark.sinks import FILE_SINKS, Callback, CallbackSink, FileSink, open_sink
 from headgate.spark.source_files import FileSourceLog
 from headgate.spark.sources import STREAM, Sources, first_line
 from headgate.spark.sql import TS
@@ -108,6 +109,7 @@ class SparkRun:
 
     def _prepare(self, functions: Functions) -> Prepared:
         """Check everything that can be wrong before anything is written."""
+        self._check_outputs()
         self.checkpoint.check(self._network)
         prepared = Preparation(
             self._spark, self._network, self._sources, functions, self._store, self._statistics.predicates
@@ -117,6 +119,16 @@ class SparkRun:
             if endless:
                 raise SetupError(f"stream {endless[0]} never ends; run it for a time instead of until done")
         return prepared
+
+    def _check_outputs(self) -> None:
+        """Refuse folders on a local disk that cannot be written to."""
+        folders = {"checkpoint": self.checkpoint.root}
+        for name, query in self._network.queries.items():
+            if query.sink.format in FILE_SINKS:
+                folders[f"query {name}:"] = str(self.path_of(name))
+        for what, folder in folders.items():
+            if self._files.is_local(folder):
+                check_folder(what, local_path(folder))
 
     def _tick_runner(self, prepared: Prepared, callbacks: Mapping[str, Callback]) -> TickRunner:
         store = self._store

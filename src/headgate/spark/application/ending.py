@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import atexit
+import logging
 import os
 import shutil
 import signal
+import socketserver
 import subprocess
 import tempfile
 import threading
@@ -55,13 +57,20 @@ def end(grace_s: float = _GRACE_S) -> None:
     """End the JVM, by force if it has not ended after a while, and remove temporary folders."""
     if os.getpid() != _Left.process_id:
         return
-    # threads that still wait for the JVM have nothing to report
-    threading.excepthook = lambda failure: None
+    _silence()
     with _Left.ending:
         while _Left.jvms:
             end_jvm(_Left.jvms.pop(), grace_s)
         for folder in list(_Left.folders):
             remove_folder(folder)
+
+
+def _silence() -> None:
+    """Keep threads that talk to the JVM from reporting that it has gone."""
+    logging.disable(logging.CRITICAL)
+    threading.excepthook = lambda failure: None
+    # of PySpark's server of accumulators
+    socketserver.BaseServer.handle_error = lambda *request: None  # type: ignore[method-assign]
 
 
 def end_jvm(jvm: subprocess.Popen[bytes], grace_s: float = 0.0) -> None:
