@@ -37,7 +37,7 @@ from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
 from headgate.spark.sinks import FILE_SINKS, Callback, CallbackSink, FileSink, open_sink
 from headgate.spark.source_files import FileSourceLog
-from headgate.spark.sources import STREAM, Sources, first_line
+from headgate.spark.sources import STREAM, Sources, first_line, first_portion
 from headgate.spark.sql import TS
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick import TickRunner
@@ -169,7 +169,7 @@ class SparkRun:
             return None
         streams = self._network.streams
         rows = first_rows(limits.target_s) // len(streams)
-        portions = ((name, self._sources.first_portion(stream, rows)) for name, stream in streams.items())
+        portions = ((name, first_portion(stream, rows)) for name, stream in streams.items())
         first = {name: portion for name, portion in portions if portion is not None}
         positions = self._sources.positions(streams.values())
         keys = {name: name if positions is None else str(positions[name]) for name in first}

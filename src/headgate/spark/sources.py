@@ -176,14 +176,6 @@ class Sources:
         count = self._scans.count(definition, path)
         return count is not None and count > than
 
-    def first_portion(self, definition: StreamDefinition, rows: int) -> Portion | None:
-        """What a first tick takes of a stream; None if its source has no limit, or one of the user's."""
-        own = {name.lower() for name, _ in definition.options}
-        is_given = definition.name in self.frames or not own.isdisjoint(_LIMITS_OF_USERS)
-        if is_given or definition.format not in _FIRST_PORTION:
-            return None
-        return Portion(1, of_files=True) if self.is_file_stream(definition) else Portion(rows)
-
     def _open_stream(self, definition: StreamDefinition, first: Portion | None = None) -> DataFrame:
         if definition.format == "burst":
             # registered only where it is used: Spark starts a Python worker for it
@@ -235,6 +227,14 @@ class Sources:
             return reader.load() if paths is None else reader.load(paths)
         except AnalysisException as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
+
+
+def first_portion(definition: StreamDefinition, rows: int) -> Portion | None:
+    """What a first tick takes of a stream; None if its source has no limit, or one of the user's."""
+    given = {name.lower() for name, _ in definition.options}
+    if definition.format not in _FIRST_PORTION or not given.isdisjoint(_LIMITS_OF_USERS):
+        return None
+    return Portion(1, of_files=True) if definition.format in FILE_FORMATS else Portion(rows)
 
 
 def _configured(reader: Reader, definition: StreamDefinition, options: Mapping[str, str]) -> Reader:
