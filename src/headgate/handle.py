@@ -78,6 +78,10 @@ class Run:
         """Let the run end after the current tick, without waiting for that."""
         self._run.ask_to_stop()
 
+    def keep_checkpoint(self) -> None:
+        """Keep a temporary checkpoint, which is otherwise removed when the process ends."""
+        self._run.keep_checkpoint()
+
     def change(
         self,
         strategy: str | Strategy | None = None,
@@ -198,9 +202,11 @@ class Launcher:
         """Start a network; a checkpoint made for this run alone is removed if it does not start."""
         if settings.checkpoint is not None:
             return self._launch(network, settings, locate(settings.checkpoint))
+        from headgate.spark.application.cluster import remove_with_jvm
         from headgate.spark.application.ending import remove_folder, temporary_folder
 
         folder = temporary_folder("headgate-")
+        remove_with_jvm(self.spark, folder)
         try:
             return self._launch(network, settings, folder)
         except BaseException:

@@ -23,7 +23,7 @@ from headgate.handle import Run
 from headgate.model.network import Network
 from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
 from headgate.session import Session
-from headgate.spark.application.ending import keep_folder, remove_folder
+from headgate.spark.application.ending import remove_folder
 from headgate.statistics.profile_file import FILE_NAME, Measured
 from headgate.status import RunStatus
 
@@ -141,7 +141,7 @@ def _tidy_up(run: Run) -> None:
     if not _has_dead_letters(run):
         remove_folder(folder)
         return
-    keep_folder(folder)
+    run.keep_checkpoint()
     for entry in folder.iterdir():
         if entry != kept:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)

@@ -23,7 +23,7 @@ from headgate.runtime.allowance import SourceLimits, first_rows
 from headgate.runtime.drive import Controller, Observer, ReplaceableStrategy, drive
 from headgate.runtime.usercode import Guarded
 from headgate.scheduling.strategy import Strategy
-from headgate.spark.application.cluster import processors, task_slots
+from headgate.spark.application.cluster import leave_to_user, processors, task_slots
 from headgate.spark.arrival.dead_letters import DeadLetters
 from headgate.spark.arrival.intake import Intake
 from headgate.spark.blocks import BlockStore
@@ -288,6 +288,10 @@ class SparkRun:
         for call in (*callbacks, *self._observers):
             if isinstance(call, Guarded):
                 call.hurry()
+
+    def keep_checkpoint(self) -> None:
+        """Let a temporary checkpoint be."""
+        leave_to_user(self._spark, self.checkpoint.root)
 
     def change(
         self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]

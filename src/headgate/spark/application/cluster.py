@@ -113,12 +113,15 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
             settings["spark.python.daemon.module"] = "headgate.spark.application.workers"
         builder = SparkSession.builder.master(master).appName(_NAME).config(map=settings)
         try:
-            _start_gateway(master, java, settings)
+            started = _start_gateway(master, java, settings)
             with _own_ctrl_c():
-                return builder.getOrCreate()
+                spark = builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
             raise SetupError(f"Spark does not start on {master}: {reason}") from error
+        if started is not None:
+            remove_with_jvm(spark, str(started.folder))
+        return spark
 
 
 def start_in_background(master: str, pool_tasks: int = 0) -> None:
@@ -143,11 +146,11 @@ def _own_ctrl_c() -> Iterator[None]:
             signal.signal(signal.SIGINT, handler)
 
 
-def _start_gateway(master: str, java: JavaHome, settings: Mapping[str, object]) -> None:
+def _start_gateway(master: str, java: JavaHome, settings: Mapping[str, object]) -> jvm.Jvm | None:
     """Connect PySpark to a JVM of ours, unless it has one."""
     present: Any = SparkContext._gateway
     if present is not None or os.name != "posix" or "PYSPARK_GATEWAY_PORT" in os.environ:
-        return
+        return None
     if jvm.starts_directly(master, os.environ):
         started = jvm.take_early() or jvm.start(java)
     else:
@@ -165,6 +168,20 @@ def _start_gateway(master: str, java: JavaHome, settings: Mapping[str, object]) 
     gateway: Any = SparkContext._gateway
     # kept, as PySpark does: the JVM ends when the pipe to it is closed
     gateway.proc = started.process
+    return started
+
+
+def remove_with_jvm(spark: SparkSession, folder: str) -> None:
+    """Let the JVM remove a folder when it ends: this process may be killed before it can."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
+
+
+def leave_to_user(spark: SparkSession, folder: str) -> None:
+    """Let a temporary folder be."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.util.ShutdownHookManager.removeShutdownDeleteDir(jvm.java.io.File(folder))
+    ending.keep_folder(folder)
 
 
 def private_session(spark: SparkSession) -> SparkSession:
