@@ -61,7 +61,7 @@ def test_where_costs_grow_faster_a_tick_is_at_most_as_much_too_long_as_growth_al
 def test_quiet_ticks_prove_nothing_about_full_ones() -> None:
     allowance = Allowance(10_000, TARGET_S)
     for _ in range(100):
-        allowance.add(used=10, work_s=0.0)
+        allowance.add(used=10, seconds=0.0)
     assert allowance.amount == 10_000
 
 
@@ -75,11 +75,22 @@ def test_one_long_tick_is_forgiven_as_quickly_as_it_is_punished() -> None:
     assert allowance.amount == 800
 
 
+@pytest.mark.parametrize("fixed_s", [1.2, 3.0, 20.0])
+def test_ticks_that_are_long_whatever_they_take_on_grow_all_the_same(fixed_s: float) -> None:
+    allowance = Allowance(10_000, TARGET_S)
+    for _ in range(30):
+        allowance.add(allowance.amount, fixed_s + 1e-6 * allowance.amount)
+    assert 3e5 < allowance.amount < 2e6
+
+
 def test_an_amount_never_falls_to_nothing() -> None:
     allowance = Allowance(100, TARGET_S)
-    for _ in range(20):
-        allowance.add(allowance.amount, 1e6)
-    assert allowance.amount == 10
+    lowest = []
+    for _ in range(40):
+        allowance.add(allowance.amount, 1e4 * allowance.amount)
+        lowest.append(allowance.amount)
+    # now and then it looks whether twice as much is possible
+    assert min(lowest) == 10 and max(lowest[5:]) == 20
     limits = SourceLimits({"s": Portion(1, of_files=True)}, TARGET_S, memory_bytes=10)
     limits.add(TakenIn({"s": 1}, 99.0, 99.0, arrived_bytes=1e9, backlog_bytes=1e9))
     assert limits.limits() == {"s": 1}

@@ -23,7 +23,7 @@ from headgate.errors import HeadgateError, InternalError, QueryError, UserCodeEr
 
 # as shells report a process whose reader has gone
 _PIPE_CLOSED = 141
-_CUT_SHORT = (exit_code(signal.SIGINT), exit_code(signal.SIGTERM))
+_CUT_SHORT = (exit_code(signal.SIGINT), exit_code(signal.SIGTERM), _PIPE_CLOSED)
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )(?:[\w$]+\.)+([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
 
@@ -44,7 +44,10 @@ class Commands(TyperGroup):
             raise typer.Exit(getattr(error, "exit_code", exit_code(signal.SIGINT))) from error
         except BrokenPipeError as error:
             # the reader, such as head, has gone; the rest must not fail again when the interpreter exits
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for number in (sys.stdout.fileno(), sys.stderr.fileno()):
+                os.dup2(nowhere, number)
+            leave_nothing()
             raise typer.Exit(_PIPE_CLOSED) from error
         except Exception as error:
             if ctx.meta.get("debug"):

@@ -34,6 +34,12 @@ class _Underway:
         return f"tick {self.number}: {rows}, {max(0.0, now_s - self.started_s):.1f} s so far"
 
 
+class _Errors(Console):
+    def on_broken_pipe(self) -> None:
+        """Work on for those who read the results."""
+        self.quiet = True
+
+
 class Progress:
     """An observer that shows a run on standard error; until its first tick, ``stage`` is shown.
 
@@ -45,7 +51,7 @@ class Progress:
     ) -> None:
         self.stage = stage
         self._heading = ""
-        self._console = console or Console(stderr=True, highlight=False)
+        self._console = console or _Errors(stderr=True, highlight=False)
         self._clock_s = clock_s
         self._started_s = clock_s()
         self._plain_at_s = self._started_s

@@ -2,15 +2,22 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
+from statistics import mean
 
 # of a tick of a second, while nothing is known of what a tuple costs
 _FIRST_ROWS_PER_S = 10_000
 _FIRST_ROWS = (1_000, 50_000)
 # a tick that was short may be followed by one so many times as large, a long one by one so much smaller
 _GROWTH = 8.0
+# where a tick is long for other reasons than its amount
+_CAREFUL_GROWTH = 2.0
+_TICKS_COMPARED = 6
+# amounts that differ by less do not tell what the amount has to do with the time
+_LEAST_SPREAD = 0.2
 # of the first amount
 _LEAST_SHARE = 0.1
 # where costs are known from an earlier run
@@ -35,19 +42,36 @@ class Allowance:
     def __init__(self, first: float, target_s: float, is_known: bool = False) -> None:
         self._least = _LEAST_SHARE * first
         self._target_s = target_s
+        self._seen: deque[tuple[float, float]] = deque(maxlen=_TICKS_COMPARED)
         self.amount = first * (_KNOWN_FACTOR if is_known else 1.0)
 
-    def add(self, used: float, work_s: float) -> None:
-        """Learn from a tick that has taken ``used`` on, and worked on it for so long.
+    def add(self, used: float, seconds: float) -> None:
+        """Learn from a tick that has taken ``used`` on, and so many seconds.
 
         A tick that had little to do proves nothing about a full one, so only one that has used its amount
-        raises it.
+        raises it. One that was too long lowers it, unless it would have been as long with next to nothing.
         """
-        room = self._target_s / work_s if work_s > 0 else inf
-        if room >= 1:
+        self._seen.append((used, seconds))
+        if seconds <= self._target_s:
+            room = self._target_s / seconds if seconds > 0 else inf
             self.amount = max(self.amount, used * min(room, _GROWTH))
+            return
+        room = self._target_s / max(seconds - self._fixed_s(), 1e-9)
+        if room > _CAREFUL_GROWTH:
+            self.amount = max(self.amount, used * _CAREFUL_GROWTH)
         else:
             self.cap(max(used * room, self.amount / _GROWTH))
+
+    def _fixed_s(self) -> float:
+        """Seconds of a tick that takes nothing on, by the line through the latest ticks."""
+        amounts, seconds = zip(*self._seen, strict=True)
+        middle, mean_s = mean(amounts), mean(seconds)
+        spread = sum((amount - middle) ** 2 for amount in amounts)
+        if spread <= len(amounts) * (_LEAST_SPREAD * middle) ** 2:
+            # ticks of one size tell nothing; where smaller ones are not possible, larger ones must
+            return mean_s if self.amount <= self._least else 0.0
+        slope = sum((a - middle) * (s - mean_s) for a, s in self._seen) / spread
+        return max(0.0, mean_s - max(0.0, slope) * middle)
 
     def cap(self, most: float) -> None:
         """Allow no more than this; but a tick that takes nothing on would never end a backlog."""

@@ -23,6 +23,7 @@ from headgate.runtime.allowance import SourceLimits, first_rows
 from headgate.runtime.drive import Controller, Observer, ReplaceableStrategy, drive
 from headgate.runtime.usercode import Guarded
 from headgate.scheduling.strategy import Strategy
+from headgate.spark.application import ending
 from headgate.spark.application.cluster import leave_to_user, processors, task_slots
 from headgate.spark.arrival.dead_letters import DeadLetters
 from headgate.spark.arrival.intake import Intake
@@ -219,6 +220,7 @@ class SparkRun:
             raise
         if self._intake_limits is not None:
             self._intake_limits.attach(self._query)
+        ending.begin_run(self)
         self._engine.is_alive = lambda: bool(self._query.isActive)
 
     def _start_query(self, everything: DataFrame) -> Any:
@@ -254,6 +256,7 @@ class SparkRun:
 
     def close(self) -> None:
         """End the streaming query and its background work."""
+        ending.end_run(self)
         self._engine.let_go()
         try:
             self._query.stop()

@@ -27,6 +27,8 @@ class _Left:
     jvms: ClassVar[list[subprocess.Popen[bytes]]] = []
     folders: ClassVar[dict[str, None]] = {}
     ending = threading.RLock()
+    is_under_way = False
+    runs: ClassVar[set[object]] = set()
 
 
 def temporary_folder(prefix: str) -> str:
@@ -52,12 +54,31 @@ def end_with_process(jvm: subprocess.Popen[bytes]) -> None:
     _Left.jvms.append(jvm)
 
 
+def begin_run(run: object) -> None:
+    """Note that a run uses the JVM, which then ends by force."""
+    _Left.runs.add(run)
+
+
+def end_run(run: object) -> None:
+    """Note that a run has come to its end."""
+    _Left.runs.discard(run)
+
+
+def is_under_way() -> bool:
+    """Whether this process is about to end."""
+    return _Left.is_under_way
+
+
 @atexit.register
 def end(grace_s: float = _GRACE_S) -> None:
     """End the JVM, by force if it has not ended after a while, and remove temporary folders."""
     if os.getpid() != _Left.process_id:
         return
+    _Left.is_under_way = True
     _silence()
+    if _Left.runs:
+        # Spark would cancel the jobs of the tick under way one by one, and say so
+        grace_s = 0.0
     with _Left.ending:
         while _Left.jvms:
             end_jvm(_Left.jvms.pop(), grace_s)

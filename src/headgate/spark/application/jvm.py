@@ -17,6 +17,7 @@ import shlex
 import struct
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -228,8 +229,21 @@ def _started(command: Sequence[str], environ: Mapping[str, str], folder: str) ->
         command,
         # the gateway ends when the pipe to its standard input breaks
         stdin=subprocess.PIPE,
+        # what it would say while it ends without this process, nobody is there to read
+        stderr=subprocess.PIPE,
         env={**os.environ, **environ, **address},
         start_new_session=True,
     )
     ending.end_with_process(process)
+    threading.Thread(target=_pass_on, args=(process,), name="headgate-jvm-errors", daemon=True).start()
     return Jvm(process, Path(folder))
+
+
+def _pass_on(process: subprocess.Popen[bytes]) -> None:
+    """Print what a JVM and its Python workers print."""
+    assert process.stderr is not None
+    with process.stderr as lines, suppress(OSError, ValueError):
+        for line in lines:
+            if not ending.is_under_way():
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()

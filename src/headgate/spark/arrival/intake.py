@@ -16,6 +16,7 @@ from headgate.spark.application.cluster import in_session
 from headgate.spark.arrival import log_appender
 from headgate.spark.arrival.dead_letters import Quarantine, row_letters
 from headgate.spark.arrival.drop_box import blend_quantiles, with_floor
+from headgate.spark.arrival.early_shedding import pays, shed_early
 from headgate.spark.arrival.files_in_place import ONE_TASK_BYTES, FilesInPlace
 from headgate.spark.arrival.late_rows import (
     LATE,
@@ -72,6 +73,7 @@ class Intake:
         self._appender = LogAppender(self._spark, self._sources, self._logs, self._utilities)
         self._in_place = FilesInPlace(self._network, self._sources, self._logs, self._appender, self._raw)
         self.quarantine = Quarantine(self._spark, self._sources)
+        self._rows_before: dict[str, int] = {}
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream has come to its end with this micro-batch."""
@@ -112,7 +114,7 @@ class Intake:
         if not self._fit(good, tick.settings):
             # boxes need a job
             good = {name: found for name, found in good.items() if name not in self._sheddable}
-        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, now_us)
+        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, states, now_us)
         splits = split_statistics(self._spark, list(arriving.values()))
         for rows in held.values():
             rows.settle()
@@ -122,15 +124,20 @@ class Intake:
             arriving = {name: replace(raw, box=boxes.get(name)) for name, raw in arriving.items()}
             splits = split_statistics(self._spark, list(arriving.values()))
         for name, raw in arriving.items():
-            if own := [split for split in splits if split.stream == raw.number and split.rows]:
+            own = [split for split in splits if split.stream == raw.number and split.rows]
+            if own:
                 own_files = files.get(name, [])
                 good[name] = self._good(raw, own, own_files, states[name], tick, held.get(name))
+            elif raw.shed_early:
+                max_ts = BEGINNING_US if raw.shed_until is None else raw.shed_until
+                good[name] = GoodRows(0, END_US, max_ts, (), {}, shed=raw.shed_early)
         arrivals = {
             name: replace(
                 self._arrival(definition, states[name], good.get(name), tick), files=len(files.get(name, ()))
             )
             for name, definition in self._network.streams.items()
         }
+        self._rows_before = {name: arrival.counts.rows_in for name, arrival in arrivals.items()}
         return self.quarantine.record(arrivals, batch_id)
 
     def _boxes(self, settings: TickSettings, states: Mapping[str, StreamState]) -> dict[str, DropBox]:
@@ -168,12 +175,13 @@ class Intake:
         files: Mapping[str, list[str]],
         examined: Collection[str],
         boxes: Mapping[str, DropBox],
+        states: Mapping[str, StreamState],
         now_us: int,
     ) -> tuple[dict[str, HeldRows], dict[str, RawRows]]:
         """The rows of streams that take a job: of file streams from their files, of others from the batch."""
         held: dict[str, HeldRows] = {}
         arriving: dict[str, RawRows] = {}
-        shared: HeldRows | None = None
+        batch = self._shared(batch) if len(self._network.streams) > len(files) else batch
         for number, (name, definition) in enumerate(self._network.streams.items()):
             is_file = name in files
             if name in examined or (is_file and not files[name]):
@@ -181,27 +189,35 @@ class Intake:
             if is_file:
                 raw = self._sources.read_files(definition, files[name])
             else:
-                # Spark hands micro-batches over in a session that knows none of our views
-                shared = shared or self._logs.memory.hold(in_session(self._spark, batch))
-                raw = shared.frame.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
+                raw = batch.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
             placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
             if is_file and self._sources.total_bytes(files[name]) <= ONE_TASK_BYTES:
                 placed = placed.coalesce(1)
-            if not is_file or self._fits_memory(definition, files[name]):
-                # text is parsed once; of large columnar files, only the columns in need are read
-                held[name] = self._logs.memory.hold(placed)
-                placed = held[name].frame
-            arriving[name] = RawRows(
+            rows = RawRows(
                 definition,
                 number,
-                self._logs.views.define(f"arriving {name}", placed),
+                "",
                 raw.schema,
                 is_file,
                 now_us + definition.max_ahead_us,
                 boxes.get(name),
                 self._utilities.get(name),
             )
+            if pays(rows, self._rows_before.get(name, 0)):
+                rows, placed = shed_early(self._spark, self._logs, rows, placed, states[name])
+            if not is_file or self._fits_memory(definition, files[name]):
+                # text is parsed once; of large columnar files, only the columns in need are read
+                held[name] = self._logs.memory.hold(placed)
+                placed = held[name].frame
+            arriving[name] = replace(rows, view=self._logs.views.define(f"arriving {name}", placed))
         return held, arriving
+
+    def _shared(self, batch: DataFrame) -> DataFrame:
+        """The rows of a micro-batch; where several streams take theirs from it, it is read once for all."""
+        # Spark hands micro-batches over in a session that knows none of our views
+        rows = in_session(self._spark, batch)
+        others = [s for s in self._network.streams.values() if not self._sources.is_file_stream(s)]
+        return rows if len(others) == 1 else self._logs.memory.hold(rows).frame
 
     def _fits_memory(self, definition: StreamDefinition, files: Sequence[str]) -> bool:
         if definition.format in TEXT_FORMATS:
@@ -223,6 +239,9 @@ class Intake:
         ordered = in_arrival_order(splits, ranks)
         rows, bad, shed = (sum(getattr(s, kind) for s in splits) for kind in ("rows", "bad", "shed"))
         min_ts, max_ts = min(s.min_ts for s in splits), max(s.max_ts for s in splits)
+        rows, shed = rows + raw.shed_early, shed + raw.shed_early
+        if raw.shed_until is not None:
+            max_ts = max(max_ts, raw.shed_until)
         where = [f"NOT {raw.is_bad}"] if bad else []
         letters = [row_letters(raw, sql.select(["*"], view, [raw.is_bad]), tick.batch_id)] if bad else []
         if definition.timestamp is None:
@@ -232,6 +251,7 @@ class Intake:
             held = self._logs.memory.hold(flagged)
             view, is_late = self._logs.views.define(f"flagged {definition.name}", held.frame), sql.name(LATE)
             late, first, shed = self._count_late(raw, view)
+            shed += raw.shed_early
             min_ts = max_ts if first is None else first
             late_rows = sql.select(["*"], view, [is_late])
             letters.append(row_letters(raw, late_rows, tick.batch_id, is_late=True))
