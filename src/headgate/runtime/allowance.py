@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import inf
-from statistics import mean
+from statistics import fmean
 
 # of a tick of a second, while nothing is known of what a tuple costs
 _FIRST_ROWS_PER_S = 10_000
@@ -65,12 +65,12 @@ class Allowance:
     def _fixed_s(self) -> float:
         """Seconds of a tick that takes nothing on, by the line through the latest ticks."""
         amounts, seconds = zip(*self._seen, strict=True)
-        middle, mean_s = mean(amounts), mean(seconds)
+        middle, mean_s = fmean(amounts), fmean(seconds)
         spread = sum((amount - middle) ** 2 for amount in amounts)
         if spread <= len(amounts) * (_LEAST_SPREAD * middle) ** 2:
             # ticks of one size tell nothing; where smaller ones are not possible, larger ones must
             return mean_s if self.amount <= self._least else 0.0
-        slope = sum((a - middle) * (s - mean_s) for a, s in self._seen) / spread
+        slope: float = sum((a - middle) * (s - mean_s) for a, s in self._seen) / spread
         return max(0.0, mean_s - max(0.0, slope) * middle)
 
     def cap(self, most: float) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from math import inf
 from types import MappingProxyType
@@ -269,6 +270,12 @@ class SparkRun:
                     sink.close()
         finally:
             self.checkpoint.close()
+
+    def abandon(self) -> None:
+        """End the streaming query, so that nothing is written any more."""
+        self._engine.let_go()
+        with suppress(Exception):
+            self._query.stop()
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end, and return whether it has come. Raises the error that made the run fail."""

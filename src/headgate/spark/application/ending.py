@@ -13,11 +13,18 @@ import tempfile
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Protocol
 
 # Spark's own tidying up takes less than a second
 _GRACE_S = 10.0
 _PROCESSES = Path("/proc")
+
+
+class Run(Protocol):
+    """A run that may still be under way when the process ends."""
+
+    def abandon(self) -> None:
+        """Stop writing, whatever becomes of the tick under way."""
 
 
 class _Left:
@@ -28,7 +35,7 @@ class _Left:
     folders: ClassVar[dict[str, None]] = {}
     ending = threading.RLock()
     is_under_way = False
-    runs: ClassVar[set[object]] = set()
+    runs: ClassVar[set[Run]] = set()
 
 
 def temporary_folder(prefix: str) -> str:
@@ -54,12 +61,12 @@ def end_with_process(jvm: subprocess.Popen[bytes]) -> None:
     _Left.jvms.append(jvm)
 
 
-def begin_run(run: object) -> None:
-    """Note that a run uses the JVM, which then ends by force."""
+def begin_run(run: Run) -> None:
+    """Note that a run is under way."""
     _Left.runs.add(run)
 
 
-def end_run(run: object) -> None:
+def end_run(run: Run) -> None:
     """Note that a run has come to its end."""
     _Left.runs.discard(run)
 
@@ -76,10 +83,13 @@ def end(grace_s: float = _GRACE_S) -> None:
         return
     _Left.is_under_way = True
     _silence()
-    if _Left.runs:
+    if _Left.jvms and _Left.runs:
         # Spark would cancel the jobs of the tick under way one by one, and say so
         grace_s = 0.0
     with _Left.ending:
+        if not _Left.jvms:
+            for run in list(_Left.runs):
+                run.abandon()
         while _Left.jvms:
             end_jvm(_Left.jvms.pop(), grace_s)
         for folder in list(_Left.folders):

@@ -44,6 +44,5 @@ def shed_early(
     view = logs.views.define(f"flood of {raw.definition.name}", placed)
     measures = [f"count_if({goes})", f"max(CASE WHEN {goes} THEN {own} END)"]
     [(rows, max_ts)] = spark.sql(sql.select(measures, view)).collect()
-    return replace(raw, shed_early=rows, shed_until=max_ts), spark.sql(
-        sql.select(["*"], view, [f"NOT {goes}"])
-    )
+    stays = spark.sql(sql.select(["*"], view, [f"NOT {goes}"]))
+    return replace(raw, shed_early=rows, shed_until=max_ts), stays
