@@ -191,3 +191,23 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         process.stdout.close()
         said = process.stderr.read()
     assert (process.returncode, said) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("demo", "--out"),
+        ("bench", "overload", "--out"),
+        ("reproduce", "chain", "--out"),
+        ("simulate", "examples/two_operators.toml", "--plot"),
+    ],
+)
+def test_where_results_cannot_be_written_is_found_before_the_work(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    # below a file, where not even root can write
+    (tmp_path / "file").write_text("")
+    result = invoke(*command, tmp_path / "file" / "below" / "x.png")
+    assert result.exit_code == 2
+    assert "cannot be written to: Not a directory" in result.stderr.splitlines()[-1]
+    assert "Spark" not in result.stderr

@@ -86,7 +86,7 @@ class MadeUp:
         committed = replace(tick, busy_s=busy_s)
         self.recorder(committed)
         self.controller(committed)
-        if decided.settings != self.settings:
+        if not decided.settings.chooses_like(self.settings):
             self.changes.append((self._ticks, decided.reason))
         self.settings = decided.settings
         self.lengths.append(max(seconds, 0.5))
@@ -147,3 +147,42 @@ def test_nothing_is_shed_of_what_can_wait() -> None:
     run = MadeUp("shed", is_live=False)
     run.run(30, {s: 5000.0 for s in RATES}, (0.02, 0.05))
     assert set(run.settings.keep.values()) <= {1.0}
+
+
+def one_tick(rows: int, busy_s: float, held_bytes: int = 0) -> TickCommitted:
+    streams = {"a": StreamCounts(rows, shed=rows // 2), "b": StreamCounts(), "c": StreamCounts()}
+    return TickCommitted(1.0, 0, 1.0, streams, {}, 0, 0, held_bytes, busy_s=busy_s)
+
+
+def controller_of(is_live: bool = True, memory_bytes: float = float("inf")) -> AdaptiveController:
+    """A controller that knows no costs, for ticks of 1.5 s."""
+    catalog = catalog_of(THREE.format(overload="shed"), STREAMS)
+    network = Stages.of(catalog).lowered
+    run = ControlledRun(network, [], StatisticsStore(network), memory_bytes, is_live, processors=2)
+    return AdaptiveController(run)
+
+
+def test_drop_boxes_let_few_rows_into_a_first_tick_and_more_once_these_have_shown_their_cost() -> None:
+    controller = controller_of()
+    settings = controller.first()
+    assert settings.most_rows == 15_000
+    assert controller.decide(one_tick(30_000, 0), settings).settings.most_rows == 15_000
+    # half of them were kept, and took a tenth of the time that there was
+    controller(one_tick(30_000, 0.3))
+    assert controller.decide(one_tick(0, 0), settings).settings.most_rows == 8 * 15_000
+    controller(one_tick(240_000, 30.0))
+    assert controller.decide(one_tick(0, 0), settings).settings.most_rows == 15_000
+
+
+def test_drop_boxes_let_no_more_in_than_memory_has_room_for() -> None:
+    controller = controller_of(memory_bytes=1_000_000)
+    width = max(p.bytes_per_tuple for p in controller._statistics.profiles.values())
+    fits = controller.decide(one_tick(10, 0, held_bytes=400_000), controller.first()).settings.most_rows
+    assert fits == round(400_000 / width)
+    assert controller.decide(one_tick(10, 0, held_bytes=10**9), controller.first()).settings.most_rows == 100
+
+
+def test_what_can_wait_has_no_limit_of_rows() -> None:
+    controller = controller_of(is_live=False)
+    assert controller.first().most_rows is None
+    assert controller.decide(one_tick(10, 0), controller.first()).settings.most_rows is None
