@@ -202,7 +202,7 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         ("simulate", "examples/two_operators.toml", "--plot"),
     ],
 )
-def test_where_results_cannot_be_written_is_found_before_the_work(
+def test_a_place_that_cannot_be_written_to_is_found_before_the_work(
     tmp_path: Path, command: tuple[str, ...]
 ) -> None:
     # below a file, where not even root can write

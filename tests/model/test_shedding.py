@@ -9,12 +9,12 @@ from headgate.model.shedding import TickSettings
 
 def test_boxes_that_let_too_much_through_close_in_proportion() -> None:
     settings = TickSettings({"a": 0.5}, 7, {"j": ("x", "y")}, most_rows=1000)
-    closed = settings.closed_to({"a": 3000, "b": 1000})
+    closed = settings.closed_to({"a": 6000, "b": 1000})
     assert closed.keep == {"a": 0.125, "b": 0.25}
     assert (closed.seed, closed.orders, closed.most_rows) == (7, {"j": ("x", "y")}, 1000)
 
 
-@pytest.mark.parametrize("rows", [{}, {"a": 0}, {"a": 600, "b": 400}])
+@pytest.mark.parametrize("rows", [{}, {"a": 0}, {"a": 1200, "b": 400}, {"b": 1090}])
 def test_what_fits_leaves_them_as_they_are(rows: dict[str, int]) -> None:
     settings = TickSettings({"a": 0.5}, most_rows=1000)
     assert settings.closed_to(rows) is settings

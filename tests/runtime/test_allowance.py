@@ -42,11 +42,11 @@ def test_four_million_cheap_rows_take_few_ticks() -> None:
 
 
 @given(COSTS_S)
-def test_where_costs_are_proportional_no_tick_but_the_first_is_too_long(seconds_per_row: float) -> None:
+def test_where_costs_are_proportional_only_the_first_ticks_are_too_long(seconds_per_row: float) -> None:
     ticks = drained(1_000_000, of_rows(), max(seconds_per_row, 2e-5))
-    assert all(work_s <= 1.01 * TARGET_S for _, work_s in ticks[2:])
+    assert all(work_s <= 1.01 * TARGET_S for _, work_s in ticks[3:])
     # and none wastes the time that it has
-    assert all(work_s >= 0.49 * TARGET_S for _, work_s in ticks[4:-1])
+    assert all(work_s >= 0.49 * TARGET_S for _, work_s in ticks[5:-1])
 
 
 @given(COSTS_S, st.floats(1.0, 3.0))

@@ -163,8 +163,8 @@ class AdaptiveController(FixedController):
         self._run = run
         self._statistics = run.statistics
         self._throttle = Throttle(run.target_s, _MEMORY_SHARE * run.memory_bytes)
-        is_known = bool(run.statistics.known.profiles)
-        self._most_rows = Allowance(first_rows(run.target_s), run.target_s, is_known)
+        self._is_known = bool(run.statistics.known.profiles)
+        self._most_rows = Allowance(first_rows(run.target_s), run.target_s, self._is_known)
         """Rows of all streams together that drop boxes may let into a tick."""
         self._reoptimizer: Reoptimizer | None = None
         self._expected: tuple[float, float] | None = None
@@ -183,7 +183,9 @@ class AdaptiveController(FixedController):
             return
         sheddable = self._run.network.sheddable()
         counts = [counts for stream, counts in event.streams.items() if stream in sheddable]
-        self._most_rows.add(sum(c.usable - c.shed for c in counts), event.busy_s / self._run.processors)
+        if event.busy_s > 0:
+            kept = sum(c.usable - c.shed for c in counts)
+            self._most_rows.add(kept, event.busy_s / self._run.processors)
         if self._expected and self._ticks > _COLD_TICKS:
             self._statistics.join_costs.add(*self._expected, event.busy_s)
 
@@ -191,13 +193,14 @@ class AdaptiveController(FixedController):
         self._ticks += 1
         interval = self._statistics.arrivals.latest
         if interval is not None:
-            self._expect_work(tick, interval, settings.closed_to(self._let_through(tick, settings)))
+            self._expect_work(tick, interval, settings.closed_to(self._arrived(tick)))
         settings = replace(settings, most_rows=self._rows_that_fit(tick))
         if interval is None:
             return SettingsDecision(settings)
         costs = self._statistics.tick_costs(_RECENT_TICKS)
         reason = self._reoptimize(costs) if self._ticks > _COLD_TICKS else ""
-        if self._run.sheds:
+        # where nothing is known of costs, the first ticks are short, and take as long as Java's compiler does
+        if self._run.sheds and (self._is_known or self._ticks > _COLD_TICKS):
             overload = self._throttle.add(self._load(tick, interval, costs))
             if reason and self._decision is not None and not self._decision.is_feasible:
                 # let new keep ratios of the model take effect before correcting them
@@ -214,13 +217,10 @@ class AdaptiveController(FixedController):
         fit = min(self._most_rows.amount, left / max(1.0, self._bytes_per_tuple))
         return max(_LEAST_ROWS, round(fit))
 
-    def _let_through(self, tick: TickCommitted, settings: TickSettings) -> dict[str, int]:
-        """Rows that drop boxes would have let into a tick by their keep ratios alone."""
-        return {
-            stream: round(settings.keep_ratio(stream) * counts.usable)
-            for stream, counts in tick.streams.items()
-            if stream in self._run.network.sheddable()
-        }
+    def _arrived(self, tick: TickCommitted) -> dict[str, int]:
+        """Rows of a tick before its drop boxes."""
+        sheddable = self._run.network.sheddable()
+        return {stream: counts.rows_in for stream, counts in tick.streams.items() if stream in sheddable}
 
     @property
     def _bytes_per_tuple(self) -> float:

@@ -12,6 +12,8 @@ KEEP = "$keep"
 # hashes are truncated to the bits of a float's mantissa
 BITS = 53
 _BUCKETS = 1 << BITS
+# boxes are not closed further for a few rows
+_SLACK = 1.1
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,7 @@ class DropBox:
 class TickSettings:
     """Settings of a tick, fixed before it reads: keep ratios (else 1) and join orders (else as in FROM).
 
-    Drop boxes that would let more than ``most_rows`` through are closed as far as that takes.
+    Drop boxes that would let clearly more than ``most_rows`` through are closed as far as that takes.
     """
 
     keep: Mapping[str, float] = field(default_factory=dict)
@@ -81,9 +83,9 @@ class TickSettings:
         return self.keep.get(stream, 1.0)
 
     def closed_to(self, rows: Mapping[str, int], others: int = 0) -> TickSettings:
-        """Settings for a tick in which the boxes of these streams let so many rows through, beside others."""
-        total = sum(rows.values())
-        if self.most_rows is None or not total or total + others <= self.most_rows:
+        """Settings for a tick in which so many rows of these streams arrive, beside others that are kept."""
+        total = sum(count * self.keep_ratio(stream) for stream, count in rows.items())
+        if self.most_rows is None or not total or total + others <= _SLACK * self.most_rows:
             return self
         share = max(0, self.most_rows - others) / total
         return replace(self, keep={**self.keep, **{s: share * self.keep_ratio(s) for s in rows}})

@@ -13,6 +13,8 @@ _FIRST_ROWS_PER_S = 10_000
 _FIRST_ROWS = (1_000, 50_000)
 # a tick that was short may be followed by one so many times as large, a long one by one so much smaller
 _GROWTH = 8.0
+# until Java is warm, a tick that is a little too long proves nothing either
+_COLD_TICKS = 2
 # where a tick is long for other reasons than its amount
 _CAREFUL_GROWTH = 2.0
 _TICKS_COMPARED = 6
@@ -43,6 +45,7 @@ class Allowance:
         self._least = _LEAST_SHARE * first
         self._target_s = target_s
         self._seen: deque[tuple[float, float]] = deque(maxlen=_TICKS_COMPARED)
+        self._ticks = 0
         self.amount = first * (_KNOWN_FACTOR if is_known else 1.0)
 
     def add(self, used: float, seconds: float) -> None:
@@ -52,9 +55,12 @@ class Allowance:
         raises it. One that was too long lowers it, unless it would have been as long with next to nothing.
         """
         self._seen.append((used, seconds))
+        self._ticks += used > 0
         if seconds <= self._target_s:
             room = self._target_s / seconds if seconds > 0 else inf
             self.amount = max(self.amount, used * min(room, _GROWTH))
+            return
+        if self._ticks <= _COLD_TICKS and seconds < _GROWTH * self._target_s:
             return
         room = self._target_s / max(seconds - self._fixed_s(), 1e-9)
         if room > _CAREFUL_GROWTH:

@@ -18,8 +18,7 @@ from pyspark.sql import DataFrame
 
 from headgate.model.event import Event, ProfilesLearnt, TickCommitted, TickStarted, TuplesArrived
 from headgate.model.network import Network
-from headgate.model.operator import StreamInput
-from headgate.model.profile import Profile, Profiles
+from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
 from headgate.runtime.allowance import Allowance, first_rows
 from headgate.runtime.forecast import Forecast
@@ -30,6 +29,10 @@ from headgate.statistics.store import StatisticsStore
 
 # a tick that grew for as long as the backlog is too large would not end under a load that is too high
 _MOST_BUDGETS = 4
+# profiles predict what fits into a budget; only ticks that are this much too long prove them wrong
+_TOO_LONG = 1.5
+# an operator that takes less of what it may take has little to do with the length of the tick
+_TELLING_SHARE = 0.125
 
 RestTime = Callable[[float], float]
 """Seconds to wait after a tick of a given length, while tuples for the next one arrive."""
@@ -78,8 +81,8 @@ class SparkEngine:
         self._runner = runner
         self.limits = limits
         self._intake_limits = intake_limits
-        self._untried = Allowance(first_rows(limits.target_s), limits.target_s)
-        """Tuples that operators of unknown cost may take in a tick."""
+        self._allowances = _allowances(runner, limits)
+        """Tuples that operators may take in a tick, whatever their profiles predict."""
         self._clock_s = clock_s
         self.statistics.operators.assume_widths(runner.widths_bytes())
         self._inbox: queue.Queue[_Handover | None] = queue.Queue()
@@ -193,21 +196,18 @@ class SparkEngine:
         return TuplesArrived(now_s, arrived)
 
     def _priced(self, profiles: Profiles) -> Profiles:
-        """Profiles in which operators of unknown cost use up the budget with as many tuples as they may."""
-        limits = self.limits
-        if limits.budget_s == inf:
+        """Profiles in which an operator uses up the budget with as many tuples as it may take.
+
+        What a tuple costs may be unknown, or grow with the tuples: a window that fills has more matches.
+        """
+        budget_s = self.limits.budget_s * self.limits.processors
+        if budget_s == inf:
             return profiles
-        per_tuple_s = limits.budget_s * limits.processors / self._untried.amount
+        least_s = {name: budget_s / allowance.amount for name, allowance in self._allowances.items()}
         return {
-            name: replace(profile, seconds_per_tuple=max(profile.seconds_per_tuple, per_tuple_s))
-            if self._is_untried(name, profile)
-            else profile
+            name: replace(profile, seconds_per_tuple=max(profile.seconds_per_tuple, least_s[name]))
             for name, profile in profiles.items()
         }
-
-    def _is_untried(self, name: str, profile: Profile) -> bool:
-        inputs = self.network.operators[name].inputs
-        return not profile.samples and any(isinstance(source, StreamInput) for source in inputs)
 
     def _await_batch(self) -> _Handover | None:
         while True:
@@ -246,11 +246,20 @@ class SparkEngine:
     def _learn(self, tick: OpenTick, committed: TickCommitted, chosen: Chosen) -> frozenset[str]:
         """Size the next tick by this one; the streams of which more may wait in their sources."""
         work_s = committed.busy_s / self.limits.processors
-        self._untried.add(max(chosen.taken.values(), default=0.0), work_s)
+        for name, taken in chosen.taken.items():
+            if taken > _TELLING_SHARE * self._allowances[name].amount:
+                self._allowances[name].add(taken, work_s)
         if self._intake_limits is None:
             return frozenset()
-        profiles, taken = self.profiles(), chosen.taken
-        is_priced = any(taken[name] and self._is_untried(name, profiles[name]) for name in taken)
+        profiles = self.profiles()
+        is_measured = all(profiles[name].samples for name, taken in chosen.taken.items() if taken)
         # what operators of known cost have no time for waits in their queues
-        is_cut = not chosen.takes_all and not is_priced
+        is_cut = is_measured and not chosen.takes_all
         return self._intake_limits.learn(tick, committed, 0.0 if is_cut else work_s)
+
+
+def _allowances(runner: TickRunner, limits: TickLimits) -> dict[str, Allowance]:
+    is_known = bool(runner.statistics.known.profiles)
+    target_s = _TOO_LONG * limits.target_s
+    rows = first_rows(limits.target_s)
+    return {name: Allowance(rows, target_s, is_known) for name in runner.network.operators}

@@ -39,6 +39,7 @@ _WORKER_SITE = Path(__file__).parent / "worker_site"
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _POLL_EVERY_S = 0.01
 _ADDRESS = "address"
+_OPTIONS = "spark.driver.extraJavaOptions"
 
 # those of org.apache.spark.launcher.JavaModuleOptions, without jdk.incubator.vector: it only speeds up linear
 # algebra, and makes the JVM print a warning
@@ -217,10 +218,12 @@ def start(java: JavaHome) -> Jvm:
 
 def submit(spark_home: Path, settings: Mapping[str, object]) -> Jvm:
     """Start a JVM with PySpark's gateway through ``spark-submit``, as PySpark does."""
-    given = [("--conf", f"{key}={value}") for key, value in settings.items()]
+    folder = ending.temporary_folder("headgate-jvm-")
+    options = f"-Djava.io.tmpdir={folder} {settings[_OPTIONS]}"
+    given = [("--conf", f"{key}={value}") for key, value in {**settings, _OPTIONS: options}.items()]
     arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
     command = [str(spark_home / "bin" / "spark-submit"), *chain.from_iterable(given), *arguments]
-    return _started(command, {}, ending.temporary_folder("headgate-jvm-"))
+    return _started(command, {}, folder)
 
 
 def _started(command: Sequence[str], environ: Mapping[str, str], folder: str) -> Jvm:

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from pyspark.sql import DataFrame, SparkSession
 
+from headgate.model.network import StreamDefinition
 from headgate.spark import sql
 from headgate.spark.arrival.late_rows import RawRows
 from headgate.spark.manifest import StreamState
@@ -30,6 +31,16 @@ def pays(raw: RawRows, rows_before: int) -> bool:
     if raw.is_file or raw.box is None or raw.utility is not None or raw.definition.format == "dataframe":
         return False
     return raw.box.keep < _MOST_KEPT and rows_before >= _LEAST_ROWS
+
+
+def may_be_flood(definition: StreamDefinition, keep: float, rows_before: int | None) -> bool:
+    """Whether to count the rows of a micro-batch before they are read; none are known of a first tick.
+
+    Other sources are held back, or may take long to count.
+    """
+    is_cheap_to_count = definition.format in ("rate", "socket")
+    is_large = rows_before is None or rows_before >= _LEAST_ROWS
+    return is_cheap_to_count and is_large and keep >= _MOST_KEPT
 
 
 def shed_early(

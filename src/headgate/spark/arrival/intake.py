@@ -16,7 +16,7 @@ from headgate.spark.application.cluster import in_session
 from headgate.spark.arrival import log_appender
 from headgate.spark.arrival.dead_letters import Quarantine, row_letters
 from headgate.spark.arrival.drop_box import blend_quantiles, with_floor
-from headgate.spark.arrival.early_shedding import pays, shed_early
+from headgate.spark.arrival.early_shedding import may_be_flood, pays, shed_early
 from headgate.spark.arrival.files_in_place import ONE_TASK_BYTES, FilesInPlace
 from headgate.spark.arrival.late_rows import (
     LATE,
@@ -27,7 +27,7 @@ from headgate.spark.arrival.late_rows import (
     may_hold_late_rows,
     placed_items,
 )
-from headgate.spark.arrival.log_appender import Appended, GoodRows, LogAppender, TickContext
+from headgate.spark.arrival.log_appender import Appended, GoodRows, LogAppender, TickContext, stamps
 from headgate.spark.arrival.split_statistics import SplitStatistics, split_statistics, utility_quantiles
 from headgate.spark.file_system import normal_path
 from headgate.spark.held_rows import HeldRows
@@ -97,7 +97,8 @@ class Intake:
         self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, end_of_input: bool = False
     ) -> dict[str, Arrival]:
         """Append what every stream brings into this tick; drop boxes are those of the previous manifest."""
-        tick = TickContext(batch_id, now_us, before.settings, end_of_input)
+        settings = self._foreseen(batch, before.settings)
+        tick = TickContext(batch_id, now_us, settings, end_of_input)
         states = {name: before.streams.get(name, StreamState()) for name in self._network.streams}
         boxes = self._boxes(tick.settings, states)
         files = {
@@ -146,6 +147,19 @@ class Intake:
             for name, box in settings.boxes().items()
         }
 
+    def _foreseen(self, batch: DataFrame, settings: TickSettings) -> TickSettings:
+        """Settings with boxes closed for a flood, whose rows can then be dropped before they are held."""
+        others = [s for s in self._network.streams.values() if not self._sources.is_file_stream(s)]
+        if settings.most_rows is None or len(others) != 1 or others[0].name not in self._sheddable:
+            return settings
+        name = others[0].name
+        if not may_be_flood(others[0], settings.keep_ratio(name), self._rows_before.get(name)):
+            return settings
+        number = list(self._network.streams).index(name)
+        rows = in_session(self._spark, batch).where(f"`{STREAM}` = {number}").count()
+        self._rows_before[name] = rows
+        return settings.closed_to({name: rows})
+
     def _fit(self, good: Mapping[str, GoodRows], settings: TickSettings) -> bool:
         """Whether rows that are read in place are no more than drop boxes may let through."""
         most = settings.most_rows
@@ -162,12 +176,12 @@ class Intake:
         good: Mapping[str, GoodRows],
     ) -> TickSettings:
         """The settings with drop boxes closed as far as it takes to let no more rows through than allowed."""
-        kept = {
-            name: sum(s.rows - s.bad - s.shed for s in splits if s.stream == raw.number)
+        arrived = {
+            name: raw.shed_early + sum(s.rows for s in splits if s.stream == raw.number)
             for name, raw in arriving.items()
             if name in self._sheddable
         }
-        return settings.closed_to(kept, self._rows_to_shed(good))
+        return settings.closed_to(arrived, self._rows_to_shed(good))
 
     def _raw_rows(
         self,
@@ -246,6 +260,9 @@ class Intake:
         letters = [row_letters(raw, sql.select(["*"], view, [raw.is_bad]), tick.batch_id)] if bad else []
         if definition.timestamp is None:
             min_ts = max_ts = _stamp_us(state, tick.now_us)
+            stays_in_place = raw.is_file and definition.format not in TEXT_FORMATS
+            if not stays_in_place and not self._logs.schemas[definition.name].is_numbered:
+                max_ts += stamps(rows - bad - shed) - 1
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
             flagged = self._spark.sql(late_flagged(raw, ranks, state.max_ts, state.floor_ts))
             held = self._logs.memory.hold(flagged)
