@@ -67,11 +67,11 @@ def test_quiet_ticks_prove_nothing_about_full_ones() -> None:
 
 def test_one_long_tick_is_forgiven_as_quickly_as_it_is_punished() -> None:
     allowance = Allowance(100, TARGET_S)
-    allowance.add(100, 0.1)
+    allowance.add(100, TARGET_S / 64)
     assert allowance.amount == 800
     allowance.add(10, 30.0)
     assert allowance.amount == 100
-    allowance.add(100, 0.1)
+    allowance.add(100, TARGET_S / 64)
     assert allowance.amount == 800
 
 
@@ -98,7 +98,7 @@ def test_an_amount_never_falls_to_nothing() -> None:
 
 def test_files_and_rows_grow_together_by_the_source_that_has_brought_most() -> None:
     limits = SourceLimits({"f": Portion(1, of_files=True), "r": Portion(1000)}, TARGET_S)
-    limits.add(TakenIn({"f": 1, "r": 3}, 0.1, 0.1, arrived_bytes=1, backlog_bytes=0))
+    limits.add(TakenIn({"f": 1, "r": 3}, 0.02, 0.02, arrived_bytes=1, backlog_bytes=0))
     assert limits.limits() == {"f": 5, "r": 5000}
     assert limits.waiting({"f": 5, "r": 4000}) == {"f"}
 
@@ -118,7 +118,7 @@ def test_where_tuples_are_shed_sources_wait_until_costs_are_known_and_no_longer(
     for _ in range(4):
         found.append(limits.limits()["s"])
         # boxes are closed: the work is that of what they let through, and too much of it closes them further
-        limits.add(TakenIn({"s": found[-1]}, 0.05, 9.0, arrived_bytes=1, backlog_bytes=0))
+        limits.add(TakenIn({"s": found[-1]}, 0.01, 9.0, arrived_bytes=1, backlog_bytes=0))
     assert found == [10_000, 10_000, 80_000, 640_000]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 from statistics import fmean
 
 # of a tick of a second, while nothing is known of what a tuple costs
@@ -18,6 +18,7 @@ _COLD_TICKS = 2
 # where a tick is long for other reasons than its amount
 _CAREFUL_GROWTH = 2.0
 _TICKS_COMPARED = 6
+_NO_TIME_S = 1e-9
 # amounts that differ by less do not tell what the amount has to do with the time
 _LEAST_SPREAD = 0.2
 # of the first amount
@@ -56,14 +57,13 @@ class Allowance:
         """
         self._seen.append((used, seconds))
         self._ticks += used > 0
+        room = self._target_s / max(seconds - self._fixed_s(), _NO_TIME_S)
         if seconds <= self._target_s:
-            room = self._target_s / seconds if seconds > 0 else inf
-            self.amount = max(self.amount, used * min(room, _GROWTH))
+            # twice as much may take more than twice as long
+            self.amount = max(self.amount, used * min(sqrt(room), _GROWTH))
+        elif self._ticks <= _COLD_TICKS and seconds < _GROWTH * self._target_s:
             return
-        if self._ticks <= _COLD_TICKS and seconds < _GROWTH * self._target_s:
-            return
-        room = self._target_s / max(seconds - self._fixed_s(), 1e-9)
-        if room > _CAREFUL_GROWTH:
+        elif room > _CAREFUL_GROWTH:
             self.amount = max(self.amount, used * _CAREFUL_GROWTH)
         else:
             self.cap(max(used * room, self.amount / _GROWTH))
