@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from math import inf
 from pathlib import Path
@@ -17,11 +16,13 @@ from rich.console import Console
 
 from headgate.cli.progress import Progress
 from headgate.cli.rows import RowLines, plain_rows
-from headgate.cli.script import Script
+from headgate.cli.script import Script, answers_json, print_answers, print_explained
 from headgate.cli.signals import Interrupt, exit_code, interruptible
 from headgate.handle import Run
 from headgate.model.network import Network
+from headgate.plain_json import json_text
 from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
+from headgate.run_options import RunOptions
 from headgate.session import Session
 from headgate.spark.application.ending import remove_folder
 from headgate.statistics.profile_file import FILE_NAME, Measured
@@ -36,13 +37,12 @@ def execute(
     script: Script,
     master: str,
     profile: Path | None,
-    for_s: float | None,
-    settings: Mapping[str, Any],
+    options: RunOptions,
     output: str,
 ) -> None:
     """Run a script to its end, and print what came of it.
 
-    ``profile`` is for admission, ``settings`` are those of ``Session.start``. ``output`` is ``tables`` for
+    ``profile`` is for admission, ``options`` are those of the command line. ``output`` is ``tables`` for
     readers, one document of ``json``, or ``rows``, a line of JSON for every result. Unless it is for readers,
     what queries print goes to standard error.
     """
@@ -54,19 +54,22 @@ def execute(
             Progress("starting Spark") as progress,
         ):
             session = Session(master=master)
+            session.options = options
             if profile is not None:
                 session.measured = Measured.read(profile)
             session.execute(script.text, script.origin)
+            if output != "json":
+                print_answers(session.answers)
             network = session.network()
             lines = RowLines(_without_sink(network) if output == "rows" else (), standard_output)
-            run = session.start(observers=[progress, lines], **settings)
+            run = session.start(observers=[progress, lines])
             progress.stage = "waiting for the first tick"
             with interruptible() as interrupt:
-                watch(run, for_s, progress, interrupt, lambda: lines.print_from(run))
+                watch(run, options.value("for"), progress, interrupt, lambda: lines.print_from(run))
         status = run.status()
         _keep_statistics(run, status)
         if output == "json":
-            print(json.dumps(_document(run, network, status), indent=2))
+            print(json_text({**answers_json(session.answers), **_document(run, network, status)}))
         elif output == "tables":
             _print_memory_results(run, network, status)
             _print_summary(run, status, screen())
@@ -76,7 +79,7 @@ def execute(
     finally:
         if run is not None:
             _tidy_up(run)
-    is_to_end_itself = settings["until_done"] or for_s is not None
+    is_to_end_itself = options.value("until_done") or options.value("for") is not None
     if interrupt.number is not None and is_to_end_itself:
         raise typer.Exit(exit_code(interrupt.number))
 
@@ -165,10 +168,7 @@ def _print_memory_results(run: Run, network: Network, status: RunStatus) -> None
 def _print_summary(run: Run, status: RunStatus, console: Console) -> None:
     console.print(queries_table(status))
     console.print(streams_table(status))
-    console.print(
-        f"{status.ticks:,} ticks in {status.seconds:,.1f} s; "
-        f"backlog at most {status.peak_backlog_tuples:,} tuples, {status.backlog_tuples:,} at the end"
-    )
+    console.print(status.summary)
     for name, pool in run.pools().items():
         if pool.calls:
             console.print(
@@ -183,6 +183,7 @@ def _print_set_aside(run: Run, status: RunStatus) -> None:
     parts = {
         "late": sum(counts.late for counts in streams),
         "that did not parse": sum(counts.bad for counts in streams),
+        **{f"that query {n} fails for": q.set_aside for n, q in status.queries.items()},
         f"{'file' if files == 1 else 'files'} that cannot be read": files,
     }
     if any(parts.values()):
@@ -216,8 +217,6 @@ def show_sql(script: Script, as_json: bool) -> None:
     """Print the Spark SQL of a tick, by query."""
     with Progress("starting Spark"):
         # texts do not depend on where they would run
-        texts = Session(master="local[*]").execute(script.text, script.origin).sql()
-    if as_json:
-        print(json.dumps({"sql": texts}, indent=2))
-    else:
-        print("\n\n".join(f"-- query {name}\n{text}" for name, text in texts.items()))
+        session = Session(master="local[*]").execute(script.text, script.origin)
+        found = session.explain("sql")
+    print_explained(found, session.answers, as_json)

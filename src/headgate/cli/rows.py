@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import math
 from collections import deque
 from collections.abc import Sequence
 from datetime import date, time
@@ -12,6 +11,7 @@ from typing import Any, TextIO
 
 from headgate.handle import Run
 from headgate.model.event import Event, TickCommitted
+from headgate.plain_json import finite
 
 
 class RowLines:
@@ -43,11 +43,11 @@ def plain_rows(table: Any) -> list[dict[str, Any]]:
 
 
 def _plain(value: Any) -> Any:
-    """A value as Spark's to_json writes it: what JSON has no form of becomes text."""
+    """A value as JSON has it; what it has no form of becomes text."""
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
-        return value if math.isfinite(value) else str(value)
+        return finite(value)
     if isinstance(value, (date, time)):
         # of dates with a time, too
         return value.isoformat()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -17,6 +16,7 @@ from rich.table import Table
 from headgate.cli.progress import Progress
 from headgate.cli.signals import Interrupted, interruptible
 from headgate.experiments.study import Study
+from headgate.plain_json import json_text
 from headgate.report import plot_runs, screen
 
 
@@ -72,7 +72,7 @@ def _application(master: str = "local[*]", pool_tasks: int = 0) -> Iterator[Any]
 def show(study: Study, as_json: bool) -> None:
     """Print checks and figures; the exit code is 1 if a check fails."""
     if as_json:
-        print(json.dumps(study.to_json(), indent=2))
+        print(json_text(study.to_json()))
     else:
         table = Table(box=box.SIMPLE_HEAD)
         for heading in ("", "check", "expected", "got"):
@@ -123,7 +123,7 @@ def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:
             "runs": {name: run.to_json() for name, run in runs.items()},
             "plot": str(plot),
         }
-        print(json.dumps(document, indent=2))
+        print(json_text(document))
         return
     peaks = {name: f"up to {run.peak_backlog_bytes / 1e6:.1f} MB" for name, run in runs.items()}
     queries = {name: run.queries[QUERY] for name, run in runs.items()}

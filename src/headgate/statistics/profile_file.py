@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from headgate.display import html_table, plural
 from headgate.errors import SetupError, known_names
 from headgate.model.profile import Profile, Profiles, TickCosts
+from headgate.plain_json import json_text
 
 FILE_NAME = "profiles.json"
 _SUFFIX = ".profile.json"
@@ -21,32 +23,56 @@ _MAIN_KEYS = _KEYS[:3]
 
 @dataclass(frozen=True)
 class Measured:
-    """Profiles of operators, and of predicates by operator and text; rates of streams; costs of ticks."""
+    """Profiles of operators, and of predicates by operator and text; rates of streams; costs of ticks.
+
+    In JSON, a number that is not finite is null; null is read as a number that is not known.
+    """
 
     profiles: Profiles
     tuples_per_s: Mapping[str, float] = field(default_factory=dict)
     tick: TickCosts | None = None
     predicates: Mapping[str, Profiles] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        parts = [plural(len(self.profiles), "operator"), plural(len(self.tuples_per_s), "stream")]
+        ticks = "" if self.tick is None else f", ticks of {self.tick.empty_s:.3g} s and more"
+        return f"<Measured: {', '.join(parts)}{ticks}>"
+
+    def _repr_html_(self) -> str:
+        headings = ("cost (us per tuple)", "selectivity", "width (bytes)", "ticks")
+        operators = html_table(("operator", *headings), _rows(self.profiles))
+        predicates = "".join(
+            html_table(("predicate", *headings), _rows(own), f"predicates of {name}")
+            for name, own in self.predicates.items()
+        )
+        streams = html_table(("stream", "tuples per second"), self.tuples_per_s.items())
+        return operators + predicates + streams
+
     def to_json(self) -> str:
+        """The text of a profile file."""
         document = {"operators": _document(self.profiles), "tuples_per_s": dict(self.tuples_per_s)}
         if self.predicates:
             document["predicates"] = {name: _document(own) for name, own in self.predicates.items()}
         if self.tick is not None:
             document["tick"] = asdict(self.tick)
-        return json.dumps(document, indent=2)
+        return json_text(document)
 
     @staticmethod
-    def read(path: Path) -> Measured:
+    def read(path: str | Path) -> Measured:
+        """What a profile file holds."""
+        if not isinstance(path, (str, Path)):
+            raise SetupError(f"a {type(path).__name__} is not a path; pass that of a profile file (JSON)")
         try:
-            return Measured.from_json(path.read_text(encoding="utf-8"), str(path))
+            return Measured.from_json(Path(path).read_text(encoding="utf-8"), str(path))
         except FileNotFoundError:
             raise SetupError(f"no such file: {path}; run --checkpoint writes it when it ends") from None
-        except (OSError, UnicodeDecodeError):
+        # a path may have characters that no file has, or a file bytes that are no text
+        except (OSError, ValueError):
             raise SetupError(f"{path} cannot be read; pass a profile file (JSON)") from None
 
     @staticmethod
     def from_json(text: str, origin: str) -> Measured:
+        """The inverse of ``to_json``; ``origin`` is named in errors."""
         try:
             document = json.loads(text)
         except ValueError as error:
@@ -61,12 +87,13 @@ class Measured:
             raise SetupError(f"{origin}: predicates is wrong; write {{OPERATOR: {{TEXT: {{...}}}}}}")
         return Measured(
             _profiles(document["operators"], f"{origin}: operators"),
-            {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in rates.items()},
+            {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in _known(rates).items()},
             _tick(document["tick"], origin) if "tick" in document else None,
             {name: _profiles(own, f"{origin}: predicates.{name}") for name, own in parts.items()},
         )
 
     def of(self, operators: tuple[str, ...], origin: str) -> Profiles:
+        """The profiles of some operators, all of which must be known."""
         for name in operators:
             if name not in self.profiles:
                 known = known_names(self.profiles)
@@ -77,6 +104,11 @@ class Measured:
 def beside(script: Path) -> Path:
     """Where the profile of a script is stored and found."""
     return script.with_suffix(_SUFFIX)
+
+
+def _rows(profiles: Profiles) -> Iterator[tuple[object, ...]]:
+    for name, own in profiles.items():
+        yield name, own.seconds_per_tuple * 1e6, own.selectivity, own.bytes_per_tuple, own.samples
 
 
 def _document(profiles: Profiles) -> dict[str, dict[str, float]]:
@@ -90,6 +122,7 @@ def _profiles(document: dict[str, Any], place: str) -> dict[str, Profile]:
 def _profile(given: Any, place: str) -> Profile:
     if not isinstance(given, dict):
         raise SetupError(f"{place} is not an object; write {', '.join(_MAIN_KEYS)}")
+    given = _known(given)
     for key in given:
         if key not in _KEYS:
             raise SetupError(f"{place}.{key} is no known key; known here: {known_names(_MAIN_KEYS)}")
@@ -105,6 +138,10 @@ def _tick(given: Any, origin: str) -> TickCosts:
     if not isinstance(given, dict) or not needed <= set(given) <= set(keys):
         raise SetupError(f"{origin}: tick is wrong; write an object with {', '.join(keys)}")
     return TickCosts(**{key: _number(value, f"{origin}: tick.{key}") for key, value in given.items()})
+
+
+def _known(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _number(value: Any, place: str) -> float:

@@ -5,11 +5,10 @@ from __future__ import annotations
 import logging
 import os
 import re
-import signal
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -21,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.errors import SetupError
 from headgate.spark.application import ending, jvm
 from headgate.spark.application.java import JavaHome, prepare_java
-from headgate.spark.application.java_classes import use_local_files
+from headgate.spark.application.java_classes import register_functions, use_local_files
+from headgate.spark.failures import handler_kept, is_stopped
 
 # rules of Spark's optimizer that no plan of a tick can meet; each goes over the whole plan all the same
 _NEVER_APPLY = (
@@ -113,8 +113,9 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
             settings["spark.python.daemon.module"] = "headgate.spark.application.workers"
         builder = SparkSession.builder.master(master).appName(_NAME).config(map=settings)
         try:
-            started = _start_gateway(master, java, settings)
-            with _own_ctrl_c():
+            # Ctrl-C must not cancel the jobs of runs
+            with handler_kept():
+                started = _start_gateway(master, java, settings)
                 spark = builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
@@ -132,18 +133,6 @@ def start_in_background(master: str, pool_tasks: int = 0) -> None:
             own_session(master, pool_tasks)
 
     threading.Thread(target=start, name="headgate-start", daemon=True).start()
-
-
-@contextmanager
-def _own_ctrl_c() -> Iterator[None]:
-    """Keep a handler of Ctrl-C that someone has set: PySpark installs its own."""
-    handler = signal.getsignal(signal.SIGINT)
-    try:
-        yield
-    finally:
-        is_own = handler not in (None, signal.SIG_DFL, signal.default_int_handler)
-        if is_own and threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, handler)
 
 
 def _start_gateway(master: str, java: JavaHome, settings: Mapping[str, object]) -> jvm.Jvm | None:
@@ -184,6 +173,16 @@ def leave_to_user(spark: SparkSession, folder: str) -> None:
     ending.keep_folder(folder)
 
 
+def check_session(given: Any) -> None:
+    """Raise if a run cannot use what a user passes as a SparkSession."""
+    if not isinstance(given, SparkSession) or not hasattr(given, "_jsparkSession"):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        advice = "pass a SparkSession of this process, not one of Spark Connect, or none"
+        raise SetupError(f"spark is of type {kind}; {advice}")
+    if is_stopped(given):
+        raise SetupError("the Spark application of spark has been stopped; pass one that runs, or none")
+
+
 def private_session(spark: SparkSession) -> SparkSession:
     """The same application, tables and functions, with settings of its own."""
     java_session: Any = spark._jsparkSession.cloneSession()
@@ -197,6 +196,7 @@ def private_session(spark: SparkSession) -> SparkSession:
         private.conf.set(key, value)
     private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
     use_local_files(private)
+    register_functions(private)
     return private
 
 
