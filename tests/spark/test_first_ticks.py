@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from headgate import Session
 from headgate.model.event import Event, TickCommitted
-from headgate.spark import burst
+from headgate.spark import generated
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +52,7 @@ def test_a_flood_that_is_shed_is_shed_from_its_first_tick(
 
 def test_a_source_that_can_wait_is_read_in_growing_parts_and_to_its_end(spark: SparkSession) -> None:
     options = {"rate": "40000", "seed": "5", "duration": "8 s", "speed": "max"}
-    burst.register(spark)
+    generated.register(spark, "burst")
     whole = spark.read.format("burst").schema("src STRING, bytes INT").options(**options).load()
     [expected] = whole.agg(F.count("*"), F.sum("bytes")).collect()
     session = Session(spark)

@@ -14,6 +14,7 @@ import typer
 
 from headgate.errors import SetupError, known_names
 from headgate.outputs import check_file, check_folder
+from headgate.spark.application.jvm import check_master
 
 # of latency and memory bounds
 PERCENTILE = 0.99
@@ -124,7 +125,7 @@ def run(
     )
     if as_json and rows_json:
         raise SetupError("--json and --rows-json exclude each other; keep one of them")
-    _check_master(master)
+    check_master(master)
     from headgate.cli.script import read_while_spark_starts
     from headgate.statistics.profile_file import beside
 
@@ -250,7 +251,7 @@ def profile(
         raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
     if file.exists():
         check_file("--output" if output else "the profile", target)
-    _check_master(master)
+    check_master(master)
     script = read_while_spark_starts(file, master)
     from headgate.cli.execution import measure
 
@@ -386,17 +387,11 @@ def bench(
     is 1 if a check fails.
     """
     _check_name(study, _BENCHES)
-    _check_master(master)
+    check_master(master)
     check_folder("--out", out / study)
     from headgate.cli.studies import measured, show
 
     show(measured(study, out / study, seed, seconds, policy, master), as_json)
-
-
-def _check_master(master: str) -> None:
-    from headgate.spark.application.jvm import check_master
-
-    check_master(master)
 
 
 def _check_name(study: str, known: tuple[str, ...]) -> None:
