@@ -63,6 +63,18 @@ def test_type_checkers_find_the_types_of_all_that_is_public() -> None:
             assert method.__doc__ or name == "__init__", f"{kind.__name__}.{name}"
 
 
+class Slotted:
+    """Has all of a strategy but its name, and takes none."""
+
+    __slots__ = ()
+
+    def prepare(self, *_: object) -> None:
+        """Nothing to learn."""
+
+    def choose(self, *_: object) -> None:
+        """Never anything."""
+
+
 class Hostile:
     """Its text cannot be had."""
 
@@ -155,7 +167,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 # profiles need a real run
 @pytest.mark.parametrize("name", public(Session, "profile", "sql", "plans", "network", "close"))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_argument_of_a_session_ends_in_a_stack_trace(folder: Path, name: str, data: st.DataObject) -> None:
     with pytest.MonkeyPatch.context() as patch:
@@ -172,7 +184,7 @@ def test_no_argument_of_a_session_ends_in_a_stack_trace(folder: Path, name: str,
 
 
 @pytest.mark.parametrize("name", public(Run, "watch"))
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_argument_of_a_run_ends_in_a_stack_trace(folder: Path, name: str, data: st.DataObject) -> None:
     run, behind = a_run(folder / "state")

@@ -130,7 +130,7 @@ def test_a_text_with_one_wrong_statement_declares_nothing(
 def test_plans_of_a_failed_text_do_not_come_back_with_a_later_one(session: Session) -> None:
     """Both texts have as many statements, so that they make as many changes."""
     with pytest.raises(QueryError):
-        session.execute("CREATE QUERY b AS SELECT v FROM s; PLACE odd ON web; PLACE odd ON web")
+        session.execute("CREATE QUERY b AS SELECT v FROM s; PLACE odd ON web; PLACE odd ON nowhere")
     session.execute("CREATE QUERY c AS SELECT v FROM s; PLACE odd ON web; CREATE POOL other SLOTS 1")
     assert list(session.network().queries) == ["a", "c"]
 

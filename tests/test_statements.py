@@ -114,7 +114,7 @@ def test_answers_have_a_form_for_json(session: Session) -> None:
             lambda session: session.describe("s", kind="table"),
             "kind = 'table' is wrong; write one of 'stream'",
         ),
-        (lambda session: session.describe(None), "name = None is wrong; write a text such as 'packets'"),
+        (lambda session: session.describe(None), "name = None is wrong; write a name such as 'packets'"),
     ],
 )
 def test_questions_that_make_no_sense_are_one_line(

@@ -46,6 +46,13 @@ def text(what: str, given: object, example: str) -> str:
     return given
 
 
+def name(what: str, given: object, example: str) -> str:
+    """A text that errors can show in one line."""
+    if not isinstance(given, str) or not given.strip() or not given.isprintable():
+        raise wrong(what, given, f"write a name such as {example}")
+    return given
+
+
 def flag(what: str, given: object) -> bool:
     if not isinstance(given, bool):
         raise wrong(what, given, "write True or False")
@@ -182,7 +189,7 @@ def folder(what: str, given: Any) -> str | Path:
 def strategy(given: Any) -> Strategy:
     """A strategy by name, or an object of the user's that has all it takes."""
     if isinstance(given, str):
-        return strategy_named(given)
+        return strategy_named(name("strategy", given, "'chain'"))
     _check_object("strategy", given, "prepare", "choose")
     own: Strategy = given
     return own
@@ -191,7 +198,7 @@ def strategy(given: Any) -> Strategy:
 def router(given: Any) -> Router:
     """A router by the name of its policy or its place in a file, or an object of the user's."""
     if isinstance(given, str):
-        return router_for_run(given)
+        return router_for_run(name("routing", given, "'optimal'"))
     _check_object("routing", given, "prepare", "route", "learn")
     own: Router = given
     return own
@@ -205,7 +212,10 @@ def _check_object(what: str, given: Any, *methods: str) -> None:
         needed = f"an object with the methods {' and '.join(methods)}"
         raise wrong(what, given, f"pass a name or {needed}; it has no {missing[0]}")
     if not hasattr(given, "name"):
-        given.name = type(given).__name__
+        try:
+            given.name = type(given).__name__
+        except AttributeError:
+            raise wrong(what, given, "give it an attribute name, for messages") from None
 
 
 def observers(given: Any) -> tuple[Observer, ...]:

@@ -151,7 +151,7 @@ class Declarations(ABC):
         """
         self._check_open()
         given = arguments.text("text", text, "'CREATE STREAM ...; CREATE QUERY ...'")
-        statements = cql.parse(given, arguments.text("origin", origin, "'queries.sql'"))
+        statements = cql.parse(given, arguments.name("origin", origin, "'queries.sql'"))
         is_forced = arguments.flag("force", force)
         if not all(isinstance(statement, Question) for statement in statements):
             self._check_idle("execute")
@@ -222,7 +222,7 @@ class Declarations(ABC):
         if kind is not None and arguments.text("kind", kind, "'function'") not in PLURALS:
             raise arguments.wrong("kind", kind, f"write one of {', '.join(map(repr, PLURALS))}")
         with self._on_spark():
-            return describe(self.catalog, arguments.text("name", name, "'packets'"), kind)
+            return describe(self.catalog, arguments.name("name", name, "'packets'"), kind)
 
     def stream(
         self: Own,
@@ -237,7 +237,7 @@ class Declarations(ABC):
         from headgate.spark.sources import schema_of_frame
 
         self._check_idle("stream")
-        name = arguments.text("name", name, "'packets'")
+        name = arguments.name("name", name, "'packets'")
         if timestamp is not None:
             arguments.text("timestamp", timestamp, "'ts', the name of a column")
         with self._on_spark():
@@ -259,7 +259,7 @@ class Declarations(ABC):
         from headgate.spark.sources import schema_of_frame
 
         self._check_idle("relation")
-        name = arguments.text("name", name, "'hosts'")
+        name = arguments.name("name", name, "'hosts'")
         with self._on_spark():
             schema = schema_of_frame(f"relation {name}", df, is_streaming=False)
             frames = self._sources.frames
@@ -273,7 +273,7 @@ class Declarations(ABC):
         ``returns`` is the type of its values: text of Spark SQL, or a type of PySpark. A UDF has its own.
         """
         self._check_idle("function")
-        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", arguments.text("name", name, "'parity_of'")):
+        if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", arguments.name("name", name, "'parity_of'")):
             raise SetupError(f"{name!r} cannot name a function; use letters, digits and _ only")
         arguments.function(f"function {name}", fn)
         declared_type = arguments.data_type("returns", getattr(fn, "returnType", returns))
@@ -314,7 +314,7 @@ class Declarations(ABC):
         from headgate.spark.sinks import TimedCallback
 
         self._check_idle("callback")
-        name = arguments.text("name", name, "'collect'")
+        name = arguments.name("name", name, "'collect'")
         found = arguments.function(f"callback {name}", fn)
         limit_s = None if timeout is None else arguments.positive_seconds("timeout", timeout)
         self._callbacks[name] = found if limit_s is None else TimedCallback(found, limit_s)

@@ -7,13 +7,21 @@ disk's doing, ``SparkError``, ``OverloadError`` and ``StalledError`` are the sys
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 
+# what would end a line, or what a terminal would obey
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+
 
 class HeadgateError(Exception):
     """Anything Headgate raises on purpose; its text is one line that a user can act on."""
+
+    def __str__(self) -> str:
+        # names and paths that users pass in may have line breaks
+        return _CONTROLS.sub(" ", super().__str__())
 
 
 @dataclass(frozen=True)
@@ -60,8 +68,9 @@ class QueryError(HeadgateError):
 
     def __str__(self) -> str:
         if self.span is None:
-            return self.message
-        return f"{self.span.origin}:{self.span.line}:{self.span.column}: {self.message}"
+            return super().__str__()
+        place = f"{self.span.origin}:{self.span.line}:{self.span.column}"
+        return _CONTROLS.sub(" ", f"{place}: {self.message}")
 
     def detailed(self) -> str:
         """The one-line error, with the place underlined below it."""

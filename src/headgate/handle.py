@@ -198,7 +198,7 @@ class Run:
 
     def alter_pool(self, name: str, slots: int) -> None:
         """Change the number of slots of a pool, from the next job on."""
-        pool = arguments.text("name", name, "'web'")
+        pool = arguments.name("name", name, "'web'")
         number = arguments.whole("slots", slots, 1, 4)
         self._check_running("alter_pool")
         self._run.pools.alter(pool, number)

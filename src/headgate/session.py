@@ -212,7 +212,7 @@ class Session(Declarations):
         at_rates = {} if rates is None else arguments.rates(rates)
         number = None if processors is None else arguments.whole("processors", processors, 1, 4)
         tick_s = None if tick is None else arguments.seconds("tick", tick)
-        kind, chosen = arguments.text("servers", servers, "'pool' or 'each'"), arguments.strategy(strategy)
+        kind, chosen = arguments.name("servers", servers, "'pool' or 'each'"), arguments.strategy(strategy)
         measured, network = self.measured, self.network()
         if measured is None:
             advice = "call session.profile(), or set session.measured = Measured.read(file)"
@@ -229,7 +229,10 @@ class Session(Declarations):
                 raise SetupError(f"no rate of stream {stream} is known; write rates={{{stream!r}: 1000}}")
         of_streams = {stream: known[stream] for stream in network.streams}
         conditions = Conditions(chosen, number, tick_s, kind, percentile)
-        return predict(network, measured, of_streams, conditions).advice
+        try:
+            return predict(network, measured, of_streams, conditions).advice
+        except ArithmeticError as error:
+            raise SetupError(f"rates, tick or profiles are beyond what can be computed: {error}") from error
 
     def _statistics(self, network: Network, profiles: Profiles) -> StatisticsStore:
         return StatisticsStore(network, Measured(profiles, predicates=self._known_predicates()))

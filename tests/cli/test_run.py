@@ -92,13 +92,13 @@ def test_a_file_says_how_it_runs_and_is_answered_before(tmp_path: Path, temporar
     assert ["high", "3"] in [line.split()[:2] for line in plain.splitlines()]
 
 
-def test_a_failure_of_spark_is_one_line_and_exits_with_1(tmp_path: Path, temporary: Path) -> None:
-    text = f"{CQL}CREATE QUERY odd AS SELECT 100 / (value - 20) AS x FROM readings;"
+def test_a_tuple_that_must_not_be_set_aside_ends_the_run_in_one_line(tmp_path: Path, temporary: Path) -> None:
+    text = f"{CQL}CREATE QUERY odd WITH (on_error = 'stop') AS SELECT 100 / (value - 20) AS x FROM readings;"
     result = invoke("run", script(tmp_path, text), "--until-done")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stdout == ""
     last = result.stderr.splitlines()[-1]
-    assert last.startswith("error: Spark: ") and "Division by zero" in last
+    assert "query odd: 100 / (value - 20): Division by zero, for the tuple " in last
 
 
 def test_an_endless_stream_cannot_be_run_until_done(tmp_path: Path) -> None:

@@ -140,9 +140,9 @@ def test_a_failure_of_spark_in_a_run_is_an_error_of_ours(spark: SparkSession, tm
     (tmp_path / "in" / "1.csv").write_text("1,5\n2,0\n")
     session = Session(spark).execute(f"""
         CREATE STREAM s (ts BIGINT, v INT) FROM csv OPTIONS (path '{tmp_path}/in', timestamp 'ts');
-        CREATE QUERY q AS SELECT 100 / v AS x FROM s;""")
+        CREATE QUERY q AS SELECT SUM(v + {2**63 - 9}) AS x FROM s [RANGE 1 MINUTE SLIDE 1 MINUTE];""")
     run = session.start(until_done=True)
-    with pytest.raises(SparkError, match=r"^Spark: .*Division by zero") as raised:
+    with pytest.raises(HeadgateError, match=r"^query q: overflow") as raised:
         run.wait(TIMEOUT_S)
     assert raised.value.__cause__ is not None and "\n" not in str(raised.value)
     session.close()

@@ -36,7 +36,7 @@ def test_a_run_uses_what_is_declared_last(spark: SparkSession, tmp_path: Path) -
             CREATE QUERY q AS SELECT f(v) AS w FROM s;
             SET until_done = true;
         """)
-        assert session.answers[0].to_json()["columns"] == {"ts": "BIGINT", "v": "BIGINT"}
+        assert session.answers[0].to_json()["columns"] == {"ts": "bigint", "v": "bigint"}
         session.execute(f"CREATE OR REPLACE FUNCTION F AS '{tmp_path}/functions.py:much' RETURNS bigint")
         run = session.start()
         assert run.wait(120)

@@ -97,4 +97,6 @@ def build(spark: SparkSession) -> None:
 if __name__ == "__main__":
     from headgate.spark.application.cluster import own_session
 
+    # with an archive of classes, Java lists the members of a class in another order than without
+    os.environ["HEADGATE_CLASS_SHARING"] = "off"
     build(own_session("local[1]"))
