@@ -105,6 +105,8 @@ class TickLoad:
     tuples: float
     bytes_held: float
     """With those of windows."""
+    share: float = 1.0
+    """What drop boxes let through of what keep ratios asked for."""
 
     @property
     def work_s_per_s(self) -> float:
@@ -132,7 +134,7 @@ class Throttle:
         is_urgent = room < 1 / _EMERGENCY
         is_long, self._was_long = room < 1 and (has_risen or is_urgent or self._was_long), room < 1
         if is_long:
-            self.keep_ratio = max(_LEAST_KEEP, self.keep_ratio * max(room, _LEAST_KEEP))
+            self.keep_ratio = max(_LEAST_KEEP, self.keep_ratio * load.share * max(room, _LEAST_KEEP))
             return self._reason(load)
         if room > 1:
             self.keep_ratio = min(1.0, self.keep_ratio * min(room**_POWER, _STEP))
@@ -166,6 +168,8 @@ class AdaptiveController(FixedController):
         self._is_known = bool(run.statistics.known.profiles)
         self._most_rows = Allowance(first_rows(run.target_s), run.target_s, self._is_known)
         """Rows of all streams together that drop boxes may let into a tick."""
+        self._share_that_fits = 1.0
+        """How far boxes were closed for the rows that were expected of this tick."""
         self._reoptimizer: Reoptimizer | None = None
         self._expected: tuple[float, float] | None = None
         """Tuples that joins handle in a tick, and seconds that its other operators take."""
@@ -191,23 +195,37 @@ class AdaptiveController(FixedController):
 
     def decide(self, tick: TickCommitted, settings: TickSettings) -> SettingsDecision:
         self._ticks += 1
+        most_rows = self._rows_that_fit(tick)
         interval = self._statistics.arrivals.latest
-        if interval is not None:
-            self._expect_work(tick, interval, settings.closed_to(self._arrived(tick)))
-        settings = replace(settings, most_rows=self._rows_that_fit(tick))
         if interval is None:
-            return SettingsDecision(settings)
+            return SettingsDecision(replace(settings, most_rows=most_rows))
+        arrived = self._arrived(tick)
+        self._expect_work(tick, interval, settings.closed_to(arrived))
         costs = self._statistics.tick_costs(_RECENT_TICKS)
+        reason = self._adapt(self._load(tick, interval, costs, settings.share_that_fits(arrived)), costs)
+        chosen = TickSettings(self._keep_ratios(settings), settings.seed, self._orders(settings), most_rows)
+        # what arrives during this tick is the work of the next
+        growth = tick.seconds / interval.arrived_s
+        expected = {stream: round(growth * rows) for stream, rows in arrived.items()}
+        self._share_that_fits = chosen.share_that_fits(expected)
+        if self._share_that_fits < 1:
+            reason = reason or f"{sum(expected.values()):,} rows are expected where {most_rows:,} fit"
+        after = chosen.closed_to(expected)
+        if all(_is_same(after.keep_ratio(s), settings.keep_ratio(s)) for s in expected):
+            after = replace(after, keep=settings.keep)
+        return SettingsDecision(after, reason or "there is room again", self._evidence(tick, costs))
+
+    def _adapt(self, load: TickLoad, costs: TickCosts | None) -> str:
+        """Adapt model and feedback to a tick; the reason, if there is one to change settings."""
         reason = self._reoptimize(costs) if self._ticks > _COLD_TICKS else ""
         # where nothing is known of costs, the first ticks are short, and take as long as Java's compiler does
-        if self._run.sheds and (self._is_known or self._ticks > _COLD_TICKS):
-            overload = self._throttle.add(self._load(tick, interval, costs))
-            if reason and self._decision is not None and not self._decision.is_feasible:
-                # let new keep ratios of the model take effect before correcting them
-                self._throttle.keep_ratio = 1.0
-            reason = reason or overload
-        after = replace(settings, keep=self._keep_ratios(settings), orders=self._orders(settings))
-        return SettingsDecision(after, reason or "there is room again", self._evidence(tick, costs))
+        if not self._run.sheds or not (self._is_known or self._ticks > _COLD_TICKS):
+            return reason
+        overload = self._throttle.add(load)
+        if reason and self._decision is not None and not self._decision.is_feasible:
+            # let new keep ratios of the model take effect before correcting them
+            self._throttle.keep_ratio = 1.0
+        return reason or overload
 
     def _rows_that_fit(self, tick: TickCommitted) -> int | None:
         """Rows that drop boxes may let into the next tick, within its length and the memory budget."""
@@ -303,7 +321,9 @@ class AdaptiveController(FixedController):
         work_s = max(costs.work_s, 1 / self._run.processors)
         return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * speed))
 
-    def _load(self, tick: TickCommitted, interval: Interval, costs: TickCosts | None) -> TickLoad:
+    def _load(
+        self, tick: TickCommitted, interval: Interval, costs: TickCosts | None, share: float
+    ) -> TickLoad:
         total = tick.totals
         kept = total.rows_in - total.shed
         next_bytes = kept * self._bytes_per_tuple * tick.seconds / interval.arrived_s
@@ -313,9 +333,11 @@ class AdaptiveController(FixedController):
             overhead_s=min(costs.overhead_s if costs else 0.0, 0.5 * self._run.target_s),
             tuples=total.rows_in,
             bytes_held=tick.backlog_bytes + tick.window_bytes + next_bytes,
+            share=self._share_that_fits * share,
         )
 
     def _keep_ratios(self, settings: TickSettings) -> dict[str, float]:
+        """Those of the model, corrected by feedback."""
         sheddable = self._run.network.sheddable()
         model = self._decision.keep if self._decision is not None else {}
         are_shed = [s for s in sheddable if model.get(s, 1.0) < 1]
@@ -326,8 +348,6 @@ class AdaptiveController(FixedController):
                 ratio *= self._throttle.keep_ratio
             opened = _OPENING * max(settings.keep_ratio(stream), _AJAR)
             ratios[stream] = round(min(ratio, opened), 4)
-        if all(_is_same(ratios[s], settings.keep_ratio(s)) for s in sheddable):
-            return dict(settings.keep)
         return {**settings.keep, **ratios}
 
     @property

@@ -82,12 +82,18 @@ class TickSettings:
     def keep_ratio(self, stream: str) -> float:
         return self.keep.get(stream, 1.0)
 
-    def closed_to(self, rows: Mapping[str, int], others: int = 0) -> TickSettings:
-        """Settings for a tick in which so many rows of these streams arrive, beside others that are kept."""
+    def share_that_fits(self, rows: Mapping[str, int], others: int = 0) -> float:
+        """The share of what boxes let through of these rows that fits beside others, which are all kept."""
         total = sum(count * self.keep_ratio(stream) for stream, count in rows.items())
         if self.most_rows is None or not total or total + others <= _SLACK * self.most_rows:
+            return 1.0
+        return max(0, self.most_rows - others) / total
+
+    def closed_to(self, rows: Mapping[str, int], others: int = 0) -> TickSettings:
+        """Settings for a tick in which so many rows of these streams arrive, beside others."""
+        share = self.share_that_fits(rows, others)
+        if share == 1.0:
             return self
-        share = max(0, self.most_rows - others) / total
         return replace(self, keep={**self.keep, **{s: share * self.keep_ratio(s) for s in rows}})
 
     def chooses_like(self, other: TickSettings) -> bool:

@@ -16,7 +16,6 @@ from headgate.spark.application.cluster import in_session
 from headgate.spark.arrival import log_appender
 from headgate.spark.arrival.dead_letters import Quarantine, row_letters
 from headgate.spark.arrival.drop_box import blend_quantiles, with_floor
-from headgate.spark.arrival.early_shedding import may_be_flood, pays, shed_early
 from headgate.spark.arrival.files_in_place import ONE_TASK_BYTES, FilesInPlace
 from headgate.spark.arrival.late_rows import (
     LATE,
@@ -73,7 +72,6 @@ class Intake:
         self._appender = LogAppender(self._spark, self._sources, self._logs, self._utilities)
         self._in_place = FilesInPlace(self._network, self._sources, self._logs, self._appender, self._raw)
         self.quarantine = Quarantine(self._spark, self._sources)
-        self._rows_before: dict[str, int] = {}
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream has come to its end with this micro-batch."""
@@ -97,8 +95,7 @@ class Intake:
         self, batch: DataFrame, batch_id: int, before: Manifest, now_us: int, end_of_input: bool = False
     ) -> dict[str, Arrival]:
         """Append what every stream brings into this tick; drop boxes are those of the previous manifest."""
-        settings = self._foreseen(batch, before.settings)
-        tick = TickContext(batch_id, now_us, settings, end_of_input)
+        tick = TickContext(batch_id, now_us, before.settings, end_of_input)
         states = {name: before.streams.get(name, StreamState()) for name in self._network.streams}
         boxes = self._boxes(tick.settings, states)
         files = {
@@ -106,16 +103,9 @@ class Intake:
             for name, definition in self._network.streams.items()
             if self._sources.is_file_stream(definition)
         }
-        good: dict[str, GoodRows] = {}
-        for name in files.keys() - boxes.keys():
-            stamp_us = _stamp_us(states[name], now_us)
-            found = self._in_place.examine(name, files[name], states[name], stamp_us, now_us)
-            if found is not None:
-                good[name] = found
-        if not self._fit(good, tick.settings):
-            # boxes need a job
-            good = {name: found for name, found in good.items() if name not in self._sheddable}
-        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, states, now_us)
+        without_box = {name: files[name] for name in files.keys() - boxes.keys()}
+        good = self._examined(without_box, states, tick)
+        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, now_us)
         splits = split_statistics(self._spark, list(arriving.values()))
         for rows in held.values():
             rows.settle()
@@ -125,20 +115,15 @@ class Intake:
             arriving = {name: replace(raw, box=boxes.get(name)) for name, raw in arriving.items()}
             splits = split_statistics(self._spark, list(arriving.values()))
         for name, raw in arriving.items():
-            own = [split for split in splits if split.stream == raw.number and split.rows]
-            if own:
+            if own := [split for split in splits if split.stream == raw.number and split.rows]:
                 own_files = files.get(name, [])
                 good[name] = self._good(raw, own, own_files, states[name], tick, held.get(name))
-            elif raw.shed_early:
-                max_ts = BEGINNING_US if raw.shed_until is None else raw.shed_until
-                good[name] = GoodRows(0, END_US, max_ts, (), {}, shed=raw.shed_early)
         arrivals = {
             name: replace(
                 self._arrival(definition, states[name], good.get(name), tick), files=len(files.get(name, ()))
             )
             for name, definition in self._network.streams.items()
         }
-        self._rows_before = {name: arrival.counts.rows_in for name, arrival in arrivals.items()}
         return self.quarantine.record(arrivals, batch_id)
 
     def _boxes(self, settings: TickSettings, states: Mapping[str, StreamState]) -> dict[str, DropBox]:
@@ -147,26 +132,23 @@ class Intake:
             for name, box in settings.boxes().items()
         }
 
-    def _foreseen(self, batch: DataFrame, settings: TickSettings) -> TickSettings:
-        """Settings with boxes closed for a flood, whose rows can then be dropped before they are held."""
-        others = [s for s in self._network.streams.values() if not self._sources.is_file_stream(s)]
-        if settings.most_rows is None or len(others) != 1 or others[0].name not in self._sheddable:
-            return settings
-        name = others[0].name
-        if not may_be_flood(others[0], settings.keep_ratio(name), self._rows_before.get(name)):
-            return settings
-        number = list(self._network.streams).index(name)
-        rows = in_session(self._spark, batch).where(f"`{STREAM}` = {number}").count()
-        self._rows_before[name] = rows
-        return settings.closed_to({name: rows})
+    def _examined(
+        self, files: Mapping[str, list[str]], states: Mapping[str, StreamState], tick: TickContext
+    ) -> dict[str, GoodRows]:
+        """The rows of files that can be read in place, without a job."""
+        good: dict[str, GoodRows] = {}
+        for name, own in files.items():
+            stamp_us = _stamp_us(states[name], tick.now_us)
+            found = self._in_place.examine(name, own, states[name], stamp_us, tick.now_us)
+            if found is not None:
+                good[name] = found
+        if tick.settings.closed_to(self._sheddable_rows(good)) is tick.settings:
+            return good
+        # of more rows than fit, some must pass a drop box, which takes a job
+        return {name: found for name, found in good.items() if name not in self._sheddable}
 
-    def _fit(self, good: Mapping[str, GoodRows], settings: TickSettings) -> bool:
-        """Whether rows that are read in place are no more than drop boxes may let through."""
-        most = settings.most_rows
-        return most is None or self._rows_to_shed(good) <= most
-
-    def _rows_to_shed(self, good: Mapping[str, GoodRows]) -> int:
-        return sum(found.rows for name, found in good.items() if name in self._sheddable)
+    def _sheddable_rows(self, good: Mapping[str, GoodRows]) -> dict[str, int]:
+        return {name: found.rows for name, found in good.items() if name in self._sheddable}
 
     def _closed(
         self,
@@ -177,11 +159,11 @@ class Intake:
     ) -> TickSettings:
         """The settings with drop boxes closed as far as it takes to let no more rows through than allowed."""
         arrived = {
-            name: raw.shed_early + sum(s.rows for s in splits if s.stream == raw.number)
+            name: sum(split.rows for split in splits if split.stream == raw.number)
             for name, raw in arriving.items()
             if name in self._sheddable
         }
-        return settings.closed_to(arrived, self._rows_to_shed(good))
+        return settings.closed_to(arrived, others=sum(self._sheddable_rows(good).values()))
 
     def _raw_rows(
         self,
@@ -189,13 +171,12 @@ class Intake:
         files: Mapping[str, list[str]],
         examined: Collection[str],
         boxes: Mapping[str, DropBox],
-        states: Mapping[str, StreamState],
         now_us: int,
     ) -> tuple[dict[str, HeldRows], dict[str, RawRows]]:
         """The rows of streams that take a job: of file streams from their files, of others from the batch."""
         held: dict[str, HeldRows] = {}
         arriving: dict[str, RawRows] = {}
-        batch = self._shared(batch) if len(self._network.streams) > len(files) else batch
+        shared: DataFrame | None = None
         for number, (name, definition) in enumerate(self._network.streams.items()):
             is_file = name in files
             if name in examined or (is_file and not files[name]):
@@ -203,27 +184,25 @@ class Intake:
             if is_file:
                 raw = self._sources.read_files(definition, files[name])
             else:
-                raw = batch.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
+                shared = self._shared(batch) if shared is None else shared
+                raw = shared.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
             placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
             if is_file and self._sources.total_bytes(files[name]) <= ONE_TASK_BYTES:
                 placed = placed.coalesce(1)
-            rows = RawRows(
+            if not is_file or self._fits_memory(definition, files[name]):
+                # text is parsed once; of large columnar files, only the columns in need are read
+                held[name] = self._logs.memory.hold(placed)
+                placed = held[name].frame
+            arriving[name] = RawRows(
                 definition,
                 number,
-                "",
+                self._logs.views.define(f"arriving {name}", placed),
                 raw.schema,
                 is_file,
                 now_us + definition.max_ahead_us,
                 boxes.get(name),
                 self._utilities.get(name),
             )
-            if pays(rows, self._rows_before.get(name, 0)):
-                rows, placed = shed_early(self._spark, self._logs, rows, placed, states[name])
-            if not is_file or self._fits_memory(definition, files[name]):
-                # text is parsed once; of large columnar files, only the columns in need are read
-                held[name] = self._logs.memory.hold(placed)
-                placed = held[name].frame
-            arriving[name] = replace(rows, view=self._logs.views.define(f"arriving {name}", placed))
         return held, arriving
 
     def _shared(self, batch: DataFrame) -> DataFrame:
@@ -253,9 +232,6 @@ class Intake:
         ordered = in_arrival_order(splits, ranks)
         rows, bad, shed = (sum(getattr(s, kind) for s in splits) for kind in ("rows", "bad", "shed"))
         min_ts, max_ts = min(s.min_ts for s in splits), max(s.max_ts for s in splits)
-        rows, shed = rows + raw.shed_early, shed + raw.shed_early
-        if raw.shed_until is not None:
-            max_ts = max(max_ts, raw.shed_until)
         where = [f"NOT {raw.is_bad}"] if bad else []
         letters = [row_letters(raw, sql.select(["*"], view, [raw.is_bad]), tick.batch_id)] if bad else []
         if definition.timestamp is None:
@@ -268,7 +244,6 @@ class Intake:
             held = self._logs.memory.hold(flagged)
             view, is_late = self._logs.views.define(f"flagged {definition.name}", held.frame), sql.name(LATE)
             late, first, shed = self._count_late(raw, view)
-            shed += raw.shed_early
             min_ts = max_ts if first is None else first
             late_rows = sql.select(["*"], view, [is_late])
             letters.append(row_letters(raw, late_rows, tick.batch_id, is_late=True))

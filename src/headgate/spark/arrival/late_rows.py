@@ -44,10 +44,6 @@ class RawRows:
     """Timestamps beyond this are bad."""
     box: DropBox | None = None
     utility: str | None = None
-    shed_early: int = 0
-    """Rows that are shed and not in the view any more."""
-    shed_until: int | None = None
-    """The highest timestamp of these."""
 
     @property
     def is_bad(self) -> str:
