@@ -64,8 +64,11 @@ class FakeSparkRun:
         return True
 
     def stop(self) -> None:
-        self.over.set()
+        self.ask_to_stop()
         self.wait()
+
+    def ask_to_stop(self) -> None:
+        self.over.set()
 
     def change(self, *settings: Any) -> None:
         self.changes.append(settings)

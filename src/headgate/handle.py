@@ -296,10 +296,7 @@ class Launcher:
         """Start a network; a checkpoint made for this run alone is removed if it does not start."""
         if settings.checkpoint is not None:
             return self._launch(network, settings, locate(settings.checkpoint))
-        from headgate.spark.application.cluster import remove_with_jvm
-
         folder = temporary_folder("headgate-")
-        remove_with_jvm(self.spark, folder)
         try:
             return self._launch(network, settings, folder)
         except BaseException:
@@ -307,10 +304,12 @@ class Launcher:
             raise
 
     def _launch(self, network: Network, settings: RunSettings, folder: str) -> Run:
-        from headgate.spark.application.cluster import processors
+        from headgate.spark.application.cluster import processors, remove_with_jvm
         from headgate.spark.engine import TickLimits
         from headgate.spark.run import SparkRun
 
+        if settings.checkpoint is None:
+            remove_with_jvm(self.spark, folder)
         budget_s = self._budget_s(network, settings)
         limits = TickLimits(
             budget_s=budget_s,

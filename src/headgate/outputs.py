@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from headgate.errors import SetupError
@@ -10,19 +12,23 @@ from headgate.errors import SetupError
 
 def check_folder(what: str, folder: Path) -> None:
     """Refuse a folder in which no file can be created; one that does not exist yet is not created."""
-    existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
-    try:
-        with tempfile.TemporaryFile(dir=existing):
-            pass
-    except OSError as error:
-        raise SetupError(f"{what} {folder} cannot be written to: {error.strerror}") from None
+    with _refusing(what, folder):
+        existing = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+        tempfile.TemporaryFile(dir=existing).close()
 
 
 def check_file(what: str, file: Path) -> None:
     """Refuse a file that cannot be written; nothing is changed."""
-    if not file.exists():
-        return check_folder(what, file)
+    with _refusing(what, file):
+        if file.exists():
+            file.open("ab").close()
+            return
+    check_folder(what, file)
+
+
+@contextmanager
+def _refusing(what: str, path: Path) -> Iterator[None]:
     try:
-        file.open("ab").close()
+        yield
     except OSError as error:
-        raise SetupError(f"{what} {file} cannot be written to: {error.strerror}") from None
+        raise SetupError(f"{what} {path} cannot be written to: {error.strerror}") from None

@@ -6,11 +6,11 @@ import pytest
 
 from headgate.model.network import StreamDefinition
 from headgate.runtime.allowance import Portion
-from headgate.spark.sources import first_portion
+from headgate.spark.sources import portion_of
 
 
 def portion(format: str, **options: str) -> Portion | None:
-    return first_portion(StreamDefinition("s", format, None, options=tuple(options.items())), 10_000)
+    return portion_of(StreamDefinition("s", format, None, options=tuple(options.items())), 10_000)
 
 
 @pytest.mark.parametrize("format", ["csv", "json", "parquet", "orc"])

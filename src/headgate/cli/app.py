@@ -38,7 +38,6 @@ class Commands(TyperGroup):
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
         except KeyboardInterrupt as error:
-            leave_nothing()
             print(str(error) or "interrupted", file=sys.stderr)
             raise typer.Exit(getattr(error, "exit_code", exit_code(signal.SIGINT))) from error
         except BrokenPipeError as error:
@@ -46,7 +45,6 @@ class Commands(TyperGroup):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             for number in (sys.stdout.fileno(), sys.stderr.fileno()):
                 os.dup2(nowhere, number)
-            leave_nothing()
             raise typer.Exit(_PIPE_CLOSED) from error
         except Exception as error:
             if ctx.meta.get("debug"):
@@ -140,7 +138,8 @@ def main() -> None:
     except SystemExit as end:
         if end.code not in _CUT_SHORT:
             raise
-        # threads that wait for Spark or for code of the user's must not keep the process alive
+        leave_nothing()
         sys.stdout.flush()
         sys.stderr.flush()
+        # threads that wait for Spark or for code of the user's must not keep the process alive
         os._exit(end.code)

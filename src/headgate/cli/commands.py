@@ -133,8 +133,7 @@ def run(
     from headgate.cli.execution import execute
 
     profile = None if force or not beside(file).is_file() else beside(file)
-    output = "json" if as_json else "rows" if rows_json else "tables"
-    execute(script, master, profile, options, output)
+    execute(script, master, profile, options, "json" if as_json else "rows" if rows_json else "tables")
 
 
 def explain(
@@ -247,9 +246,9 @@ def profile(
 
     target = output or beside(file)
     # a file that is missing is reported first
-    if file.exists() and not target.parent.is_dir():
-        raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
     if file.exists():
+        if not target.parent.is_dir():
+            raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
         check_file("--output" if output else "the profile", target)
     check_master(master)
     script = read_while_spark_starts(file, master)

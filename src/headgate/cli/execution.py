@@ -9,7 +9,7 @@ from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import typer
 from rich.console import Console
@@ -32,19 +32,21 @@ from headgate.status import RunStatus
 _LOOK_EVERY_S = 0.25
 _SHOWN_ROWS = 20
 
+Output = Literal["tables", "json", "rows"]
+"""Tables, one JSON document, or a line of JSON for each result."""
+
 
 def execute(
     script: Script,
     master: str,
     profile: Path | None,
     options: RunOptions,
-    output: str,
+    output: Output,
 ) -> None:
     """Run a script to its end, and print what came of it.
 
-    ``profile`` is for admission, ``options`` are those of the command line. ``output`` is ``tables`` for
-    readers, one document of ``json``, or ``rows``, a line of JSON for every result. Unless it is for readers,
-    what queries print goes to standard error.
+    ``profile`` is for admission, ``options`` are those of the command line. Unless tables are printed, what
+    queries print goes to standard error.
     """
     run: Run | None = None
     standard_output = sys.stdout
@@ -95,24 +97,29 @@ def watch(
     interrupt: Interrupt,
     look: Callable[[], None] = lambda: None,
 ) -> None:
-    """Wait for the end of a run, and ``look`` now and then, and at the end.
+    """Wait for the end of a run, and ``look`` now and then, and at its end.
 
     The run is asked to end a time after its first tick has begun, or when a signal asks for it; the tick
     under way is finished.
     """
     end_s, is_asked, shown = inf, False, 0
-    while not run.wait(_LOOK_EVERY_S):
+    try:
+        while not run.wait(_LOOK_EVERY_S):
+            if for_s is not None and end_s == inf and progress.has_ticked:
+                end_s = time.monotonic() + for_s
+            for warning in run.warnings()[shown:]:
+                progress.say(f"warning: {warning}")
+                shown += 1
+            if interrupt.is_new():
+                progress.say("finishing the tick, Ctrl-C again to abort")
+            if not is_asked and (interrupt.wanted or time.monotonic() >= end_s):
+                run.ask_to_stop()
+                is_asked = True
+            look()
+    except Exception:
+        # ticks before the one that failed have been committed
         look()
-        if for_s is not None and end_s == inf and progress.has_ticked:
-            end_s = time.monotonic() + for_s
-        for warning in run.warnings()[shown:]:
-            progress.say(f"warning: {warning}")
-            shown += 1
-        if interrupt.is_new():
-            progress.say("finishing the tick, Ctrl-C again to abort")
-        if not is_asked and (interrupt.wanted or time.monotonic() >= end_s):
-            run.ask_to_stop()
-            is_asked = True
+        raise
     look()
 
 

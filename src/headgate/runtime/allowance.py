@@ -86,7 +86,7 @@ class Allowance:
 
 @dataclass(frozen=True)
 class Portion:
-    """What a first tick may take from a source: so many files, or so many rows."""
+    """What a tick may take from a source while nothing is known: so many files, or so many rows."""
 
     amount: int
     of_files: bool = False
@@ -115,13 +115,13 @@ class SourceLimits:
 
     def __init__(
         self,
-        first: Mapping[str, Portion],
+        portions: Mapping[str, Portion],
         target_s: float,
         memory_bytes: float = inf,
         sheds: bool = False,
         is_known: bool = False,
     ) -> None:
-        self._first = first
+        self.portions = portions
         self._factor = Allowance(1.0, max(target_s, _LEAST_INTAKE_S), is_known)
         self.memory_bytes = memory_bytes
         self._sheds = sheds
@@ -131,12 +131,14 @@ class SourceLimits:
     def limits(self) -> dict[str, int]:
         """Files or rows by stream; never none, since a stream that brings nothing would be taken for idle."""
         factor = 0.0 if self._is_full else self._factor.amount
-        return {name: max(1, round(factor * portion.amount)) for name, portion in self._first.items()}
+        return {name: max(1, round(factor * portion.amount)) for name, portion in self.portions.items()}
 
     def add(self, taken: TakenIn) -> None:
         """Learn from a tick."""
         self._is_full = taken.backlog_bytes >= self.memory_bytes
-        used = max((taken.amounts[name] / portion.amount for name, portion in self._first.items()), default=0)
+        used = max(
+            (taken.amounts[name] / portion.amount for name, portion in self.portions.items()), default=0
+        )
         if self._sheds and self._ticks_to_learn:
             self._ticks_to_learn -= used > 0
             return

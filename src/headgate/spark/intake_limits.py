@@ -15,7 +15,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from headgate.model.event import TickCommitted
-from headgate.runtime.allowance import Portion, SourceLimits, TakenIn
+from headgate.runtime.allowance import SourceLimits, TakenIn
 from headgate.spark.tick_plan import OpenTick
 
 _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
@@ -41,17 +41,10 @@ def can_hold_back(spark: SparkSession) -> bool:
 class IntakeLimits:
     """Limits of the sources of a run. ``keys`` are the names of sources in Spark's table, by stream."""
 
-    def __init__(
-        self,
-        spark: SparkSession,
-        first: Mapping[str, Portion],
-        keys: Mapping[str, str],
-        limits: SourceLimits,
-    ) -> None:
+    def __init__(self, spark: SparkSession, limits: SourceLimits, keys: Mapping[str, str]) -> None:
         self._jvm: Any = spark._jvm
-        self.first = first
-        self._keys = keys
         self.limits = limits
+        self._keys = keys
         self._execution: Any = None
 
     def attach(self, query: Any) -> None:
@@ -62,7 +55,7 @@ class IntakeLimits:
         """Set the limits of the next tick, and return the streams of which more may wait in their sources."""
         amounts = {
             name: float(tick.arrivals[name].files if portion.of_files else committed.streams[name].rows_in)
-            for name, portion in self.first.items()
+            for name, portion in self.limits.portions.items()
         }
         waiting = self.limits.waiting(amounts)
         before = self.limits.limits()
@@ -83,14 +76,14 @@ class IntakeLimits:
         sources, table = self._execution.sourceIdMap(), getattr(self._execution, _TABLE)()
         for name, most in limits.items():
             source = sources.apply(self._keys[name])
-            table = table.updated(source, self._limit(source, self.first[name], most))
+            table = table.updated(source, self._limit(source, self.limits.portions[name].of_files, most))
         getattr(self._execution, _REPLACE)(table)
 
-    def _limit(self, source: Any, portion: Portion, most: int) -> Any:
+    def _limit(self, source: Any, of_files: bool, most: int) -> Any:
         if str(source.getClass().getName()).startswith(_PYTHON_SOURCES):
             # handed on to Python as it is
             limit = {"_type": "ReadMaxRows", "max_rows": most}
             package = self._jvm.org.apache.spark.sql.execution.datasources.v2.python
             return package.PythonStreamingSourceReadLimit(json.dumps(limit))
         kinds = self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
-        return kinds.maxFiles(most) if portion.of_files else kinds.maxRows(most)
+        return kinds.maxFiles(most) if of_files else kinds.maxRows(most)

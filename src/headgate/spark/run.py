@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -39,7 +40,7 @@ from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
 from headgate.spark.sinks import FILE_SINKS, Callback, CallbackSink, FileSink, open_sink
 from headgate.spark.source_files import FileSourceLog
-from headgate.spark.sources import STREAM, Sources, first_line, first_portion
+from headgate.spark.sources import STREAM, Sources, first_line, portion_of
 from headgate.spark.sql import TS
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick import TickRunner
@@ -130,8 +131,10 @@ class SparkRun:
             if query.sink.format in FILE_SINKS:
                 folders[f"query {name}:"] = str(self.path_of(name))
         for what, folder in folders.items():
-            if self._files.is_local(folder):
-                check_folder(what, local_path(folder))
+            # Hadoop, too, reads a path without a scheme as one below the folder in which this process started
+            located = folder if ":" in folder else str(Path(folder).absolute())
+            if self._files.is_local(located):
+                check_folder(what, local_path(located))
 
     def _tick_runner(self, prepared: Prepared, callbacks: Mapping[str, Callback]) -> TickRunner:
         store = self._store
@@ -172,19 +175,19 @@ class SparkRun:
             return None
         streams = self._network.streams
         rows = first_rows(limits.target_s) // len(streams)
-        portions = ((name, first_portion(stream, rows)) for name, stream in streams.items())
-        first = {name: portion for name, portion in portions if portion is not None}
+        found = ((name, portion_of(stream, rows)) for name, stream in streams.items())
+        portions = {name: portion for name, portion in found if portion is not None}
         positions = self._sources.positions(streams.values())
-        keys = {name: name if positions is None else str(positions[name]) for name in first}
+        keys = {name: name if positions is None else str(positions[name]) for name in portions}
         source_limits = SourceLimits(
-            first,
+            portions,
             limits.target_s,
             limits.memory_bytes,
             # drop boxes keep ticks short
             sheds=limits.budget_s == inf,
             is_known=bool(self._statistics.known.profiles),
         )
-        return IntakeLimits(self._spark, first, keys, source_limits)
+        return IntakeLimits(self._spark, source_limits, keys)
 
     def _discard_after(self, batch_id: int, letters: DeadLetters) -> None:
         """Discard output of ticks after the last manifest: they are re-executed, perhaps with other cuts."""
@@ -240,9 +243,9 @@ class SparkRun:
     def _all_streams(self) -> DataFrame:
         """One union of all streams and the clock."""
         parts: list[DataFrame] = [self._sources.clock().select(F.lit(-1).alias(STREAM))]
-        first = {} if self._intake_limits is None else self._intake_limits.first
+        most = {} if self._intake_limits is None else self._intake_limits.limits.limits()
         for number, definition in enumerate(self._network.streams.values()):
-            parts.append(self._sources.stream(definition, number, first.get(definition.name)))
+            parts.append(self._sources.stream(definition, number, most.get(definition.name)))
         everything = parts[0]
         for part in parts[1:]:
             everything = everything.unionByName(part, allowMissingColumns=True)

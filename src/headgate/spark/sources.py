@@ -38,14 +38,14 @@ STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", 
 # where a format has a column for it, the event time of streams that do not name another
 EVENT_TIMES = {"nexmark": nexmark.EVENT_TIME}
 # the option by which a source brings no more than so much into a tick, and those by which a user limits it
-_FIRST_PORTION = {
+_LIMITS = {
     **dict.fromkeys(FILE_FORMATS, "maxFilesPerTrigger"),
     **dict.fromkeys(generated.FORMATS, "maxRowsPerTrigger"),
     "kafka": "maxOffsetsPerTrigger",
 }
 _LIMITS_OF_USERS = {
     option.lower()
-    for option in (*_FIRST_PORTION.values(), "maxBytesPerTrigger", "minOffsetsPerTrigger", "rowsPerTrigger")
+    for option in (*_LIMITS.values(), "maxBytesPerTrigger", "minOffsetsPerTrigger", "rowsPerTrigger")
 }
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
 # more files of a remote file system are not measured: each one is a request over the network
@@ -182,12 +182,12 @@ class Sources:
         count = self._scans.count(definition, path)
         return count is not None and count > than
 
-    def _open_stream(self, definition: StreamDefinition, first: Portion | None = None) -> DataFrame:
+    def _open_stream(self, definition: StreamDefinition, most: int | None = None) -> DataFrame:
         stream = _generated(definition)
         if stream is not None:
             # registered only where it is used: Spark starts a Python worker for it
             generated.register(self._spark, definition.format)
-        limit = {} if first is None else {_FIRST_PORTION[definition.format]: str(first.amount)}
+        limit = {} if most is None else {_LIMITS[definition.format]: str(most)}
         reader = _configured(self._spark.readStream, definition, {**dict(definition.options), **limit})
         try:
             frame = (reader.name(definition.name) if self._named else reader).load()
@@ -197,12 +197,12 @@ class Sources:
         except Exception as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
-    def stream(self, definition: StreamDefinition, number: int, first: Portion | None = None) -> DataFrame:
+    def stream(self, definition: StreamDefinition, number: int, most: int | None = None) -> DataFrame:
         """One branch of the streaming union: the stream's number, and its row unless it consists of files.
 
-        ``first`` is what the first tick takes of it, if not all that is there.
+        ``most`` are the files or rows that the first tick takes of it; None if it takes all that is there.
         """
-        frame = self.frames.get(definition.name) or self._open_stream(definition, first)
+        frame = self.frames.get(definition.name) or self._open_stream(definition, most)
         tag = F.lit(number).alias(STREAM)
         if self.is_file_stream(definition):
             # other streams' rows come from the same plan, which must not read the files once more
@@ -239,10 +239,10 @@ class Sources:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
 
-def first_portion(definition: StreamDefinition, rows: int) -> Portion | None:
-    """What a first tick takes of a stream; None if its source has no limit, or one of the user's."""
+def portion_of(definition: StreamDefinition, rows: int) -> Portion | None:
+    """What a tick takes of a stream at first; None if its source has no limit, or one of the user's."""
     given = {name.lower() for name, _ in definition.options}
-    if definition.format not in _FIRST_PORTION or not given.isdisjoint(_LIMITS_OF_USERS):
+    if definition.format not in _LIMITS or not given.isdisjoint(_LIMITS_OF_USERS):
         return None
     return Portion(1, of_files=True) if definition.format in FILE_FORMATS else Portion(rows)
 
