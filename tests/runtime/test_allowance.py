@@ -83,6 +83,16 @@ def test_ticks_that_are_long_whatever_they_take_on_grow_all_the_same(fixed_s: fl
     assert 3e5 < allowance.amount < 2e6
 
 
+def test_what_ticks_have_told_of_their_fixed_part_is_remembered_while_they_are_of_one_size() -> None:
+    allowance, lowest = Allowance(10_000, TARGET_S), []
+    for _ in range(60):
+        # a rate that does not change, so that ticks tell nothing once all of it is taken on
+        used = min(allowance.amount, 50_000)
+        allowance.add(used, 3.0 + 1e-6 * used)
+        lowest.append(allowance.amount)
+    assert min(lowest[20:]) >= 50_000
+
+
 def test_an_amount_never_falls_to_nothing() -> None:
     allowance = Allowance(100, TARGET_S)
     lowest = []

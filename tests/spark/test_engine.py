@@ -35,6 +35,7 @@ class MadeUpRunner:
     arriving: list[int]
     seconds_per_tuple: float
     power: float = 1.0
+    fixed_s: float = 0.0
     known: Profiles = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -63,7 +64,7 @@ class MadeUpRunner:
         taken = chosen.taken["0.0"]
         self.taken.append(taken)
         self.backlog -= taken
-        busy_s = (taken * self.seconds_per_tuple) ** self.power
+        busy_s = self.fixed_s + (taken * self.seconds_per_tuple) ** self.power
         event = TickCommitted(
             now_s=tick.started_s,
             batch_id=tick.batch_id,
@@ -75,7 +76,7 @@ class MadeUpRunner:
             window_bytes=0,
             busy_s=busy_s,
         )
-        works = [TickWork({"0.0": taken}, 0.0, busy_s)] if taken >= 200 else []
+        works = [TickWork({"0.0": taken}, 0.0, busy_s - self.fixed_s)] if taken >= 200 else []
         return Outcome(event, None, works, {}, {})
 
 
@@ -128,6 +129,14 @@ def test_costs_that_grow_with_the_tuples_make_no_tick_far_too_long() -> None:
     busy_s = [(taken * 1e-5) ** 3 for taken in runner.taken]
     assert max(busy_s) < 8 * LIMITS.target_s * LIMITS.processors
     assert sum(runner.taken) > 450_000
+
+
+def test_ticks_that_are_long_whatever_they_take_soon_take_all_that_arrives() -> None:
+    # as of a thousand queries, each of which has jobs of its own
+    runner = MadeUpRunner([30_000] * 30, seconds_per_tuple=1e-6, fixed_s=20.0)
+    driven(runner)
+    assert runner.taken[0] == 10_000
+    assert runner.taken[8:] == [30_000] * 22
 
 
 def test_where_costs_are_known_the_first_tick_has_all_that_fits() -> None:

@@ -39,6 +39,14 @@ def first_rows(target_s: float) -> int:
     return round(min(max(_FIRST_ROWS_PER_S * target_s, least), most))
 
 
+def growth(room: float) -> float:
+    """How many times as much a tick may take on as one that could have been ``room`` times as long.
+
+    Not as many: twice as much may take more than twice as long.
+    """
+    return min(sqrt(room), _GROWTH)
+
+
 class Allowance:
     """An amount that a tick may take on, so that its work takes ``target_s``."""
 
@@ -47,6 +55,8 @@ class Allowance:
         self._target_s = target_s
         self._seen: deque[tuple[float, float]] = deque(maxlen=_TICKS_COMPARED)
         self._ticks = 0
+        self._fixed_s = 0.0
+        """Seconds of a tick that takes nothing on, as far as ticks have told."""
         self.amount = first * (_KNOWN_FACTOR if is_known else 1.0)
 
     def add(self, used: float, seconds: float) -> None:
@@ -57,10 +67,10 @@ class Allowance:
         """
         self._seen.append((used, seconds))
         self._ticks += used > 0
-        room = self._target_s / max(seconds - self._fixed_s(), _NO_TIME_S)
+        self._learn_fixed()
+        room = self._target_s / max(seconds - self._fixed_s, _NO_TIME_S)
         if seconds <= self._target_s:
-            # twice as much may take more than twice as long
-            self.amount = max(self.amount, used * min(sqrt(room), _GROWTH))
+            self.amount = max(self.amount, used * growth(room))
         elif self._ticks <= _COLD_TICKS and seconds < _GROWTH * self._target_s:
             return
         elif room > _CAREFUL_GROWTH:
@@ -68,16 +78,17 @@ class Allowance:
         else:
             self.cap(max(used * room, self.amount / _GROWTH))
 
-    def _fixed_s(self) -> float:
-        """Seconds of a tick that takes nothing on, by the line through the latest ticks."""
+    def _learn_fixed(self) -> None:
+        """Draw a line through the latest ticks, if they differ in size."""
         amounts, seconds = zip(*self._seen, strict=True)
         middle, mean_s = fmean(amounts), fmean(seconds)
         spread = sum((amount - middle) ** 2 for amount in amounts)
-        if spread <= len(amounts) * (_LEAST_SPREAD * middle) ** 2:
-            # ticks of one size tell nothing; where smaller ones are not possible, larger ones must
-            return mean_s if self.amount <= self._least else 0.0
-        slope: float = sum((a - middle) * (s - mean_s) for a, s in self._seen) / spread
-        return max(0.0, mean_s - max(0.0, slope) * middle)
+        if spread > len(amounts) * (_LEAST_SPREAD * middle) ** 2:
+            slope: float = sum((a - middle) * (s - mean_s) for a, s in self._seen) / spread
+            self._fixed_s = max(0.0, mean_s - max(0.0, slope) * middle)
+        elif self.amount <= self._least:
+            # where smaller ticks are not possible, larger ones must tell
+            self._fixed_s = mean_s
 
     def cap(self, most: float) -> None:
         """Allow no more than this; but a tick that takes nothing on would never end a backlog."""

@@ -20,7 +20,7 @@ from headgate.model.event import Event, ProfilesLearnt, TickCommitted, TickStart
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
-from headgate.runtime.allowance import Allowance, first_rows
+from headgate.runtime.allowance import first_rows, growth
 from headgate.runtime.forecast import Forecast
 from headgate.spark.intake_limits import IntakeLimits
 from headgate.spark.tick import TickRunner
@@ -29,10 +29,8 @@ from headgate.statistics.store import StatisticsStore
 
 # a tick that grew for as long as the backlog is too large would not end under a load that is too high
 _MOST_BUDGETS = 4
-# profiles predict what fits into a budget; only ticks that are this much too long prove them wrong
-_TOO_LONG = 1.5
-# an operator that takes less of what it may take has little to do with the length of the tick
-_TELLING_SHARE = 0.125
+# where costs are measured, they tell what fits into a tick; but they may grow with the tuples
+_LEAST_GROWTH = 2.0
 
 RestTime = Callable[[float], float]
 """Seconds to wait after a tick of a given length, while tuples for the next one arrive."""
@@ -81,8 +79,8 @@ class SparkEngine:
         self._runner = runner
         self.limits = limits
         self._intake_limits = intake_limits
-        self._allowances = _allowances(runner, limits)
-        """Tuples that operators may take in a tick, whatever their profiles predict."""
+        self._most = _most_tuples(runner, limits)
+        """Tuples that operators may take in the next tick, whatever their profiles predict."""
         self._clock_s = clock_s
         self.statistics.operators.assume_widths(runner.widths_bytes())
         self._inbox: queue.Queue[_Handover | None] = queue.Queue()
@@ -185,29 +183,16 @@ class SparkEngine:
         limits = self.limits
         self._forecast = Forecast(
             self.network,
-            self._priced(self.profiles()),
+            self.profiles(),
             queues,
             now_s,
             limits.budget_s * limits.processors,
             limits.processors,
+            self._most,
         )
         self._opened_s = time.perf_counter()
         arrived = {name: round(arrival.rows.count) for name, arrival in self._tick.arrivals.items()}
         return TuplesArrived(now_s, arrived)
-
-    def _priced(self, profiles: Profiles) -> Profiles:
-        """Profiles in which an operator uses up the budget with as many tuples as it may take.
-
-        What a tuple costs may be unknown, or grow with the tuples: a window that fills has more matches.
-        """
-        budget_s = self.limits.budget_s * self.limits.processors
-        if budget_s == inf:
-            return profiles
-        least_s = {name: budget_s / allowance.amount for name, allowance in self._allowances.items()}
-        return {
-            name: replace(profile, seconds_per_tuple=max(profile.seconds_per_tuple, least_s[name]))
-            for name, profile in profiles.items()
-        }
 
     def _await_batch(self) -> _Handover | None:
         while True:
@@ -246,20 +231,21 @@ class SparkEngine:
     def _learn(self, tick: OpenTick, committed: TickCommitted, chosen: Chosen) -> frozenset[str]:
         """Size the next tick by this one; the streams of which more may wait in their sources."""
         work_s = committed.busy_s / self.limits.processors
-        for name, taken in chosen.taken.items():
-            if taken > _TELLING_SHARE * self._allowances[name].amount:
-                self._allowances[name].add(taken, work_s)
-        if self._intake_limits is None:
-            return frozenset()
         profiles = self.profiles()
         is_measured = all(profiles[name].samples for name, taken in chosen.taken.items() if taken)
+        factor = growth(self.limits.target_s / work_s) if work_s else _LEAST_GROWTH
+        if is_measured:
+            factor = max(factor, _LEAST_GROWTH)
+        for name, most in self._most.items():
+            self._most[name] = max(most, factor * chosen.taken[name])
+        if self._intake_limits is None:
+            return frozenset()
         # what operators of known cost have no time for waits in their queues
-        is_cut = is_measured and not chosen.takes_all
-        return self._intake_limits.learn(tick, committed, 0.0 if is_cut else work_s)
+        return self._intake_limits.learn(tick, committed, 0.0 if is_measured else work_s)
 
 
-def _allowances(runner: TickRunner, limits: TickLimits) -> dict[str, Allowance]:
-    is_known = bool(runner.statistics.known.profiles)
-    target_s = _TOO_LONG * limits.target_s
-    rows = first_rows(limits.target_s)
-    return {name: Allowance(rows, target_s, is_known) for name in runner.network.operators}
+def _most_tuples(runner: TickRunner, limits: TickLimits) -> dict[str, float]:
+    """Tuples that operators may take in a first tick; empty where costs are known or do not matter."""
+    if limits.budget_s == inf or runner.statistics.known.profiles:
+        return {}
+    return dict.fromkeys(runner.network.operators, float(first_rows(limits.target_s)))
