@@ -190,7 +190,7 @@ def test_what_can_wait_has_no_limit_of_rows() -> None:
 
 @dataclass(frozen=True)
 class FloodTick:
-    """A tick of a flood: rows that have arrived, those that were kept, and whether that took a second pass."""
+    """A tick of a flood: rows that arrived, those that were kept, and whether that took a second pass."""
 
     rows: int
     kept: int

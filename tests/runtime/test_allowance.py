@@ -6,7 +6,7 @@ from itertools import pairwise
 from math import inf
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from headgate.runtime.allowance import Allowance, Portion, SourceLimits, TakenIn, first_rows
@@ -50,6 +50,7 @@ def test_where_costs_are_proportional_only_the_first_ticks_are_too_long(seconds_
 
 
 @given(COSTS_S, st.floats(1.0, 3.0))
+@example(seconds_per_row=1e-3, power=2.0)
 def test_where_costs_grow_faster_a_tick_is_at_most_as_much_too_long_as_growth_allows(
     seconds_per_row: float, power: float
 ) -> None:

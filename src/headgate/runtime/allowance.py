@@ -67,28 +67,28 @@ class Allowance:
         """
         self._seen.append((used, seconds))
         self._ticks += used > 0
-        self._learn_fixed()
+        is_told = self._learn_fixed()
         room = self._target_s / max(seconds - self._fixed_s, _NO_TIME_S)
         if seconds <= self._target_s:
             self.amount = max(self.amount, used * growth(room))
         elif self._ticks <= _COLD_TICKS and seconds < _GROWTH * self._target_s:
             return
-        elif room > _CAREFUL_GROWTH:
+        elif room > _CAREFUL_GROWTH or (self.amount <= self._least and not is_told):
+            # where smaller ticks are not possible, larger ones must tell
             self.amount = max(self.amount, used * _CAREFUL_GROWTH)
         else:
             self.cap(max(used * room, self.amount / _GROWTH))
 
-    def _learn_fixed(self) -> None:
-        """Draw a line through the latest ticks, if they differ in size."""
+    def _learn_fixed(self) -> bool:
+        """Draw a line through the latest ticks, if they differ in size, and return whether they do."""
         amounts, seconds = zip(*self._seen, strict=True)
         middle, mean_s = fmean(amounts), fmean(seconds)
         spread = sum((amount - middle) ** 2 for amount in amounts)
-        if spread > len(amounts) * (_LEAST_SPREAD * middle) ** 2:
-            slope: float = sum((a - middle) * (s - mean_s) for a, s in self._seen) / spread
-            self._fixed_s = max(0.0, mean_s - max(0.0, slope) * middle)
-        elif self.amount <= self._least:
-            # where smaller ticks are not possible, larger ones must tell
-            self._fixed_s = mean_s
+        if spread <= len(amounts) * (_LEAST_SPREAD * middle) ** 2:
+            return False
+        slope: float = sum((a - middle) * (s - mean_s) for a, s in self._seen) / spread
+        self._fixed_s = max(0.0, mean_s - max(0.0, slope) * middle)
+        return True
 
     def cap(self, most: float) -> None:
         """Allow no more than this; but a tick that takes nothing on would never end a backlog."""
