@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 import pytest
 
+from headgate.cli import app
 from headgate.cli.signals import Interrupted, ending_at_once
 
 Eventually = Callable[[Callable[[], bool], float], None]
@@ -48,3 +50,22 @@ def test_handlers_of_others_are_restored() -> None:
         signal.raise_signal(signal.SIGTERM)
     assert ended.value.exit_code == 143
     assert {number: signal.getsignal(number) for number in before} == before
+
+
+@pytest.mark.parametrize(
+    ("code", "is_cut_short"), [(0, False), (2, False), (130, True), (141, True), (143, True)]
+)
+def test_a_command_that_is_cut_short_leaves_nothing_and_waits_for_no_thread(
+    monkeypatch: pytest.MonkeyPatch, code: int, is_cut_short: bool
+) -> None:
+    done: list[object] = []
+
+    def command(prog_name: str) -> None:
+        raise SystemExit(code)
+
+    monkeypatch.setattr(app, "app", command)
+    monkeypatch.setattr(app, "leave_nothing", lambda: done.append("tidy"))
+    monkeypatch.setattr(os, "_exit", done.append)
+    with nullcontext() if is_cut_short else pytest.raises(SystemExit):
+        app.main()
+    assert done == (["tidy", code] if is_cut_short else [])

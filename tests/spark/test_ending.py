@@ -29,6 +29,14 @@ CREATE FUNCTION slow AS '{folder}/slow.py:slow' RETURNS int;
 CREATE STREAM packets (bytes INT) FROM burst OPTIONS (rate '100', seed '1', duration '1 s', speed 'max');
 CREATE QUERY all_of_them AS SELECT slow(bytes) AS b FROM packets;
 """
+IDLE = """\
+import time
+import headgate
+
+headgate.Session(master="local[2]").execute("CREATE STREAM s FROM rate; CREATE QUERY q AS SELECT value FROM s")
+print("started", flush=True)
+time.sleep(600)
+"""
 FAILING = """\
 import headgate
 
@@ -125,17 +133,6 @@ def script(folder: Path, text: str) -> Path:
     return path
 
 
-def test_a_run_until_ctrl_c_finishes_its_tick_and_succeeds(
-    start: Start, tmp_path: Path, eventually: Eventually
-) -> None:
-    child = start("-m", "headgate", "run", script(tmp_path, ENDLESS), "--master", "local[2]")
-    eventually(lambda: "backlog" in child.said(), TIMEOUT_S)
-    child.signal_group(signal.SIGINT)
-    assert child.ended() == 0
-    assert "finishing the tick, Ctrl-C again to abort\n" in child.said()
-    child.check_that_nothing_is_left()
-
-
 def test_a_second_signal_does_not_wait_for_the_tick(
     start: Start, tmp_path: Path, eventually: Eventually
 ) -> None:
@@ -182,8 +179,11 @@ def test_a_run_whose_output_nobody_reads_ends(start: Start, tmp_path: Path) -> N
 def test_the_jvm_of_a_process_that_is_killed_ends_and_removes_temporary_folders(
     start: Start, tmp_path: Path, eventually: Eventually
 ) -> None:
-    child = start("-m", "headgate", "run", script(tmp_path, ENDLESS), "--master", "local[2]")
-    eventually(lambda: "backlog" in child.said(), TIMEOUT_S)
+    idle = tmp_path / "idle.py"
+    idle.write_text(IDLE)
+    child = start(idle, stdout=subprocess.PIPE)
+    assert child.process.stdout is not None
+    assert child.process.stdout.readline() == "started\n"
     child.process.kill()
     assert child.ended() == -signal.SIGKILL
     eventually(lambda: not child.descendants(), 60)
