@@ -33,7 +33,7 @@ IDLE = """\
 import time
 import headgate
 
-headgate.Session(master="local[2]").execute("CREATE STREAM s FROM rate; CREATE QUERY q AS SELECT value FROM s")
+headgate.Session(master="local[2]").execute("CREATE STREAM s FROM rate;")
 print("started", flush=True)
 time.sleep(600)
 """
