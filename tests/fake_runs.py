@@ -76,6 +76,12 @@ class FakeSparkRun:
     def results(self, query: str) -> Any:
         return SimpleNamespace(toArrow=lambda: f"the rows of {query}")
 
+    def path_of(self, query: str) -> str:
+        return f"{self.checkpoint.root}/results/{query}"
+
+    def keep_checkpoint(self) -> None:
+        """There is no JVM that would remove it."""
+
     def dead_letters(self) -> None:
         return None
 

@@ -146,8 +146,10 @@ class Run:
         self._run.ask_to_stop()
 
     def keep_checkpoint(self) -> None:
-        """Keep a temporary checkpoint, which is otherwise removed when the process ends."""
-        self._run.keep_checkpoint()
+        """Keep a temporary checkpoint, which otherwise goes with the session or the process."""
+        if self.is_temporary:
+            self._run.keep_checkpoint()
+            self.is_temporary = False
 
     def change(
         self,
