@@ -107,9 +107,18 @@ def test_an_amount_never_falls_to_nothing() -> None:
     assert limits.limits() == {"s": 1}
 
 
+def test_a_slow_intake_does_not_keep_rows_in_their_source() -> None:
+    # as on a busy machine
+    limits, found = of_rows(), []
+    for _ in range(8):
+        found.append(limits.limits()["s"])
+        limits.add(TakenIn({"s": found[-1]}, 1.3, 0.0, arrived_bytes=1, backlog_bytes=0))
+    assert sum(found) > 320_000
+
+
 def test_files_and_rows_grow_together_by_the_source_that_has_brought_most() -> None:
     limits = SourceLimits({"f": Portion(1, of_files=True), "r": Portion(1000)}, TARGET_S)
-    limits.add(TakenIn({"f": 1, "r": 3}, 0.02, 0.02, arrived_bytes=1, backlog_bytes=0))
+    limits.add(TakenIn({"f": 1, "r": 3}, 0.08, 0.02, arrived_bytes=1, backlog_bytes=0))
     assert limits.limits() == {"f": 5, "r": 5000}
     assert limits.waiting({"f": 5, "r": 4000}) == {"f"}
 

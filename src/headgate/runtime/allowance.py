@@ -27,6 +27,8 @@ _LEAST_SHARE = 0.1
 _KNOWN_FACTOR = _GROWTH**2
 # taking in a few rows costs some tenths of a second by itself
 _LEAST_INTAKE_S = 0.5
+# the intake may take longer than a tick should: rows that have to wait in their source are late anyway
+_INTAKE_WEIGHT = 0.25
 # drop boxes follow what a tick has shown with a delay of one tick
 _TICKS_TO_LEARN = 1
 # a source may have no place to stop at exactly its limit
@@ -153,7 +155,7 @@ class SourceLimits:
         if self._sheds and self._ticks_to_learn:
             self._ticks_to_learn -= used > 0
             return
-        self._factor.add(used, taken.intake_s + (0.0 if self._sheds else taken.work_s))
+        self._factor.add(used, _INTAKE_WEIGHT * taken.intake_s + (0.0 if self._sheds else taken.work_s))
         if used and taken.arrived_bytes:
             self._factor.cap(used * (self.memory_bytes - taken.backlog_bytes) / taken.arrived_bytes)
 
