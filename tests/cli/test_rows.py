@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from headgate.cli.rows import RowLines, plain_rows
 from headgate.model.event import QueryCounts, TickCommitted
+from headgate.plain_json import json_text
 
 
 class OneRowATick:
@@ -52,7 +53,7 @@ def test_values_that_json_has_no_form_of_are_text() -> None:
         }
     )
     [row] = plain_rows(table)
-    assert json.loads(json.dumps(row, allow_nan=False)) == {
+    assert json.loads(json_text(row)) == {
         "at": "2024-05-01T12:00:00+00:00",
         "day": "2024-05-01",
         "price": "1.10",

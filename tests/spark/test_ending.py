@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import suppress
@@ -31,9 +33,10 @@ CREATE QUERY all_of_them AS SELECT slow(bytes) AS b FROM packets;
 """
 IDLE = """\
 import time
-import headgate
 
-headgate.Session(master="local[2]").execute("CREATE STREAM s FROM rate;")
+from headgate.spark.application.cluster import own_session
+
+spark = own_session("local[2]")
 print("started", flush=True)
 time.sleep(600)
 """
@@ -99,8 +102,8 @@ def start(tmp_path: Path) -> Iterator[Start]:
     children: list[Child] = []
 
     def started(*arguments: object, **streams: int) -> Child:
-        temporary = tmp_path / f"t{len(children)}"
-        temporary.mkdir()
+        # the paths of sockets in it must not be long
+        temporary = Path(tempfile.mkdtemp())
         mark, errors = uuid.uuid4().hex, tmp_path / f"errors-{len(children)}.txt"
         environ = {**os.environ, "TMPDIR": str(temporary), "HEADGATE_MARK": mark}
         environ["PYTHONPATH"] = str(ROOT / "src")
@@ -125,6 +128,7 @@ def start(tmp_path: Path) -> Iterator[Start]:
         child.process.wait()
         if child.process.stdout is not None:
             child.process.stdout.close()
+        shutil.rmtree(child.temporary)
 
 
 def script(folder: Path, text: str) -> Path:
@@ -184,6 +188,7 @@ def test_the_jvm_of_a_process_that_is_killed_ends_and_removes_temporary_folders(
     child = start(idle, stdout=subprocess.PIPE)
     assert child.process.stdout is not None
     assert child.process.stdout.readline() == "started\n"
+    assert child.has_jvm() and list(child.temporary.iterdir())
     child.process.kill()
     assert child.ended() == -signal.SIGKILL
     eventually(lambda: not child.descendants(), 60)

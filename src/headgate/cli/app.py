@@ -18,7 +18,14 @@ from typer.core import TyperGroup
 
 from headgate.cli import checkpoint, commands
 from headgate.cli.signals import ending_at_once, exit_code, leave_nothing
-from headgate.errors import HeadgateError, InternalError, QueryError, SparkError, UserCodeError
+from headgate.errors import (
+    HeadgateError,
+    InternalError,
+    OutputClosedError,
+    QueryError,
+    SparkError,
+    UserCodeError,
+)
 from headgate.spark.failures import is_of_spark, spark_reason
 
 # as shells report a process whose reader has gone
@@ -40,7 +47,7 @@ class Commands(TyperGroup):
         except KeyboardInterrupt as error:
             print(str(error) or "interrupted", file=sys.stderr)
             raise typer.Exit(getattr(error, "exit_code", exit_code(signal.SIGINT))) from error
-        except BrokenPipeError as error:
+        except (BrokenPipeError, OutputClosedError) as error:
             # the reader, such as head, has gone; the rest must not fail again when the interpreter exits
             nowhere = os.open(os.devnull, os.O_WRONLY)
             for number in (sys.stdout.fileno(), sys.stderr.fileno()):

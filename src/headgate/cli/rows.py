@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections import deque
 from collections.abc import Sequence
 from datetime import date, time
@@ -11,7 +10,7 @@ from typing import Any, TextIO
 
 from headgate.handle import Run
 from headgate.model.event import Event, TickCommitted
-from headgate.plain_json import finite
+from headgate.plain_json import json_text
 
 
 class RowLines:
@@ -33,7 +32,7 @@ class RowLines:
         while self._ready:
             query, batch_id = self._ready.popleft()
             for row in plain_rows(run.results_of_tick(query, batch_id)):
-                print(json.dumps({"query": query, "row": row}), file=self._file)
+                print(json_text({"query": query, "row": row}, indent=None), file=self._file)
             self._file.flush()
 
 
@@ -44,10 +43,8 @@ def plain_rows(table: Any) -> list[dict[str, Any]]:
 
 def _plain(value: Any) -> Any:
     """A value as JSON has it; what it has no form of becomes text."""
-    if value is None or isinstance(value, (bool, int, str)):
+    if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, float):
-        return finite(value)
     if isinstance(value, (date, time)):
         # of dates with a time, too
         return value.isoformat()

@@ -7,7 +7,6 @@ are therefore replaced between ticks, in the table in which Spark keeps them.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -15,6 +14,7 @@ from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from headgate.model.event import TickCommitted
+from headgate.plain_json import json_text
 from headgate.runtime.allowance import SourceLimits, TakenIn
 from headgate.spark.tick_plan import OpenTick
 
@@ -84,6 +84,6 @@ class IntakeLimits:
             # handed on to Python as it is
             limit = {"_type": "ReadMaxRows", "max_rows": most}
             package = self._jvm.org.apache.spark.sql.execution.datasources.v2.python
-            return package.PythonStreamingSourceReadLimit(json.dumps(limit))
+            return package.PythonStreamingSourceReadLimit(json_text(limit, indent=None))
         kinds = self._jvm.org.apache.spark.sql.connector.read.streaming.ReadLimit
         return kinds.maxFiles(most) if of_files else kinds.maxRows(most)
