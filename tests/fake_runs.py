@@ -64,14 +64,23 @@ class FakeSparkRun:
         return True
 
     def stop(self) -> None:
-        self.over.set()
+        self.ask_to_stop()
         self.wait()
+
+    def ask_to_stop(self) -> None:
+        self.over.set()
 
     def change(self, *settings: Any) -> None:
         self.changes.append(settings)
 
     def results(self, query: str) -> Any:
         return SimpleNamespace(toArrow=lambda: f"the rows of {query}")
+
+    def path_of(self, query: str) -> str:
+        return f"{self.checkpoint.root}/results/{query}"
+
+    def keep_checkpoint(self) -> None:
+        """There is no JVM that would remove it."""
 
     def dead_letters(self) -> None:
         return None

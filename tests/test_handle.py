@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
+from math import inf
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from tests.fake_runs import FakeSparkRun, a_run, network_of
+from tests.fake_runs import SHEDDING, FakeSparkRun, a_run, network_of
 
 from headgate.control.controller import TICK_OF_BOUND
 from headgate.errors import SetupError, SparkError
@@ -22,12 +23,17 @@ FREE = "CREATE QUERY q AS SELECT src FROM packets;"
 BOUNDED = "CREATE QUERY q WITH (latency = '4 s', memory = '1 MB') AS SELECT src FROM packets;"
 
 
-def budget_s(query: str, is_file: bool = False, **settings: Any) -> float:
+def limits_s(query: str, is_file: bool = False, **given: Any) -> tuple[float, float]:
+    """Budget and wanted length of a tick."""
     network = network_of(query)
     launcher = Launcher(None, SimpleNamespace(is_file_stream=lambda definition: is_file), {}, {})
-    return launcher._budget_s(
-        network, RunSettings(Fifo(), StatisticsStore(network, Measured({})), **settings)
-    )
+    settings = RunSettings(Fifo(), StatisticsStore(network, Measured({})), **given)
+    budget_s = launcher._budget_s(network, settings)
+    return budget_s, launcher._target_s(network, settings, budget_s)
+
+
+def budget_s(query: str, is_file: bool = False, **given: Any) -> float:
+    return limits_s(query, is_file, **given)[0]
 
 
 def test_a_given_budget_counts_whatever_the_bounds_are() -> None:
@@ -43,6 +49,15 @@ def test_without_a_budget_latency_bounds_decide_and_without_bounds_ticks_are_sho
 def test_files_read_to_their_end_have_no_budget_to_keep() -> None:
     assert budget_s(FREE, is_file=True, until_done=True) == float("inf")
     assert budget_s(FREE, is_file=True) == 1.0
+
+
+def test_ticks_should_take_as_long_as_their_budget_or_as_latency_bounds_of_what_is_shed_allow() -> None:
+    unlimited = (inf, inf)
+    assert limits_s(BOUNDED) == (TICK_OF_BOUND * 4.0, TICK_OF_BOUND * 4.0)
+    assert limits_s(BOUNDED.replace("latency", "overload = 'shed', latency")) == (inf, TICK_OF_BOUND * 4.0)
+    assert limits_s(SHEDDING) == (inf, 2.0)
+    assert limits_s(SHEDDING, tick_budget_s=inf) == unlimited
+    assert limits_s(FREE, is_file=True, until_done=True) == unlimited
 
 
 def test_the_limit_of_a_run_replaces_those_of_its_queries() -> None:
@@ -195,3 +210,12 @@ def test_discarding_removes_a_folder_of_the_runs_own_alone(tmp_path: Path) -> No
         run.discard()
         run.discard()
         assert folder.exists() is not is_temporary and not run.is_running
+
+
+def test_a_temporary_checkpoint_that_is_kept_stays_with_the_results_in_it(tmp_path: Path) -> None:
+    run, _ = a_run(tmp_path)
+    assert run.path_of("q") is None
+    run.keep_checkpoint()
+    assert run.path_of("q") == f"{tmp_path}/results/q"
+    run.discard()
+    assert tmp_path.exists()

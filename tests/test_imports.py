@@ -14,7 +14,7 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 # plain functions over texts and numbers: JSON, HTML
 PLAIN = {"display", "plain_json"}
-ENGINE = {"errors", "model", "routing", "runtime", "scheduling", "statistics", "workload"} | PLAIN
+ENGINE = {"errors", "model", "outputs", "routing", "runtime", "scheduling", "statistics", "workload"} | PLAIN
 BELOW_SESSION = ENGINE | {"control", "cql", "planning", "queueing", "simulator", "spark"}
 BELOW_FRONT = BELOW_SESSION | {"declarations", "handle", "placed", "predicting", "run_options", "session"}
 BELOW_FRONT |= {"statements", "status"}
@@ -22,6 +22,7 @@ BELOW_FRONT |= {"statements", "status"}
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
+    "outputs": {"errors"},
     "display": set(),
     "plain_json": set(),
     "model": {"errors"} | PLAIN,

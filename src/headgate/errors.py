@@ -1,8 +1,8 @@
 """Errors, sorted by whose fault they are.
 
 ``QueryError``, ``SetupError`` and ``UserCodeError`` are the user's to mend, ``DamagedStateError`` is the
-disk's doing, ``SparkError``, ``OverloadError`` and ``StalledError`` are the system's state,
-``InternalError`` is a defect of ours.
+disk's doing, ``SparkError``, ``OverloadError``, ``StalledError`` and ``OutputClosedError`` are the system's
+state, ``InternalError`` is a defect of ours.
 """
 
 from __future__ import annotations
@@ -79,6 +79,10 @@ class QueryError(HeadgateError):
 
 class SetupError(HeadgateError):
     """Something around the query is wrong: a missing file, no Java, a foreign checkpoint."""
+
+
+class OutputClosedError(HeadgateError):
+    """Nobody reads what a query prints."""
 
 
 class DamagedStateError(HeadgateError):

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import math
-import shutil
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate import arguments
 from headgate.control.admission import BoundsWatch
-from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, ControlledRun
+from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, ControlledRun, target_s
 from headgate.control.overrides import FixedController, ManualController, Overrides, check_keep_ratios
 from headgate.display import html_paragraph, listed, plural
 from headgate.errors import SetupError, unknown_name
@@ -26,6 +25,7 @@ from headgate.routing.policies import Router
 from headgate.runtime.drive import Controller, Observer, guarded
 from headgate.scheduling import Strategy
 from headgate.scheduling.capacity import Threshold
+from headgate.spark.application.ending import remove_folder, temporary_folder
 from headgate.spark.failures import jobs_spared, spark_errors
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
@@ -138,8 +138,18 @@ class Run:
                 raise
         finally:
             if self.is_temporary and not self.is_running:
-                shutil.rmtree(self.checkpoint, ignore_errors=True)
+                remove_folder(self.checkpoint)
                 self._is_removed = True
+
+    def ask_to_stop(self) -> None:
+        """Let the run end after the current tick, without waiting for that."""
+        self._run.ask_to_stop()
+
+    def keep_checkpoint(self) -> None:
+        """Keep a temporary checkpoint, which otherwise goes with the session or the process."""
+        if self.is_temporary:
+            self._run.keep_checkpoint()
+            self.is_temporary = False
 
     def change(
         self,
@@ -207,6 +217,21 @@ class Run:
             found: DataFrame = self._run.results(query)
             return found
 
+    def results_of_tick(self, query: str, batch_id: int) -> pa.Table:
+        """Results that one tick has added, as an Arrow table in the order of their timestamps."""
+        self._known(query)
+        self._check_kept(f"the results of query {query}")
+        with self._spark_errors():
+            found: DataFrame = self._run.results_of_tick(query, batch_id)
+            return found.toArrow()
+
+    def path_of(self, query: str) -> str | None:
+        """Where the results of a query are; None if they go to no files, or these go with the run."""
+        self._known(query)
+        path: str | None = self._run.path_of(query)
+        is_kept = self._network.queries[query].sink.format != "memory" or not self.is_temporary
+        return path if is_kept else None
+
     def arrow(self, query: str) -> pa.Table:
         """Results so far as an Arrow table."""
         results = self.results(query)
@@ -273,22 +298,26 @@ class Launcher:
         """Start a network; a checkpoint made for this run alone is removed if it does not start."""
         if settings.checkpoint is not None:
             return self._launch(network, settings, locate(settings.checkpoint))
-        folder = tempfile.mkdtemp(prefix="headgate-")
+        folder = temporary_folder("headgate-")
         try:
             return self._launch(network, settings, folder)
         except BaseException:
-            shutil.rmtree(folder, ignore_errors=True)
+            remove_folder(folder)
             raise
 
     def _launch(self, network: Network, settings: RunSettings, folder: str) -> Run:
-        from headgate.spark.application.cluster import processors
+        from headgate.spark.application.cluster import processors, remove_with_jvm
         from headgate.spark.engine import TickLimits
         from headgate.spark.run import SparkRun
 
+        if settings.checkpoint is None:
+            remove_with_jvm(self.spark, folder)
+        budget_s = self._budget_s(network, settings)
         limits = TickLimits(
-            budget_s=self._budget_s(network, settings),
+            budget_s=budget_s,
             memory_bytes=_memory_bytes(settings.memory_bytes, network),
             processors=processors(self.spark),
+            target_s=self._target_s(network, settings, budget_s),
         )
         strategy, statistics = settings.strategy, settings.statistics
         if isinstance(strategy, Threshold) and settings.memory_bytes is not None:
@@ -349,6 +378,11 @@ class Launcher:
             return float("inf")
         bounds = [query.latency_s for query in network.queries.values() if query.latency_s is not None]
         return TICK_OF_BOUND * min(bounds) if bounds else _TICK_S
+
+    def _target_s(self, network: Network, settings: RunSettings, budget_s: float) -> float:
+        """How long a tick should take: as long as its budget, or as drop boxes are to keep it."""
+        is_unlimited = settings.tick_budget_s is not None or self._is_batch(network, settings)
+        return budget_s if budget_s < inf or is_unlimited else target_s(network)
 
 
 def locate(checkpoint: str | Path) -> str:

@@ -33,10 +33,16 @@ _FILE_WIDTH = 160
 _SHOWN_DAMAGES = 3
 
 
+class _Screen(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command end as it does wherever it notices that nobody reads any more."""
+        raise BrokenPipeError
+
+
 def screen() -> Console:
     """Standard output, as wide as its longest rows where there is no terminal to measure."""
-    console = Console(highlight=False)
-    return console if console.is_terminal else Console(highlight=False, width=_FILE_WIDTH)
+    console = _Screen(highlight=False)
+    return console if console.is_terminal else _Screen(highlight=False, width=_FILE_WIDTH)
 
 
 def table_of(first: str, *others: str, **settings: Any) -> Table:

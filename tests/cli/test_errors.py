@@ -98,6 +98,10 @@ def test_a_file_without_a_query_has_nothing_to_run(tmp_path: Path) -> None:
         (["--for", "30 parsecs"], "--for: unknown unit 'parsecs'"),
         (["--for", "0s"], "--for must be more than 0"),
         (["--memory", "lots"], "--memory: 'lots' is not a size; write a number and a unit"),
+        (["--memory", "64"], "--memory: 64 has no unit; write 64 MB"),
+        (["--for", "30"], "--for: 30 has no unit; write 30 SECONDS"),
+        (["--json", "--rows-json"], "--json and --rows-json exclude each other; keep one of them"),
+        (["--master", "foo"], "'foo' is no Spark master; write local[*], local[4], spark://HOST:PORT, yarn"),
         (["--tick-budget", "fast"], "--tick-budget: 'fast' is not a time"),
         (["--until-done", "--for", "3s"], "--until-done and --for exclude each other; keep one of them"),
         (["--untildone"], "No such option: --untildone"),
@@ -217,3 +221,23 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
         process.stdout.close()
         said = process.stderr.read()
     assert (process.returncode, said) == (141, b"")
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("demo", "--out"),
+        ("bench", "overload", "--out"),
+        ("reproduce", "chain", "--out"),
+        ("simulate", "examples/two_operators.toml", "--plot"),
+    ],
+)
+def test_a_place_that_cannot_be_written_to_is_found_before_the_work(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    # below a file, where not even root can write
+    (tmp_path / "file").write_text("")
+    result = invoke(*command, tmp_path / "file" / "below" / "x.png")
+    assert result.exit_code == 2
+    assert "cannot be written to: Not a directory" in result.stderr.splitlines()[-1]
+    assert "Spark" not in result.stderr

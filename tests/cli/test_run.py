@@ -76,7 +76,33 @@ def test_json_is_the_only_thing_on_stdout_even_if_a_query_prints(tmp_path: Path,
         "max_lateness_s": 0.0,
     }
     assert "-- shown, batch" in result.stderr
+    results = {name: query["results"] for name, query in document["queries"].items()}
+    assert results["shown"] == {"into": "console", "path": None}
+    first = [{"ts": 1, "sensor": "a", "value": 11}, {"ts": 2, "sensor": "b", "value": 12}]
+    assert results["high"] == {"into": "memory", "path": None, "first_rows": first}
+    assert results["none"]["first_rows"] == []
+    assert document["dead_letters"] is None
     assert list(temporary.glob("headgate-*")) == []
+
+
+def test_results_are_lines_of_json_while_the_queries_run(tmp_path: Path, temporary: Path) -> None:
+    result = succeeded("run", script(tmp_path), "--until-done", "--rows-json")
+    assert [json.loads(line) for line in result.stdout.splitlines()] == [
+        {"query": "high", "row": {"ts": ts, "sensor": sensor, "value": value}}
+        for ts, sensor, value in ((2, "b", 20), (3, "a", 30), (4, "c", 12))
+    ]
+    assert "rows in" in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_to_is_refused_before_the_first_tick(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    below = tmp_path / "file" / "below"
+    into = CQL.replace("value > 10;", f"value > 10 INTO parquet OPTIONS (path '{below}');")
+    for text, what, *options in ((into, "query high:"), (CQL, "checkpoint", "--checkpoint", below)):
+        result = invoke("run", script(tmp_path, text), "--until-done", *options)
+        assert result.exit_code == 2
+        last = result.stderr.splitlines()[-1]
+        assert last == f"error: {what} {below} cannot be written to: Not a directory"
 
 
 def test_a_checkpoint_of_ones_own_is_kept_and_gone_on_from(tmp_path: Path) -> None:
@@ -124,8 +150,9 @@ def test_a_run_for_a_time_comes_to_its_end(tmp_path: Path) -> None:
     assert json.loads(result.stdout)["queries"].keys() == {"big"}
 
 
+@pytest.mark.parametrize(("options", "code"), [((), 0), (("--for", "1h"), 130)])
 def test_ctrl_c_finishes_the_tick_and_prints_the_summary(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int
 ) -> None:
     take_in = Progress.__call__
 
@@ -136,7 +163,9 @@ def test_ctrl_c_finishes_the_tick_and_prints_the_summary(
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(Progress, "__call__", interrupt_once_there_are_results)
-    result = succeeded("run", script(tmp_path, ENDLESS))
+    result = invoke("run", script(tmp_path, ENDLESS), *options)
+    assert result.exit_code == code, result.stderr
+    assert "finishing the tick, Ctrl-C again to abort\n" in result.stderr
     assert "big, the first 20 rows" in result.stdout
     assert "rows in" in result.stdout
 

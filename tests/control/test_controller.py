@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 from tests.planning.support import bound, catalog_of
@@ -86,7 +86,7 @@ class MadeUp:
         committed = replace(tick, busy_s=busy_s)
         self.recorder(committed)
         self.controller(committed)
-        if decided.settings != self.settings:
+        if not decided.settings.chooses_like(self.settings):
             self.changes.append((self._ticks, decided.reason))
         self.settings = decided.settings
         self.lengths.append(max(seconds, 0.5))
@@ -147,3 +147,102 @@ def test_nothing_is_shed_of_what_can_wait() -> None:
     run = MadeUp("shed", is_live=False)
     run.run(30, {s: 5000.0 for s in RATES}, (0.02, 0.05))
     assert set(run.settings.keep.values()) <= {1.0}
+
+
+def one_tick(rows: int, busy_s: float, held_bytes: int = 0) -> TickCommitted:
+    streams = {"a": StreamCounts(rows, shed=rows // 2), "b": StreamCounts(), "c": StreamCounts()}
+    return TickCommitted(1.0, 0, 1.0, streams, {}, 0, 0, held_bytes, busy_s=busy_s)
+
+
+def controller_of(is_live: bool = True, memory_bytes: float = float("inf")) -> AdaptiveController:
+    """A controller that knows no costs, for ticks of 1.5 s."""
+    catalog = catalog_of(THREE.format(overload="shed"), STREAMS)
+    network = Stages.of(catalog).lowered
+    run = ControlledRun(network, [], StatisticsStore(network), memory_bytes, is_live, processors=2)
+    return AdaptiveController(run)
+
+
+def test_drop_boxes_let_few_rows_into_a_first_tick_and_more_once_these_have_shown_their_cost() -> None:
+    controller = controller_of()
+    settings = controller.first()
+    assert settings.most_rows == 15_000
+    assert controller.decide(one_tick(30_000, 0), settings).settings.most_rows == 15_000
+    # half of them were kept, and took a hundredth of the time that there was
+    controller(one_tick(30_000, 0.03))
+    assert controller.decide(one_tick(0, 0), settings).settings.most_rows == 8 * 15_000
+    controller(one_tick(240_000, 30.0))
+    assert controller.decide(one_tick(0, 0), settings).settings.most_rows == 15_000
+
+
+def test_drop_boxes_let_no_more_in_than_memory_has_room_for() -> None:
+    controller = controller_of(memory_bytes=1_000_000)
+    width = max(p.bytes_per_tuple for p in controller._statistics.profiles.values())
+    fits = controller.decide(one_tick(10, 0, held_bytes=400_000), controller.first()).settings.most_rows
+    assert fits == round(400_000 / width)
+    assert controller.decide(one_tick(10, 0, held_bytes=10**9), controller.first()).settings.most_rows == 100
+
+
+def test_what_can_wait_has_no_limit_of_rows() -> None:
+    controller = controller_of(is_live=False)
+    assert controller.first().most_rows is None
+    assert controller.decide(one_tick(10, 0), controller.first()).settings.most_rows is None
+
+
+@dataclass(frozen=True)
+class FloodTick:
+    """A tick of a flood: rows that arrived, those that were kept, and whether that took a second pass."""
+
+    rows: int
+    kept: int
+    seconds: float
+    is_closed: bool
+    reason: str
+
+
+def flooded(rows_per_s: float, seconds_per_row: float, ticks: int = 40) -> list[FloodTick]:
+    """A flood over a query of which nothing is known, with ticks that should take 0.6 s."""
+    query = "CREATE QUERY q WITH (overload = 'shed', latency = '2 s') AS SELECT v + 1 AS v FROM r"
+    network = Stages.of(catalog_of(query, "CREATE STREAM r (v BIGINT) FROM rate;")).lowered
+    statistics, recorder = StatisticsStore(network), Recorder(network)
+    statistics.follow(recorder.recent)
+    controller = AdaptiveController(ControlledRun(network, [], statistics, float("inf"), True, processors=2))
+    settings, now_s, arrived_s = controller.first(), 0.0, 1.0
+    found = []
+    for number in range(ticks):
+        rows = round(rows_per_s * arrived_s)
+        in_force = settings.closed_to({"r": rows})
+        kept = round(rows * in_force.keep_ratio("r"))
+        busy_s = kept * seconds_per_row
+        seconds = OVERHEAD_S + busy_s / 2
+        now_s += seconds
+        counts = StreamCounts(rows, shed=rows - kept)
+        tick = TickCommitted(now_s, number, seconds, {"r": counts}, {"q": QueryCounts(kept)}, 0, 0, 0)
+        statistics.arrivals.add(tick)
+        decided = controller.decide(tick, settings)
+        for observer in (recorder, controller):
+            observer(replace(tick, busy_s=busy_s))
+        changed = not decided.settings.chooses_like(settings)
+        reason = decided.reason if changed else ""
+        found.append(FloodTick(rows, kept, seconds, in_force is not settings, reason))
+        settings, arrived_s = decided.settings, seconds
+    return found
+
+
+@pytest.mark.parametrize("seconds_per_row", [1e-6, 2e-5, 3e-4])
+def test_a_flood_of_unknown_cost_is_shed_at_once_and_later_without_counting_it_twice(
+    seconds_per_row: float,
+) -> None:
+    ticks = flooded(300_000, seconds_per_row)
+    assert ticks[0].kept == 6_000
+    # boxes close for rows that nobody expected; after that, what is to come is known
+    assert [tick.is_closed for tick in ticks[:2]] == [True, True]
+    assert not any(tick.is_closed for tick in ticks[2:])
+    assert "rows are expected where" in ticks[1].reason
+    assert max(tick.seconds for tick in ticks[5:]) < 2 * 0.6
+    assert max(tick.seconds for tick in ticks[20:]) < 1.1 * 0.6
+
+
+def test_what_fits_is_not_shed_for_longer_than_it_takes_to_learn_that() -> None:
+    ticks = flooded(300_000, 1e-6)
+    assert [tick.kept == tick.rows for tick in ticks].index(True) <= 5
+    assert all(tick.kept == tick.rows for tick in ticks[5:])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.planning.support import catalog_of
 
@@ -68,3 +70,22 @@ def test_reasons_name_the_hand_and_the_controller_where_both_change_something() 
     assert both.settings.keep == {"a": 0.5, "b": 1.0}
     opening.keep["b"] = 0.75
     assert manual.decide(TICK, both.settings).reason == "there is room again"
+
+
+class Limiting(FixedController):
+    """Lets a few rows in."""
+
+    def first(self) -> TickSettings:
+        return TickSettings(most_rows=10)
+
+    def decide(self, tick: TickCommitted, settings: TickSettings) -> SettingsDecision:
+        return SettingsDecision(replace(settings, most_rows=20))
+
+
+def test_ratios_set_by_hand_are_kept_to_however_many_rows_there_are() -> None:
+    manual = ManualController(Limiting())
+    assert manual.first().most_rows == 10
+    assert manual.decide(TICK, manual.first()).settings.most_rows == 20
+    manual.shed({"a": 0.5})
+    assert manual.first() == TickSettings({"a": 0.5})
+    assert manual.decide(TICK, manual.first()).settings == TickSettings({"a": 0.5})

@@ -39,7 +39,7 @@ def test_durations_are_read_in_all_spellings(text: str, microseconds: int) -> No
         ("1.5 kb", 1536),
         ("2 t", 2 * 2**40),
         ("12 bytes", 12),
-        ("4096", 4096),
+        ("4096 B", 4096),
     ],
 )
 def test_sizes_are_powers_of_1024_in_all_spellings(text: str, size: int) -> None:
@@ -67,6 +67,7 @@ def test_what_is_no_duration_is_told_what_would_be_right(text: str, message: str
     ("text", "message"),
     [
         ("much", "'much' is not a size; write a number and a unit, such as 10 MB"),
+        ("64", "64 has no unit; write 64 MB"),
         ("10 parsecs", "unknown unit 'parsecs' of a size; known units: B, KB, MB, GB, TB, PB"),
         ("-1 MB", "a size cannot be negative; write a positive number and a unit"),
         ("9999999 PB", "this size is out of bounds; write one from 1 B to 9223372036854775807 B"),

@@ -48,6 +48,19 @@ def test_a_turn_takes_one_tuple_at_least_or_a_backlog_would_never_end() -> None:
     assert tick.taken["0.0"] == 1
 
 
+def test_an_operator_takes_no_more_than_it_may_and_leaves_the_budget_to_others() -> None:
+    queues = {name: ForecastQueue(100.0, 0.0, 0.0) for name in NETWORK.operators}
+    tick = Forecast(NETWORK, PROFILES, queues, now_s=0.0, budget_s=10, most={"0.0": 30})
+    tick.run(Turn(("0.0",), 20))
+    assert tick.view().queues["0.0"].ready == 10
+    tick.run(Turn(("0.0",), 100))
+    assert (tick.taken["0.0"], tick.taken_share("0.0")) == (30, 0.3)
+    assert tick.view().queues["0.0"].ready == 0 and tick.view().queues["0.0"].length == 70
+    # as much as 30 tuples cost
+    assert tick.spent_s == pytest.approx(0.03)
+    assert tick.view().queues["0.1"].ready == 115
+
+
 def test_tuples_that_wait_for_timestamp_order_stop_before_the_join() -> None:
     tick = forecast(ready=100, budget_s=10, share=0.25)
     tick.run(Turn(("0.0", "0.1", "0.2"), 100))

@@ -1,11 +1,13 @@
 """The command ``headgate``: its subcommands, and their errors as one line and an exit code.
 
 Exit code 2: the request is wrong or cannot be met. Exit code 1: it failed while it ran, or has a defect.
+Exit codes 130 and 143: Ctrl-C or SIGTERM has cut it short. Exit code 141: nobody reads its output any more.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -15,11 +17,20 @@ import typer
 from typer.core import TyperGroup
 
 from headgate.cli import checkpoint, commands
-from headgate.errors import HeadgateError, InternalError, QueryError, SparkError, UserCodeError
+from headgate.cli.signals import ending_at_once, exit_code, leave_nothing
+from headgate.errors import (
+    HeadgateError,
+    InternalError,
+    OutputClosedError,
+    QueryError,
+    SparkError,
+    UserCodeError,
+)
 from headgate.spark.failures import is_of_spark, spark_reason
 
 # as shells report a process whose reader has gone
 _PIPE_CLOSED = 141
+_CUT_SHORT = (exit_code(signal.SIGINT), exit_code(signal.SIGTERM), _PIPE_CLOSED)
 
 
 class Commands(TyperGroup):
@@ -33,9 +44,14 @@ class Commands(TyperGroup):
             return found
         except (typer.Exit, typer.Abort, typer.TyperException):
             raise
-        except BrokenPipeError as error:
+        except KeyboardInterrupt as error:
+            print(str(error) or "interrupted", file=sys.stderr)
+            raise typer.Exit(getattr(error, "exit_code", exit_code(signal.SIGINT))) from error
+        except (BrokenPipeError, OutputClosedError) as error:
             # the reader, such as head, has gone; the rest must not fail again when the interpreter exits
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            for number in (sys.stdout.fileno(), sys.stderr.fileno()):
+                os.dup2(nowhere, number)
             raise typer.Exit(_PIPE_CLOSED) from error
         except Exception as error:
             if ctx.meta.get("debug"):
@@ -47,9 +63,10 @@ class Commands(TyperGroup):
     def main(self, args: Sequence[str] | None = None, *more: Any, **settings: Any) -> Any:
         """Parse the arguments and run; usage errors are one line as well."""
         try:
-            code = super().main(args, *more, **{**settings, "standalone_mode": False})
+            with ending_at_once():
+                code = super().main(args, *more, **{**settings, "standalone_mode": False})
         except typer.Abort:
-            code = 130
+            code = exit_code(signal.SIGINT)
         except typer.TyperException as error:
             print(f"error: {_usage(error)}", file=sys.stderr)
             code = 2
@@ -122,4 +139,14 @@ app.add_typer(checkpoint.commands, name="checkpoint", epilog=checkpoint.EXAMPLE)
 
 
 def main() -> None:
-    app(prog_name="headgate")
+    """Run the command that was given, as the process itself."""
+    try:
+        app(prog_name="headgate")
+    except SystemExit as end:
+        if end.code not in _CUT_SHORT:
+            raise
+        leave_nothing()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        # threads that wait for Spark or for code of the user's must not keep the process alive
+        os._exit(end.code)

@@ -1,7 +1,7 @@
 """The commands: their options and help, and the checks that need no Spark.
 
-This module imports only ``typer``: ``headgate --help`` must not wait for the planner, numpy and Spark. A
-command imports what it works with when it is called.
+This module imports ``typer`` and next to nothing else: ``headgate --help`` must not wait for the planner,
+numpy and Spark. A command imports what it works with when it is called.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ from typing import Any
 import typer
 
 from headgate.errors import SetupError, known_names
+from headgate.outputs import check_file, check_folder
+from headgate.spark.application.jvm import check_master
 
 # of latency and memory bounds
 PERCENTILE = 0.99
@@ -75,7 +77,7 @@ def seconds(option: str, text: str | None) -> float | None:
 def run(
     file: Path = FILE,
     until_done: bool | None = switch("until-done", "End when all streams have come to an end."),
-    for_time: str | None = value("TIME", "End after this time, as in 30s.", "--for"),
+    for_time: str | None = value("TIME", "End this long after the first tick, as in 30s.", "--for"),
     strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
     tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
@@ -94,13 +96,15 @@ def run(
     orders: str | None = value("QUERY=A B,...", "Aliases of a query in the order to join them."),
     force: bool = flag("--force", "Run even if a query is predicted to break its bounds."),
     as_json: bool = JSON,
+    rows_json: bool = flag("--rows-json", "Print each result of queries without INTO as a line of JSON."),
     debug: bool = DEBUG,
 ) -> None:
     """Run all queries of a file until Ctrl-C, for a time, or until the streams end.
 
     Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
     profile), queries that would break their latency or memory bounds are refused. An option that is given
-    here goes before SET in the file.
+    here goes before SET in the file. Ctrl-C finishes the tick under way; if the run was to end by itself, the
+    exit code is 130 then, or 143 after SIGTERM.
     """
     from headgate.run_options import RunOptions
 
@@ -119,6 +123,9 @@ def run(
             "orders": orders,
         }
     )
+    if as_json and rows_json:
+        raise SetupError("--json and --rows-json exclude each other; keep one of them")
+    check_master(master)
     from headgate.cli.script import read_while_spark_starts
     from headgate.statistics.profile_file import beside
 
@@ -126,7 +133,7 @@ def run(
     from headgate.cli.execution import execute
 
     profile = None if force or not beside(file).is_file() else beside(file)
-    execute(script, master, profile, options, as_json)
+    execute(script, master, profile, options, "json" if as_json else "rows" if rows_json else "tables")
 
 
 def explain(
@@ -211,6 +218,7 @@ def demo(
     First come first served; by the strategy that Headgate predicts to need the least memory; and with load
     shedding, under a latency bound. The flood brings about twice as much as this machine can process.
     """
+    check_folder("--out", out)
     from headgate.spark.application import jvm
 
     jvm.start_early("local[*]")
@@ -238,8 +246,11 @@ def profile(
 
     target = output or beside(file)
     # a file that is missing is reported first
-    if file.exists() and not target.parent.is_dir():
-        raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
+    if file.exists():
+        if not target.parent.is_dir():
+            raise SetupError(f"{target} cannot be written: there is no folder {target.parent}")
+        check_file("--output" if output else "the profile", target)
+    check_master(master)
     script = read_while_spark_starts(file, master)
     from headgate.cli.execution import measure
 
@@ -347,6 +358,7 @@ def reproduce(
         raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
+    check_folder("--out", out / study)
     if trace is None and study in _OVER_ARRIVALS:
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
     from headgate.cli.studies import reproduced, show
@@ -374,6 +386,8 @@ def bench(
     is 1 if a check fails.
     """
     _check_name(study, _BENCHES)
+    check_master(master)
+    check_folder("--out", out / study)
     from headgate.cli.studies import measured, show
 
     show(measured(study, out / study, seed, seconds, policy, master), as_json)

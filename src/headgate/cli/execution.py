@@ -3,30 +3,37 @@
 from __future__ import annotations
 
 import shutil
-import signal
 import sys
-import threading
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext, redirect_stdout
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
+from math import inf
 from pathlib import Path
-from types import FrameType
+from typing import Any, Literal
+
+import typer
+from rich.console import Console
 
 from headgate.cli.progress import Progress
+from headgate.cli.rows import RowLines, plain_rows
 from headgate.cli.script import Script, answers_json, print_answers, print_explained
+from headgate.cli.signals import Interrupt, exit_code, interruptible
 from headgate.handle import Run
 from headgate.model.network import Network
 from headgate.plain_json import json_text
 from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
 from headgate.run_options import RunOptions
 from headgate.session import Session
+from headgate.spark.application.ending import remove_folder
 from headgate.statistics.profile_file import FILE_NAME, Measured
 from headgate.status import RunStatus
 
-# how soon an end is noticed, and how often the live line changes
+# how soon an end is noticed
 _LOOK_EVERY_S = 0.25
 _SHOWN_ROWS = 20
-_SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+Output = Literal["tables", "json", "rows"]
+"""Tables, one JSON document, or a line of JSON for each result."""
 
 
 def execute(
@@ -34,17 +41,18 @@ def execute(
     master: str,
     profile: Path | None,
     options: RunOptions,
-    as_json: bool,
+    output: Output,
 ) -> None:
     """Run a script to its end, and print what came of it.
 
-    ``profile`` is for admission, ``options`` are those of the command line. With ``as_json``, output of the
-    queries goes to standard error.
+    ``profile`` is for admission, ``options`` are those of the command line. Unless tables are printed, what
+    queries print goes to standard error.
     """
     run: Run | None = None
+    standard_output = sys.stdout
     try:
         with (
-            redirect_stdout(sys.stderr) if as_json else nullcontext(),
+            nullcontext() if output == "tables" else redirect_stdout(sys.stderr),
             Progress("starting Spark") as progress,
         ):
             session = Session(master=master)
@@ -52,42 +60,67 @@ def execute(
             if profile is not None:
                 session.measured = Measured.read(profile)
             session.execute(script.text, script.origin)
-            if not as_json:
+            if output != "json":
                 print_answers(session.answers)
             network = session.network()
-            run = session.start(observers=[progress])
+            lines = RowLines(_without_sink(network) if output == "rows" else (), standard_output)
+            run = session.start(observers=[progress, lines])
             progress.stage = "waiting for the first tick"
             with interruptible() as interrupt:
-                watch(run, options.value("for"), progress, interrupt)
+                watch(run, options.value("for"), progress, interrupt, lambda: lines.print_from(run))
         status = run.status()
-        folder = Path(run.checkpoint)
-        # in a permanent checkpoint, simulate and advise find the statistics
-        if not run.is_temporary and folder.is_dir() and status.seconds > 0:
-            (folder / FILE_NAME).write_text(run.measured().to_json(), encoding="utf-8")
-        if as_json:
-            pools = {name: vars(pool) for name, pool in run.pools().items()}
-            asked = answers_json(session.answers)
-            print(json_text({**asked, **status.to_json(), **({"pools": pools} if pools else {})}))
-        else:
+        _keep_statistics(run, status)
+        if output == "json":
+            print(json_text({**answers_json(session.answers), **_document(run, network, status)}))
+        elif output == "tables":
             _print_memory_results(run, network, status)
-            _print_summary(run, status)
+            _print_summary(run, status, screen())
+        else:
+            _print_summary(run, status, Console(stderr=True, highlight=False))
         _print_set_aside(run, status)
     finally:
         if run is not None:
             _tidy_up(run)
+    is_to_end_itself = options.value("until_done") or options.value("for") is not None
+    if interrupt.number is not None and is_to_end_itself:
+        raise typer.Exit(exit_code(interrupt.number))
 
 
-def watch(run: Run, for_s: float | None, progress: Progress, interrupt: Interrupt) -> None:
-    """Show progress until a run ends; stop it after a time, or when the user asks to."""
-    end_s = float("inf") if for_s is None else time.monotonic() + for_s
+def _without_sink(network: Network) -> tuple[str, ...]:
+    return tuple(name for name, query in network.queries.items() if query.sink.format == "memory")
+
+
+def watch(
+    run: Run,
+    for_s: float | None,
+    progress: Progress,
+    interrupt: Interrupt,
+    look: Callable[[], None] = lambda: None,
+) -> None:
+    """Wait for the end of a run, and ``look`` now and then, and at its end.
+
+    The run is asked to end a time after its first tick has begun, or when a signal asks for it; the tick
+    under way is finished.
+    """
+    end_s, is_asked = inf, False
     shown: set[str] = set()
-    while not run.wait(max(0.0, min(_LOOK_EVERY_S, end_s - time.monotonic()))):
-        progress.show()
-        _show_warnings(run, progress, shown)
-        if interrupt.wanted or time.monotonic() >= end_s:
-            run.stop()
-            break
+    try:
+        while not run.wait(_LOOK_EVERY_S):
+            if for_s is not None and end_s == inf and progress.has_ticked:
+                end_s = time.monotonic() + for_s
+            _show_warnings(run, progress, shown)
+            if interrupt.is_new():
+                progress.say("finishing the tick, Ctrl-C again to abort")
+            if not is_asked and (interrupt.wanted or time.monotonic() >= end_s):
+                run.ask_to_stop()
+                is_asked = True
+            look()
+    except Exception:
+        # ticks before the one that failed have been committed
+        look()
+        raise
     _show_warnings(run, progress, shown)
+    look()
 
 
 def _show_warnings(run: Run, progress: Progress, shown: set[str]) -> None:
@@ -97,58 +130,56 @@ def _show_warnings(run: Run, progress: Progress, shown: set[str]) -> None:
             shown.add(warning)
 
 
+def _keep_statistics(run: Run, status: RunStatus) -> None:
+    """In a permanent checkpoint, simulate and advise find the statistics."""
+    folder = Path(run.checkpoint)
+    if not run.is_temporary and folder.is_dir() and status.seconds > 0:
+        (folder / FILE_NAME).write_text(run.measured().to_json(), encoding="utf-8")
+
+
+def _document(run: Run, network: Network, status: RunStatus) -> dict[str, object]:
+    """Counts, and where rows have gone."""
+    document = status.to_json()
+    for name, query in network.queries.items():
+        results: dict[str, object] = {"into": query.sink.format, "path": run.path_of(name)}
+        if query.sink.format == "memory":
+            results["first_rows"] = plain_rows(_first_rows(run, name, status, _SHOWN_ROWS))
+        document["queries"][name]["results"] = results  # type: ignore[index]
+    document["dead_letters"] = str(_dead_letters(run)) if _has_dead_letters(run) else None
+    pools = {name: vars(pool) for name, pool in run.pools().items()}
+    return {**document, **({"pools": pools} if pools else {})}
+
+
 def _tidy_up(run: Run) -> None:
     """Remove a temporary checkpoint, all but the rows that were set aside."""
     if not run.is_temporary or run.is_running:
         return
     folder, kept = Path(run.checkpoint), _dead_letters(run)
-    if not kept.is_dir() or not any(kept.iterdir()):
-        shutil.rmtree(folder, ignore_errors=True)
+    if not _has_dead_letters(run):
+        remove_folder(folder)
         return
+    run.keep_checkpoint()
     for entry in folder.iterdir():
         if entry != kept:
             shutil.rmtree(entry, ignore_errors=True) if entry.is_dir() else entry.unlink(missing_ok=True)
 
 
-class Interrupt:
-    """Whether the user wants to stop; a second signal stops at once."""
-
-    wanted = False
-
-    def note(self, number: int, frame: FrameType | None) -> None:
-        if self.wanted:
-            raise KeyboardInterrupt
-        self.wanted = True
-
-
-@contextmanager
-def interruptible() -> Iterator[Interrupt]:
-    """Handle the signals that ask to stop, so that the tick under way is finished.
-
-    Spark's own handler, which this replaces, would cancel the jobs of that tick.
-    """
-    interrupt = Interrupt()
-    if threading.current_thread() is not threading.main_thread():
-        yield interrupt
-        return
-    before = {number: signal.signal(number, interrupt.note) for number in _SIGNALS}
-    try:
-        yield interrupt
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
+def _first_rows(run: Run, query: str, status: RunStatus, most: int) -> Any:
+    """Results as an Arrow table; None if there are none."""
+    if not status.queries[query].rows_out:
+        return None
+    return run.results(query).orderBy("ts").limit(most).toArrow()
 
 
 def _print_memory_results(run: Run, network: Network, status: RunStatus) -> None:
-    for name, query in network.queries.items():
-        if query.sink.format == "memory" and status.queries[name].rows_out:
-            # one row more than is shown, to know whether there are more
-            rows = run.results(name).orderBy("ts").limit(_SHOWN_ROWS + 1).toArrow()
+    for name in _without_sink(network):
+        # one row more than is shown, to know whether there are more
+        rows = _first_rows(run, name, status, _SHOWN_ROWS + 1)
+        if rows is not None:
             screen().print(rows_table(name, rows, _SHOWN_ROWS))
 
 
-def _print_summary(run: Run, status: RunStatus) -> None:
-    console = screen()
+def _print_summary(run: Run, status: RunStatus, console: Console) -> None:
     console.print(queries_table(status))
     console.print(streams_table(status))
     console.print(status.summary)
@@ -178,6 +209,11 @@ def _print_set_aside(run: Run, status: RunStatus) -> None:
 
 def _dead_letters(run: Run) -> Path:
     return Path(run.checkpoint) / "dead-letters"
+
+
+def _has_dead_letters(run: Run) -> bool:
+    folder = _dead_letters(run)
+    return folder.is_dir() and any(folder.iterdir())
 
 
 def measure(script: Script, master: str, length_s: float, target: Path, as_json: bool) -> None:

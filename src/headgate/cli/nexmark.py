@@ -28,7 +28,7 @@ def write_data_set(
     with Progress(f"writing {events:,} events") as progress:
 
         def show(written: int) -> None:
-            progress.enter(f"{written:,} of {events:,} events")
+            progress.stage = f"{written:,} of {events:,} events"
 
         tables = data_set.write(show)
     seconds = time.monotonic() - began_s

@@ -20,6 +20,7 @@ from headgate.cli.script import Script
 from headgate.errors import SetupError, known_names
 from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
+from headgate.outputs import check_file
 from headgate.placed import router_from
 from headgate.plain_json import json_text
 from headgate.planning.lower import Stages
@@ -58,6 +59,8 @@ def simulate_strategies(
         strategy_named(name)
     if plot is not None and plot.suffix.lower() != ".png":
         raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png')}")
+    if plot is not None:
+        check_file("--plot", plot)
     workload = _workload(file, options, seed)
     results = [simulate(workload.scenario, strategy_named(workload.strategy_text(name))) for name in names]
     if plot is not None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
@@ -14,6 +13,8 @@ import typer
 from rich import box
 from rich.table import Table
 
+from headgate.cli.progress import Progress
+from headgate.cli.signals import Interrupted, interruptible
 from headgate.experiments.study import Study
 from headgate.plain_json import json_text
 from headgate.report import plot_runs, screen
@@ -27,12 +28,13 @@ def reproduced(study: str, trace: Path | None, out: Path, on_spark: bool) -> Stu
 
         settings["fan"] = partial(over_spark, "local[*]")
     module = import_module(f"headgate.experiments.{study}")
-    done: Study = module.reproduce(trace, out, _print_progress, **settings)
-    if on_spark and study == "queueing":
-        from headgate.experiments.predict import compare_joins
+    with Progress(f"computing {study}") as progress:
+        done: Study = module.reproduce(trace, out, progress.announce, **settings)
+        if on_spark and study == "queueing":
+            from headgate.experiments.predict import compare_joins
 
-        with _application() as spark:
-            compare_joins(done, spark)
+            with _application() as spark:
+                compare_joins(done, spark)
     return done
 
 
@@ -47,13 +49,14 @@ def measured(study: str, out: Path, seed: int, seconds: float, policies: list[st
     from headgate.experiments.overload import overload_study
     from headgate.experiments.predict import predict_study
 
-    with _application(master, POOL_TASKS if study == "eddies" else 0) as spark:
+    tasks = POOL_TASKS if study == "eddies" else 0
+    with Progress("starting Spark") as progress, _application(master, tasks) as spark:
         if study == "burst":
-            return burst_study(spark, out, seed, _print_progress)
+            return burst_study(spark, out, seed, progress.announce)
         if study == "eddies":
-            return pools_study(spark, out, seconds, policies or POLICIES, _print_progress)
+            return pools_study(spark, out, seconds, policies or POLICIES, progress.announce)
         run = overload_study if study == "overload" else predict_study
-        return run(spark, out, _print_progress)
+        return run(spark, out, progress.announce)
 
 
 @contextmanager
@@ -61,14 +64,9 @@ def _application(master: str = "local[*]", pool_tasks: int = 0) -> Iterator[Any]
     from headgate.spark.application.cluster import own_session
 
     spark = own_session(master, pool_tasks)
-    try:
-        yield spark
-    finally:
-        spark.stop()
-
-
-def _print_progress(what: str) -> None:
-    print(what, file=sys.stderr)
+    yield spark
+    # not after a failure or an interrupt, which end the process and Spark with it
+    spark.stop()
 
 
 def show(study: Study, as_json: bool) -> None:
@@ -98,20 +96,20 @@ def _shown(got: object) -> str:
 
 def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:
     """Run one flood three times, plot it, and print memory and latency of each run."""
-    from headgate.cli.execution import interruptible, watch
-    from headgate.cli.progress import Progress
+    from headgate.cli.execution import watch
     from headgate.experiments.flood import LATENCY_BOUND_S, QUERY, Flood
     from headgate.handle import Run
     from headgate.spark.application.cluster import own_session
 
-    with Progress("starting Spark") as progress, interruptible() as interrupt:
+    with Progress("starting Spark") as progress:
 
         def watch_to_the_end(run: Run) -> None:
-            watch(run, None, progress, interrupt)
-            if interrupt.wanted:
-                raise typer.Abort
+            with interruptible() as interrupt:
+                watch(run, None, progress, interrupt)
+            if interrupt.number is not None:
+                raise Interrupted(interrupt.number)
 
-        flood = Flood(own_session("local[*]"), seconds, progress.enter, watch_to_the_end)
+        flood = Flood(own_session("local[*]"), seconds, progress.enter, watch_to_the_end, [progress])
         flood.warm_up()
         choice, predicted = flood.choose()
         # Java gets faster all the time: whatever is compared with fifo runs before it

@@ -24,6 +24,7 @@ from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.problem import JoinProblem
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.statistics import LiveStatistics, Missing
+from headgate.runtime.allowance import Allowance, first_rows
 from headgate.runtime.drive import SettingsDecision
 from headgate.statistics.estimators import ResultRatio
 from headgate.statistics.profile_file import Measured
@@ -55,8 +56,16 @@ _EMERGENCY = 1.5
 _STEP = 1.2
 _POWER = 1 / 4
 _LEAST_KEEP = 0.01
+_LEAST_ROWS = 100
 # keep ratios below this apply to all streams, not only to those that the model would shed
 _HARD = 0.5
+
+
+def target_s(network: Network) -> float:
+    """How long ticks may be for the latency bounds of queries that shed."""
+    queries = network.queries.values()
+    bounds = [q.latency_s for q in queries if q.overload == "shed" and q.latency_s is not None]
+    return TICK_OF_BOUND * min(bounds) if bounds else _TARGET_S
 
 
 @dataclass(frozen=True)
@@ -78,10 +87,7 @@ class ControlledRun:
 
     @property
     def target_s(self) -> float:
-        """How long ticks may be for the latency bounds of queries that shed."""
-        queries = self.network.queries.values()
-        bounds = [q.latency_s for q in queries if q.overload == "shed" and q.latency_s is not None]
-        return TICK_OF_BOUND * min(bounds) if bounds else _TARGET_S
+        return target_s(self.network)
 
     @property
     def has_choices(self) -> bool:
@@ -99,6 +105,8 @@ class TickLoad:
     tuples: float
     bytes_held: float
     """With those of windows."""
+    share: float = 1.0
+    """What drop boxes let through of what keep ratios asked for."""
 
     @property
     def work_s_per_s(self) -> float:
@@ -126,7 +134,7 @@ class Throttle:
         is_urgent = room < 1 / _EMERGENCY
         is_long, self._was_long = room < 1 and (has_risen or is_urgent or self._was_long), room < 1
         if is_long:
-            self.keep_ratio = max(_LEAST_KEEP, self.keep_ratio * max(room, _LEAST_KEEP))
+            self.keep_ratio = max(_LEAST_KEEP, self.keep_ratio * load.share * max(room, _LEAST_KEEP))
             return self._reason(load)
         if room > 1:
             self.keep_ratio = min(1.0, self.keep_ratio * min(room**_POWER, _STEP))
@@ -157,35 +165,84 @@ class AdaptiveController(FixedController):
         self._run = run
         self._statistics = run.statistics
         self._throttle = Throttle(run.target_s, _MEMORY_SHARE * run.memory_bytes)
+        self._is_known = bool(run.statistics.known.profiles)
+        self._most_rows = Allowance(first_rows(run.target_s), run.target_s, self._is_known)
+        """Rows of all streams together that drop boxes may let into a tick."""
+        self._share_that_fits = 1.0
+        """How far boxes were closed for the rows that were expected of this tick."""
         self._reoptimizer: Reoptimizer | None = None
         self._expected: tuple[float, float] | None = None
         """Tuples that joins handle in a tick, and seconds that its other operators take."""
         self._results: dict[str, ResultRatio] = {}
+
+    def first(self) -> TickSettings:
+        return TickSettings(most_rows=round(self._most_rows.amount) if self._run.sheds else None)
 
     def wants_samples(self) -> bool:
         return self._ticks % _SAMPLE_EVERY == 0
 
     def __call__(self, event: Event) -> None:
         """Compare the expected work of a tick with its processor time, known once it is committed."""
-        if isinstance(event, TickCommitted) and self._expected and self._ticks > _COLD_TICKS:
+        if not isinstance(event, TickCommitted):
+            return
+        sheddable = self._run.network.sheddable()
+        counts = [counts for stream, counts in event.streams.items() if stream in sheddable]
+        if event.busy_s > 0:
+            kept = sum(c.usable - c.shed for c in counts)
+            self._most_rows.add(kept, event.busy_s / self._run.processors)
+        if self._expected and self._ticks > _COLD_TICKS:
             self._statistics.join_costs.add(*self._expected, event.busy_s)
 
     def decide(self, tick: TickCommitted, settings: TickSettings) -> SettingsDecision:
         self._ticks += 1
+        most_rows = self._rows_that_fit(tick)
         interval = self._statistics.arrivals.latest
         if interval is None:
-            return SettingsDecision(settings)
-        self._expect_work(tick, interval, settings)
+            return SettingsDecision(replace(settings, most_rows=most_rows))
+        arrived = self._arrived(tick)
+        self._expect_work(tick, interval, settings.closed_to(arrived))
         costs = self._statistics.tick_costs(_RECENT_TICKS)
-        reason = self._reoptimize(costs) if self._ticks > _COLD_TICKS else ""
-        if self._run.sheds:
-            overload = self._throttle.add(self._load(tick, interval, costs))
-            if reason and self._decision is not None and not self._decision.is_feasible:
-                # let new keep ratios of the model take effect before correcting them
-                self._throttle.keep_ratio = 1.0
-            reason = reason or overload
-        after = TickSettings(self._keep_ratios(settings), settings.seed, self._orders(settings))
+        reason = self._adapt(self._load(tick, interval, costs, settings.share_that_fits(arrived)), costs)
+        chosen = TickSettings(self._keep_ratios(settings), settings.seed, self._orders(settings), most_rows)
+        # what arrives during this tick is the work of the next
+        growth = tick.seconds / interval.arrived_s
+        expected = {stream: round(growth * rows) for stream, rows in arrived.items()}
+        self._share_that_fits = chosen.share_that_fits(expected)
+        if self._share_that_fits < 1:
+            reason = reason or f"{sum(expected.values()):,} rows are expected where {most_rows:,} fit"
+        after = chosen.closed_to(expected)
+        if all(_is_same(after.keep_ratio(s), settings.keep_ratio(s)) for s in expected):
+            after = replace(after, keep=settings.keep)
         return SettingsDecision(after, reason or "there is room again", self._evidence(tick, costs))
+
+    def _adapt(self, load: TickLoad, costs: TickCosts | None) -> str:
+        """Adapt model and feedback to a tick; the reason, if there is one to change settings."""
+        reason = self._reoptimize(costs) if self._ticks > _COLD_TICKS else ""
+        # where nothing is known of costs, the first ticks are short, and take as long as Java's compiler does
+        if not self._run.sheds or not (self._is_known or self._ticks > _COLD_TICKS):
+            return reason
+        overload = self._throttle.add(load)
+        if reason and self._decision is not None and not self._decision.is_feasible:
+            # let new keep ratios of the model take effect before correcting them
+            self._throttle.keep_ratio = 1.0
+        return reason or overload
+
+    def _rows_that_fit(self, tick: TickCommitted) -> int | None:
+        """Rows that drop boxes may let into the next tick, within its length and the memory budget."""
+        if not self._run.sheds:
+            return None
+        left = _MEMORY_SHARE * self._run.memory_bytes - tick.backlog_bytes - tick.window_bytes
+        fit = min(self._most_rows.amount, left / max(1.0, self._bytes_per_tuple))
+        return max(_LEAST_ROWS, round(fit))
+
+    def _arrived(self, tick: TickCommitted) -> dict[str, int]:
+        """Rows of a tick before its drop boxes."""
+        sheddable = self._run.network.sheddable()
+        return {stream: counts.rows_in for stream, counts in tick.streams.items() if stream in sheddable}
+
+    @property
+    def _bytes_per_tuple(self) -> float:
+        return max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
 
     def _expect_work(self, tick: TickCommitted, interval: Interval, settings: TickSettings) -> None:
         """Note the work expected of this tick, and how its results compare with those expected."""
@@ -264,19 +321,23 @@ class AdaptiveController(FixedController):
         work_s = max(costs.work_s, 1 / self._run.processors)
         return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * speed))
 
-    def _load(self, tick: TickCommitted, interval: Interval, costs: TickCosts | None) -> TickLoad:
+    def _load(
+        self, tick: TickCommitted, interval: Interval, costs: TickCosts | None, share: float
+    ) -> TickLoad:
         total = tick.totals
-        width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
-        next_bytes = (total.rows_in - total.shed) * width * tick.seconds / interval.arrived_s
+        kept = total.rows_in - total.shed
+        next_bytes = kept * self._bytes_per_tuple * tick.seconds / interval.arrived_s
         return TickLoad(
             seconds=tick.seconds,
             arrived_s=interval.arrived_s,
             overhead_s=min(costs.overhead_s if costs else 0.0, 0.5 * self._run.target_s),
             tuples=total.rows_in,
             bytes_held=tick.backlog_bytes + tick.window_bytes + next_bytes,
+            share=self._share_that_fits * share,
         )
 
     def _keep_ratios(self, settings: TickSettings) -> dict[str, float]:
+        """Those of the model, corrected by feedback."""
         sheddable = self._run.network.sheddable()
         model = self._decision.keep if self._decision is not None else {}
         are_shed = [s for s in sheddable if model.get(s, 1.0) < 1]
@@ -287,8 +348,6 @@ class AdaptiveController(FixedController):
                 ratio *= self._throttle.keep_ratio
             opened = _OPENING * max(settings.keep_ratio(stream), _AJAR)
             ratios[stream] = round(min(ratio, opened), 4)
-        if all(_is_same(ratios[s], settings.keep_ratio(s)) for s in sheddable):
-            return dict(settings.keep)
         return {**settings.keep, **ratios}
 
     @property

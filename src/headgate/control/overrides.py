@@ -69,7 +69,8 @@ class ManualController:
         self._seed = overrides.seed
 
     def first(self) -> TickSettings:
-        return TickSettings(dict(self._keep), self._seed or 0)
+        settings = replace(self._controller.first(), keep=dict(self._keep), seed=self._seed or 0)
+        return replace(settings, most_rows=None) if self._keep else settings
 
     def shed(self, keep: Mapping[str, float]) -> None:
         """Set the keep ratios of streams until they are set again; any thread may call it."""
@@ -83,7 +84,10 @@ class ManualController:
         wanted = {**decision.settings.keep, **manual}
         changed = {s: ratio for s, ratio in wanted.items() if settings.keep_ratio(s) != ratio}
         seed = settings.seed if self._seed is None else self._seed
-        after = replace(decision.settings, keep={**settings.keep, **changed}, seed=seed)
+        # ratios set by hand are kept to, whatever ticks take
+        most_rows = None if manual else decision.settings.most_rows
+        keep = {**settings.keep, **changed}
+        after = replace(decision.settings, keep=keep, seed=seed, most_rows=most_rows)
         reasons = []
         if changed.keys() & manual or after.seed != settings.seed:
             reasons.append("set by hand")

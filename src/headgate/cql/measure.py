@@ -111,7 +111,7 @@ def duration_text(duration_us: int) -> str:
     return f"{duration_us // factor} {_SPELLINGS[factor].split()[0]}"
 
 
-_FACTORS = {"": 1, "b": 1, "byte": 1, "bytes": 1} | {
+_FACTORS = {"b": 1, "byte": 1, "bytes": 1} | {
     spelling: 1024**power
     for power, letter in enumerate("kmgtp", start=1)
     for spelling in (letter, f"{letter}b", f"{letter}ib")

@@ -15,6 +15,7 @@ from headgate.experiments.workloads import Streams, generated_arrivals
 from headgate.handle import Run
 from headgate.model.network import Network
 from headgate.model.profile import Profiles, TickCosts
+from headgate.runtime.drive import Observer
 from headgate.scheduling import Strategy, strategy_named
 from headgate.scheduling.baselines import Fifo
 from headgate.scheduling.capacity import PathCapacity, Threshold
@@ -49,11 +50,19 @@ _SAME_PEAK = 1.1
 class Flood:
     """Runs the same flood through the same query several times, on one Spark application.
 
-    ``watch`` is called with every run and returns at its end.
+    ``watch`` is called with every run and returns at its end; ``observers`` see all events.
     """
 
-    def __init__(self, spark: Any, seconds: float, progress: Progress, watch: Callable[[Run], None]) -> None:
+    def __init__(
+        self,
+        spark: Any,
+        seconds: float,
+        progress: Progress,
+        watch: Callable[[Run], None],
+        observers: Sequence[Observer] = (),
+    ) -> None:
         self._spark = spark
+        self._observers = observers
         self._progress = progress
         self._watch = watch
         self._profiles: Profiles = {}
@@ -120,7 +129,11 @@ class Flood:
     def _start(self, text: str, strategy: str, tick_budget_s: float | None) -> Run:
         session = Session(self._spark).execute(text)
         return session.start(
-            until_done=True, strategy=strategy, tick_budget=tick_budget_s, profiles=self._profiles
+            until_done=True,
+            strategy=strategy,
+            tick_budget=tick_budget_s,
+            profiles=self._profiles,
+            observers=self._observers,
         )
 
     def _finish(self, run: Run) -> RunStatus:

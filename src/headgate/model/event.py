@@ -12,6 +12,14 @@ from headgate.plain_json import finite
 
 
 @dataclass(frozen=True)
+class TickStarted:
+    """A tick of the Spark engine has begun to take in what has arrived."""
+
+    now_s: float
+    batch_id: int
+
+
+@dataclass(frozen=True)
 class TuplesArrived:
     """New tuples are in the queues."""
 
@@ -99,6 +107,8 @@ class TickCommitted:
     """The highest timestamp of each stream so far, where there is one."""
     lateness_us: Mapping[str, int] = field(default_factory=dict)
     """The watermark delay with which no tuple of a stream would have been late, where some were."""
+    waiting: frozenset[str] = frozenset()
+    """Streams that have brought as much as the tick was to take, so that more may wait in their sources."""
 
     @property
     def totals(self) -> StreamCounts:
@@ -137,4 +147,12 @@ class SettingsChanged:
         }
 
 
-Event = TuplesArrived | TurnFinished | TimeUnitEnded | ProfilesLearnt | TickCommitted | SettingsChanged
+Event = (
+    TickStarted
+    | TuplesArrived
+    | TurnFinished
+    | TimeUnitEnded
+    | ProfilesLearnt
+    | TickCommitted
+    | SettingsChanged
+)

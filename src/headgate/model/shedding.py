@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from headgate.errors import SetupError
 
@@ -12,6 +12,8 @@ KEEP = "$keep"
 # hashes are truncated to the bits of a float's mantissa
 BITS = 53
 _BUCKETS = 1 << BITS
+# boxes are not closed further for a few rows
+_SLACK = 1.1
 
 
 @dataclass(frozen=True)
@@ -64,17 +66,39 @@ class DropBox:
 
 @dataclass(frozen=True)
 class TickSettings:
-    """Settings of a tick, fixed before it reads: keep ratios (else 1) and join orders (else as in FROM)."""
+    """Settings of a tick, fixed before it reads: keep ratios (else 1) and join orders (else as in FROM).
+
+    Drop boxes that would let clearly more than ``most_rows`` through are closed as far as that takes.
+    """
 
     keep: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    most_rows: int | None = None
 
     def __post_init__(self) -> None:
         self.boxes()
 
     def keep_ratio(self, stream: str) -> float:
         return self.keep.get(stream, 1.0)
+
+    def share_that_fits(self, rows: Mapping[str, int], others: int = 0) -> float:
+        """The share of what boxes let through of these rows that fits beside others, which are all kept."""
+        total = sum(count * self.keep_ratio(stream) for stream, count in rows.items())
+        if self.most_rows is None or not total or total + others <= _SLACK * self.most_rows:
+            return 1.0
+        return max(0, self.most_rows - others) / total
+
+    def closed_to(self, rows: Mapping[str, int], others: int = 0) -> TickSettings:
+        """Settings for a tick in which so many rows of these streams arrive, beside others."""
+        share = self.share_that_fits(rows, others)
+        if share == 1.0:
+            return self
+        return replace(self, keep={**self.keep, **{s: share * self.keep_ratio(s) for s in rows}})
+
+    def chooses_like(self, other: TickSettings) -> bool:
+        """Whether both have the same keep ratios, seed and join orders."""
+        return replace(self, most_rows=other.most_rows) == other
 
     def to_json(self) -> dict[str, object]:
         orders = {name: list(order) for name, order in self.orders.items()}

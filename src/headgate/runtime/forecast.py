@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
+from types import MappingProxyType
 
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
@@ -32,7 +34,11 @@ class ForecastQueue:
 
 
 class Forecast:
-    """The predicted state of a tick while its turns are chosen."""
+    """The predicted state of a tick while its turns are chosen.
+
+    ``most`` are the tuples that turns may take from the queue of an operator, whatever they are predicted to
+    cost; of an operator that is not listed, all.
+    """
 
     def __init__(
         self,
@@ -42,6 +48,7 @@ class Forecast:
         now_s: float,
         budget_s: float,
         processors: int = 1,
+        most: Mapping[str, float] = MappingProxyType({}),
     ) -> None:
         self._network = network
         self._profiles = profiles
@@ -49,6 +56,7 @@ class Forecast:
         self._start_s = now_s
         self._budget_s = budget_s
         self._processors = processors
+        self._most = most
         self.spent_s = 0.0
         """Processor seconds that the turns so far take."""
         self.offered: dict[str, float] = {name: queue.ready for name, queue in queues.items()}
@@ -79,7 +87,7 @@ class Forecast:
             name: QueueView(
                 operator=name,
                 length=queue.length,
-                ready=queue.ready if queue.ready > _NOTHING else 0.0,
+                ready=self._ready(name),
                 bytes=queue.length * self._profiles[name].bytes_per_tuple,
                 oldest_s=queue.oldest_s,
             )
@@ -87,13 +95,17 @@ class Forecast:
         }
         return SystemView(self.now_s, queues)
 
+    def _ready(self, operator: str) -> float:
+        """Tuples that a turn may still take from the queue of an operator."""
+        ready = min(self._queues[operator].ready, self._most.get(operator, inf) - self.taken[operator])
+        return ready if ready > _NOTHING else 0.0
+
     def run(self, turn: Turn) -> None:
         """Spend a turn's predicted time; the budget cuts the turn where it ends."""
-        head = self._queues[turn.operators[0]]
         per_tuple_s = self._seconds_through(turn.operators)
         affordable = max(0.0, self._budget_s - self.spent_s) / max(per_tuple_s, 1e-12)
         # at least one tuple: a tick that moves nothing would never end a backlog
-        tuples = min(turn.max_tuples, head.ready, max(1.0, affordable))
+        tuples = min(turn.max_tuples, self._ready(turn.operators[0]), max(1.0, affordable))
         self.spent_s += tuples * per_tuple_s
         self._move(turn.operators, tuples)
 

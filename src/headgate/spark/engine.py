@@ -12,17 +12,25 @@ import time
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from math import inf
 
 from pyspark.sql import DataFrame
 
-from headgate.model.event import Event, ProfilesLearnt, TickCommitted, TuplesArrived
+from headgate.model.event import Event, ProfilesLearnt, TickCommitted, TickStarted, TuplesArrived
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
+from headgate.runtime.allowance import first_rows, growth
 from headgate.runtime.forecast import Forecast
+from headgate.spark.intake_limits import IntakeLimits
 from headgate.spark.tick import TickRunner
 from headgate.spark.tick_plan import Chosen, OpenTick
 from headgate.statistics.store import StatisticsStore
+
+# a tick that grew for as long as the backlog is too large would not end under a load that is too high
+_MOST_BUDGETS = 4
+# where costs are measured, they tell what fits into a tick; but they may grow with the tuples
+_LEAST_GROWTH = 2.0
 
 RestTime = Callable[[float], float]
 """Seconds to wait after a tick of a given length, while tuples for the next one arrive."""
@@ -36,11 +44,15 @@ def no_rest(tick_s: float) -> float:
 
 @dataclass(frozen=True)
 class TickLimits:
-    """Limits of a tick: CPU seconds, and bytes of backlog above which sources are held back."""
+    """Limits of a tick: CPU seconds, and bytes of backlog above which sources are held back.
+
+    ``target_s`` is how long a tick should take; infinite where nothing waits for its end.
+    """
 
     budget_s: float = float("inf")
     memory_bytes: float = float("inf")
     processors: int = 1
+    target_s: float = float("inf")
 
 
 class _Handover:
@@ -62,9 +74,13 @@ class SparkEngine:
         limits: TickLimits,
         clock_s: Callable[[], float] = time.time,
         rest_s: RestTime = no_rest,
+        intake_limits: IntakeLimits | None = None,
     ) -> None:
         self._runner = runner
         self.limits = limits
+        self._intake_limits = intake_limits
+        self._most = _most_tuples(runner, limits)
+        """Tuples that operators may take in the next tick, whatever their profiles predict."""
         self._clock_s = clock_s
         self.statistics.operators.assume_widths(runner.widths_bytes())
         self._inbox: queue.Queue[_Handover | None] = queue.Queue()
@@ -125,10 +141,12 @@ class SparkEngine:
         return self._forecast.view()
 
     def accepts_turn(self) -> bool:
-        """Whether the tick's budget has room; a backlog above the memory limit extends the budget."""
+        """Whether the tick's budget has room; a backlog above the memory limit extends it a few times."""
         if self._forecast is None:
             return False
-        if self._forecast.spent and self._forecast.backlog_bytes() > self.limits.memory_bytes:
+        is_extended = self._forecast.spent_s >= _MOST_BUDGETS * self.limits.budget_s * self.limits.processors
+        is_full = self._forecast.backlog_bytes() > self.limits.memory_bytes
+        if self._forecast.spent and is_full and not is_extended:
             self._forecast.extend(self.limits.budget_s)
         return not self._forecast.spent
 
@@ -141,9 +159,9 @@ class SparkEngine:
         """Open a tick when a micro-batch arrives; execute it once its turns are chosen."""
         if self._events:
             return self._events.popleft()
-        if self._tick is None:
+        if self._handover is None:
             return self._open()
-        return self._close()
+        return self._take_in(self._handover) if self._tick is None else self._close()
 
     def _open(self) -> Event | None:
         while True:
@@ -156,6 +174,9 @@ class SparkEngine:
             # the tick was committed, but the process ended before Spark recorded it
             handover.done.set()
         self._handover = handover
+        return TickStarted(self._clock_s(), handover.batch_id)
+
+    def _take_in(self, handover: _Handover) -> TuplesArrived:
         now_s = self._clock_s()
         self._tick = self._runner.open(handover.batch, handover.batch_id, now_s)
         queues = self._runner.forecast_queues(self._tick, self.profiles())
@@ -167,6 +188,7 @@ class SparkEngine:
             now_s,
             limits.budget_s * limits.processors,
             limits.processors,
+            self._most,
         )
         self._opened_s = time.perf_counter()
         arrived = {name: round(arrival.rows.count) for name, arrival in self._tick.arrivals.items()}
@@ -195,6 +217,7 @@ class SparkEngine:
             self._events.append(outcome.change)
         if self.statistics.operators.add(outcome.works, outcome.passed, outcome.widths_bytes):
             self._events.append(ProfilesLearnt(now_s))
+        waiting = self._learn(self._tick, outcome.event, chosen)
         handover = self._handover
         self._tick = self._forecast = self._handover = None
         rest_s = self._rest_s(outcome.event.seconds)
@@ -203,4 +226,26 @@ class SparkEngine:
         if self._runner.manifest.flushed and outcome.event.backlog_tuples == 0:
             # the input has ended and all of it is processed
             self.stop()
-        return replace(outcome.event, phases_s={**outcome.event.phases_s, "rest": rest_s})
+        return replace(outcome.event, phases_s={**outcome.event.phases_s, "rest": rest_s}, waiting=waiting)
+
+    def _learn(self, tick: OpenTick, committed: TickCommitted, chosen: Chosen) -> frozenset[str]:
+        """Size the next tick by this one; the streams of which more may wait in their sources."""
+        work_s = committed.busy_s / self.limits.processors
+        profiles = self.profiles()
+        is_measured = all(profiles[name].samples for name, taken in chosen.taken.items() if taken)
+        factor = growth(self.limits.target_s / work_s) if work_s else _LEAST_GROWTH
+        if is_measured:
+            factor = max(factor, _LEAST_GROWTH)
+        for name, most in self._most.items():
+            self._most[name] = max(most, factor * chosen.taken[name])
+        if self._intake_limits is None:
+            return frozenset()
+        # what operators of known cost have no time for waits in their queues
+        return self._intake_limits.learn(tick, committed, 0.0 if is_measured else work_s)
+
+
+def _most_tuples(runner: TickRunner, limits: TickLimits) -> dict[str, float]:
+    """Tuples that operators may take in a first tick; empty where costs are known or do not matter."""
+    if limits.budget_s == inf or runner.statistics.known.profiles:
+        return {}
+    return dict.fromkeys(runner.network.operators, float(first_rows(limits.target_s)))

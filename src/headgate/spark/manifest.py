@@ -24,7 +24,7 @@ from headgate.model.shedding import TickSettings
 from headgate.spark.rows import Spread
 from headgate.spark.sql import BEGINNING_US
 
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 """Format of documents, incremented whenever the previous version could not read new ones."""
 
 Kind = TypeVar("Kind")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
+from math import inf
+from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
@@ -15,12 +18,15 @@ from pyspark.sql.types import StructType
 from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
+from headgate.outputs import check_folder
 from headgate.routing import router_named
 from headgate.routing.policies import Router
+from headgate.runtime.allowance import SourceLimits, first_rows
 from headgate.runtime.drive import Controller, Observer, ReplaceableStrategy, drive
 from headgate.runtime.usercode import Guarded
 from headgate.scheduling.strategy import Strategy
-from headgate.spark.application.cluster import processors, task_slots
+from headgate.spark.application import ending
+from headgate.spark.application.cluster import leave_to_user, processors, task_slots
 from headgate.spark.arrival.dead_letters import DeadLetters
 from headgate.spark.arrival.intake import Intake
 from headgate.spark.blocks import BlockStore
@@ -28,12 +34,13 @@ from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.eddies.pools import Balance, Pools
 from headgate.spark.engine import RestTime, SparkEngine, TickLimits, no_rest
-from headgate.spark.file_system import Files
+from headgate.spark.file_system import Files, local_path
+from headgate.spark.intake_limits import IntakeLimits, can_hold_back
 from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
-from headgate.spark.sinks import Callback, CallbackSink, FileSink, open_sink
+from headgate.spark.sinks import FILE_SINKS, Callback, CallbackSink, FileSink, open_sink
 from headgate.spark.source_files import FileSourceLog
-from headgate.spark.sources import STREAM, Sources, first_line
+from headgate.spark.sources import STREAM, Sources, first_line, portion_of
 from headgate.spark.sql import TS
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick import TickRunner
@@ -94,7 +101,10 @@ class SparkRun:
         self.checkpoint.open(network)
         try:
             self._runner = self._tick_runner(prepared, callbacks)
-            self._engine = SparkEngine(self._runner, limits, rest_s=rest_s or no_rest)
+            self._intake_limits = self._hold_back(limits)
+            self._engine = SparkEngine(
+                self._runner, limits, rest_s=rest_s or no_rest, intake_limits=self._intake_limits
+            )
         except BaseException:
             self.checkpoint.close()
             raise
@@ -103,6 +113,7 @@ class SparkRun:
 
     def _prepare(self, functions: Functions) -> Prepared:
         """Check everything that can be wrong before anything is written."""
+        self._check_outputs()
         self.checkpoint.check(self._network)
         prepared = Preparation(
             self._spark, self._network, self._sources, functions, self._store, self._statistics.predicates
@@ -112,6 +123,18 @@ class SparkRun:
             if endless:
                 raise SetupError(f"stream {endless[0]} never ends; run it for a time instead of until done")
         return prepared
+
+    def _check_outputs(self) -> None:
+        """Refuse folders on a local disk that cannot be written to."""
+        folders = {"checkpoint": self.checkpoint.root}
+        for name, query in self._network.queries.items():
+            if query.sink.format in FILE_SINKS:
+                folders[f"query {name}:"] = str(self.path_of(name))
+        for what, folder in folders.items():
+            # Hadoop, too, reads a path without a scheme as one below the folder in which this process started
+            located = folder if ":" in folder else str(Path(folder).absolute())
+            if self._files.is_local(located):
+                check_folder(what, local_path(located))
 
     def _tick_runner(self, prepared: Prepared, callbacks: Mapping[str, Callback]) -> TickRunner:
         store = self._store
@@ -143,6 +166,26 @@ class SparkRun:
             self._statistics,
             manifest,
         )
+
+    def _hold_back(self, limits: TickLimits) -> IntakeLimits | None:
+        """Limits of what ticks take from sources; None if nothing waits for their end."""
+        if limits.target_s == inf or not can_hold_back(self._spark):
+            return None
+        streams = self._network.streams
+        rows = first_rows(limits.target_s) // len(streams)
+        found = ((name, portion_of(stream, rows)) for name, stream in streams.items())
+        portions = {name: portion for name, portion in found if portion is not None}
+        positions = self._sources.positions(streams.values())
+        keys = {name: name if positions is None else str(positions[name]) for name in portions}
+        source_limits = SourceLimits(
+            portions,
+            limits.target_s,
+            limits.memory_bytes,
+            # drop boxes keep ticks short
+            sheds=limits.budget_s == inf,
+            is_known=bool(self._statistics.known.profiles),
+        )
+        return IntakeLimits(self._spark, source_limits, keys)
 
     def _discard_after(self, batch_id: int, letters: DeadLetters) -> None:
         """Discard output of ticks after the last manifest: they are re-executed, perhaps with other cuts."""
@@ -183,6 +226,9 @@ class SparkRun:
         except BaseException:
             self.checkpoint.close()
             raise
+        if self._intake_limits is not None:
+            self._intake_limits.attach(self._query)
+        ending.begin_run(self)
         self._engine.is_alive = lambda: bool(self._query.isActive)
 
     def _start_query(self, everything: DataFrame) -> Any:
@@ -195,8 +241,9 @@ class SparkRun:
     def _all_streams(self) -> DataFrame:
         """One union of all streams and the clock."""
         parts: list[DataFrame] = [self._sources.clock().select(F.lit(-1).alias(STREAM))]
+        most = {} if self._intake_limits is None else self._intake_limits.limits.limits()
         for number, definition in enumerate(self._network.streams.values()):
-            parts.append(self._sources.stream(definition, number))
+            parts.append(self._sources.stream(definition, number, most.get(definition.name)))
         everything = parts[0]
         for part in parts[1:]:
             everything = everything.unionByName(part, allowMissingColumns=True)
@@ -220,6 +267,7 @@ class SparkRun:
 
     def close(self) -> None:
         """End the streaming query and its background work."""
+        ending.end_run(self)
         self._engine.let_go()
         try:
             self._query.stop()
@@ -233,6 +281,12 @@ class SparkRun:
         finally:
             self.checkpoint.close()
 
+    def abandon(self) -> None:
+        """End the streaming query, so that nothing is written any more."""
+        self._engine.let_go()
+        with suppress(Exception):
+            self._query.stop()
+
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end, and return whether it has come. Raises the error that made the run fail."""
         # not by joining the thread: before Python 3.13, one whose join is interrupted counts as ended
@@ -244,12 +298,20 @@ class SparkRun:
 
     def stop(self) -> None:
         """Finish the current tick, then end; user code that does not return is abandoned."""
+        self.ask_to_stop()
+        self.wait()
+
+    def ask_to_stop(self) -> None:
+        """Let the run end after the current tick."""
         self._engine.stop()
         callbacks = [sink.call for sink in self._sinks.values() if isinstance(sink, CallbackSink)]
         for call in (*callbacks, *self._observers):
             if isinstance(call, Guarded):
                 call.hurry()
-        self.wait()
+
+    def keep_checkpoint(self) -> None:
+        """Let a temporary checkpoint be."""
+        leave_to_user(self._spark, self.checkpoint.root)
 
     def change(
         self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]
@@ -261,6 +323,8 @@ class SparkRun:
             self._strategy.set_latency_bounds(latencies_s)
         if memory_bytes is not None:
             self._engine.limits = replace(self._engine.limits, memory_bytes=memory_bytes)
+            if self._intake_limits is not None:
+                self._intake_limits.limits.memory_bytes = memory_bytes
 
     @property
     def is_running(self) -> bool:
@@ -270,9 +334,8 @@ class SparkRun:
     def results(self, query: str) -> DataFrame:
         """Results so far of a query INTO files or memory."""
         definition = self._network.queries[query]
-        options = {k.lower(): v for k, v in definition.sink.options}
         in_memory = definition.sink.format == "memory"
-        path = self.checkpoint.results(query) if in_memory else options.get("path")
+        path = self.path_of(query)
         if path is None:
             raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
         output = self._prepared.result_schema(definition)
@@ -284,6 +347,19 @@ class SparkRun:
             return self._spark.read.parquet(path)
         reader = self._spark.read.format(definition.sink.format).schema(schema)
         return reader.options(**dict(definition.sink.options)).load(path)
+
+    def path_of(self, query: str) -> str | None:
+        """The folder of a query's results; None if they go to no files."""
+        sink = self._network.queries[query].sink
+        if sink.format == "memory":
+            return self.checkpoint.results(query)
+        return {k.lower(): v for k, v in sink.options}.get("path")
+
+    def results_of_tick(self, query: str, batch_id: int) -> DataFrame:
+        """Results that one tick has added to those of a query INTO memory, in the order of time."""
+        sink = self._sinks[query]
+        assert isinstance(sink, FileSink)
+        return self._spark.read.parquet(sink.files_of(batch_id)).orderBy("ts")
 
     def dead_letters(self) -> DataFrame | None:
         """Rows that were set aside; None if there are none."""

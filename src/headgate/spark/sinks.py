@@ -10,7 +10,7 @@ from typing import Protocol
 import pyarrow as pa
 from pyspark.sql.types import DoubleType, FloatType, StructType, TimestampNTZType, TimestampType
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import OutputClosedError, SetupError, known_names
 from headgate.model.network import QueryDefinition
 from headgate.runtime.usercode import Guarded
 from headgate.spark.checkpoint import Checkpoint
@@ -73,6 +73,10 @@ class FileSink:
 
     def _prefix(self, batch_id: int) -> str:
         return f"part-{self._uid}-{batch_id:09d}-"
+
+    def files_of(self, batch_id: int) -> str:
+        """A pattern of the files that a batch has."""
+        return f"{self._path}/{self._prefix(batch_id)}*"
 
     def target(self, batch_id: int, slice_number: int) -> Target:
         """The hidden folder."""
@@ -203,7 +207,11 @@ class ConsoleSink:
         if text:
             more = f"\n... and {rows - self._rows} more" if rows > self._rows else ""
             of = f" of {keep_ratio:.3g} of the tuples" if keep_ratio < 1 else ""
-            print(f"-- {self._query}, batch {batch_id}: {rows} rows{of}\n{text}{more}", flush=True)
+            try:
+                print(f"-- {self._query}, batch {batch_id}: {rows} rows{of}\n{text}{more}", flush=True)
+            except BrokenPipeError as error:
+                # of a broken pipe alone, nobody could tell whether it leads to Java
+                raise OutputClosedError(f"query {self._query}: nobody reads standard output") from error
 
 
 class CallbackSink:

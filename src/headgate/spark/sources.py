@@ -23,6 +23,7 @@ from pyspark.sql.types import (
 
 from headgate.errors import HeadgateError, QueryError, SetupError
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
+from headgate.runtime.allowance import Portion
 from headgate.spark import generated, sql
 from headgate.spark.file_system import Files
 from headgate.spark.source_files import FileScans
@@ -37,6 +38,16 @@ FILE_FORMATS = (*TEXT_FORMATS, "parquet", "orc")
 STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", *generated.FORMATS)
 # where a format has a column for it, the event time of streams that do not name another
 EVENT_TIMES = {"nexmark": nexmark.EVENT_TIME}
+# the option by which a source brings no more than so much into a tick, and those by which a user limits it
+_LIMITS = {
+    **dict.fromkeys(FILE_FORMATS, "maxFilesPerTrigger"),
+    **dict.fromkeys(generated.FORMATS, "maxRowsPerTrigger"),
+    "kafka": "maxOffsetsPerTrigger",
+}
+_LIMITS_OF_USERS = {
+    option.lower()
+    for option in (*_LIMITS.values(), "maxBytesPerTrigger", "minOffsetsPerTrigger", "rowsPerTrigger")
+}
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
 # more files of a remote file system are not measured: each one is a request over the network
 _MOST_REMOTE_FILES = 16
@@ -172,12 +183,14 @@ class Sources:
         count = self._scans.count(definition, path)
         return count is not None and count > than
 
-    def _open_stream(self, definition: StreamDefinition) -> DataFrame:
+    def _open_stream(self, definition: StreamDefinition, most: int | None = None) -> DataFrame:
         stream = _generated(definition)
         if stream is not None:
             # registered only where it is used: Spark starts a Python worker for it
             generated.register(self._spark, definition.format)
-        reader = _configured(self._spark.readStream, definition, self._stream_options(definition))
+        limit = {} if most is None else {_LIMITS[definition.format]: str(most)}
+        options = {**self._stream_options(definition), **limit}
+        reader = _configured(self._spark.readStream, definition, options)
         try:
             frame = (reader.name(definition.name) if self._named else reader).load()
             if stream is not None:
@@ -196,9 +209,12 @@ class Sources:
         pattern = re.sub(r"(\w)(?=\W*$)", r"[\1]", path, count=1)
         return {key: pattern if key.lower() == "path" else value for key, value in options.items()}
 
-    def stream(self, definition: StreamDefinition, number: int) -> DataFrame:
-        """One branch of the streaming union: the stream's number, and its row unless it consists of files."""
-        frame = self.frames.get(definition.name) or self._open_stream(definition)
+    def stream(self, definition: StreamDefinition, number: int, most: int | None = None) -> DataFrame:
+        """One branch of the streaming union: the stream's number, and its row unless it consists of files.
+
+        ``most`` are the files or rows that the first tick takes of it; None if it takes all that is there.
+        """
+        frame = self.frames.get(definition.name) or self._open_stream(definition, most)
         tag = F.lit(number).alias(STREAM)
         if self.is_file_stream(definition):
             # other streams' rows come from the same plan, which must not read the files once more
@@ -233,6 +249,14 @@ class Sources:
             return reader.load() if paths is None else reader.load(paths)
         except AnalysisException as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
+
+
+def portion_of(definition: StreamDefinition, rows: int) -> Portion | None:
+    """What a tick takes of a stream at first; None if its source has no limit, or one of the user's."""
+    given = {name.lower() for name, _ in definition.options}
+    if definition.format not in _LIMITS or not given.isdisjoint(_LIMITS_OF_USERS):
+        return None
+    return Portion(1, of_files=True) if definition.format in FILE_FORMATS else Portion(rows)
 
 
 def _generated(definition: StreamDefinition) -> GeneratedStream | None:

@@ -166,8 +166,8 @@ class TickRunner:
             after = self._next_manifest(tick, plan, found)
             event = self._event(tick, after, found, profiles)
             self.statistics.arrivals.add(event)
-            change = self._next_settings(event, after.settings)
-            self.manifest = after if change is None else replace(after, settings=change.after)
+            settings, change = self._next_settings(event, after.settings)
+            self.manifest = replace(after, settings=settings)
             self._checkpoint.commit(self.manifest)
             self._eddies.after_commit(self.manifest, tick.snapshots)
             self._attempts.after_tick(sum(found.set_aside.values()))
@@ -205,13 +205,16 @@ class TickRunner:
         self._builder.merge_blocks(tick.batch_id, plan)
         return plan
 
-    def _next_settings(self, event: TickCommitted, settings: TickSettings) -> SettingsChanged | None:
+    def _next_settings(
+        self, event: TickCommitted, settings: TickSettings
+    ) -> tuple[TickSettings, SettingsChanged | None]:
         """Fix the settings of the next tick before this one is committed, so that a replay uses the same."""
         decision = self._controller.decide(event, settings)
         after, reason = decision.settings, decision.reason
-        if after == settings:
-            return None
-        return SettingsChanged(event.now_s, event.batch_id, reason, settings, after, decision.statistics)
+        if after.chooses_like(settings):
+            return after, None
+        change = SettingsChanged(event.now_s, event.batch_id, reason, settings, after, decision.statistics)
+        return after, change
 
     def _set_parallelism(self, rows_at_hand: float) -> None:
         """Use as many tasks after a shuffle as there is work for: each costs some ten milliseconds."""

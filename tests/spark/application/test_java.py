@@ -149,7 +149,7 @@ def test_a_damaged_launcher_is_mended(tmp_path: Path) -> None:
 def test_without_a_writable_cache_the_launcher_goes_to_a_temporary_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(java.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
     (tmp_path / "cache").write_text("a file where a directory should be")
     home = launch_home(echoing_runtime(tmp_path / "runtime"), {"XDG_CACHE_HOME": str(tmp_path / "cache")})
     assert home.is_relative_to(tmp_path)

@@ -47,9 +47,10 @@ def test_the_address_of_the_gateway_is_read(tmp_path: Path) -> None:
         cat > /dev/null"""
     started = jvm.start(scripted_java(tmp_path, write))
     assert started.address() == (258, "key")
-    assert not started.folder.exists()
+    # its temporary files go there
+    assert list(started.folder.iterdir()) == []
     started.discard()
-    assert started.process.returncode is not None
+    assert started.process.returncode is not None and not started.folder.exists()
 
 
 def test_a_jvm_that_ends_at_once_is_reported_and_leaves_nothing(tmp_path: Path) -> None:

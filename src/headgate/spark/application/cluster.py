@@ -6,18 +6,19 @@ import logging
 import os
 import re
 import sys
-import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, TypeVar
 
 from py4j.java_gateway import JavaClass, JavaMember, JVMView  # type: ignore[import-untyped]
 from pyspark import SparkContext
+from pyspark.find_spark_home import _find_spark_home
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.errors import SetupError
-from headgate.spark.application import jvm
+from headgate.spark.application import ending, jvm
 from headgate.spark.application.java import JavaHome, prepare_java
 from headgate.spark.application.java_classes import register_functions, use_local_files
 from headgate.spark.failures import handler_kept, is_stopped
@@ -81,12 +82,15 @@ _APPLICATION_SETTINGS = {
     "spark.driver.bindAddress": "127.0.0.1",
 }
 
+_NAME = "headgate"
+
 # a second caller, while Spark is being started in the background, gets the same session
 _STARTING = threading.Lock()
 
 
 def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
     """A session of our own; on one machine, ``pool_tasks`` tasks are added to its processors, for pools."""
+    jvm.check_master(master)
     with _STARTING:
         java = prepare_java()
         threads = _local_threads(master)
@@ -97,7 +101,7 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
             logging.getLogger(logger).setLevel(logging.CRITICAL)
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if master.startswith("local-cluster"):
-            os.environ.setdefault("SPARK_WORKER_DIR", tempfile.mkdtemp(prefix="headgate-workers-"))
+            os.environ.setdefault("SPARK_WORKER_DIR", ending.temporary_folder("headgate-workers-"))
         settings: dict[str, Any] = {
             **_APPLICATION_SETTINGS,
             "spark.driver.memory": jvm.driver_memory(),
@@ -109,15 +113,18 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
         if threads is not None and os.environ["PYSPARK_PYTHON"] == sys.executable:
             # elsewhere, workers may run a Python that has no Headgate
             settings["spark.python.daemon.module"] = "headgate.spark.application.workers"
-        builder = SparkSession.builder.master(master).appName("headgate").config(map=settings)
+        builder = SparkSession.builder.master(master).appName(_NAME).config(map=settings)
         try:
             # Ctrl-C must not cancel the jobs of runs
             with handler_kept():
-                _start_gateway(master, java)
-                return builder.getOrCreate()
+                started = _start_gateway(master, java, settings)
+                spark = builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
             raise SetupError(f"Spark does not start on {master}: {reason}") from error
+        if started is not None:
+            remove_with_jvm(spark, str(started.folder))
+        return spark
 
 
 def start_in_background(master: str, pool_tasks: int = 0) -> None:
@@ -130,12 +137,16 @@ def start_in_background(master: str, pool_tasks: int = 0) -> None:
     threading.Thread(target=start, name="headgate-start", daemon=True).start()
 
 
-def _start_gateway(master: str, java: JavaHome) -> None:
-    """Connect PySpark to a JVM of ours, where ``spark-submit`` is not needed."""
+def _start_gateway(master: str, java: JavaHome, settings: Mapping[str, object]) -> jvm.Jvm | None:
+    """Connect PySpark to a JVM of ours, unless it has one."""
     present: Any = SparkContext._gateway
-    if present is not None or not jvm.starts_directly(master, os.environ):
-        return
-    started = jvm.take_early() or jvm.start(java)
+    if present is not None or os.name != "posix" or "PYSPARK_GATEWAY_PORT" in os.environ:
+        return None
+    if jvm.starts_directly(master, os.environ):
+        started = jvm.take_early() or jvm.start(java)
+    else:
+        own = {"spark.master": master, "spark.app.name": _NAME}
+        started = jvm.submit(Path(_find_spark_home()), {**own, **settings})
     port, secret = started.address()
     # given these two variables, PySpark connects to a gateway instead of starting one
     gateway_address = {"PYSPARK_GATEWAY_PORT": str(port), "PYSPARK_GATEWAY_SECRET": secret}
@@ -148,6 +159,20 @@ def _start_gateway(master: str, java: JavaHome) -> None:
     gateway: Any = SparkContext._gateway
     # kept, as PySpark does: the JVM ends when the pipe to it is closed
     gateway.proc = started.process
+    return started
+
+
+def remove_with_jvm(spark: SparkSession, folder: str) -> None:
+    """Let the JVM remove a folder when it ends: this process may be killed before it can."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.util.ShutdownHookManager.registerShutdownDeleteDir(jvm.java.io.File(folder))
+
+
+def leave_to_user(spark: SparkSession, folder: str) -> None:
+    """Let a temporary folder be."""
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.util.ShutdownHookManager.removeShutdownDeleteDir(jvm.java.io.File(folder))
+    ending.keep_folder(folder)
 
 
 def check_session(given: Any) -> None:

@@ -14,13 +14,13 @@ import re
 import shlex
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from headgate.errors import SetupError
+from headgate.spark.application import ending
 
 OLDEST_VERSION = 17
 VECTOR_MODULE = "jdk.incubator.vector"
@@ -85,7 +85,7 @@ exec {shlex.quote(str(java.executable))} "$@"
         return _install(script, cache_directory(environ) / name)
     except (OSError, RuntimeError):
         # a home directory that is missing, read-only or mounted noexec must not keep anyone from starting
-        return _install(script, Path(tempfile.mkdtemp(prefix="headgate-")) / name)
+        return _install(script, Path(ending.temporary_folder("headgate-java-")) / name)
 
 
 def cache_directory(environ: Mapping[str, str]) -> Path:

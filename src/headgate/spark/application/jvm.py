@@ -1,31 +1,33 @@
-"""Starts the JVM of a local Spark directly, before PySpark is imported.
+"""Starts Spark's JVM: that of a local Spark directly, before PySpark is imported.
 
 PySpark starts it through ``spark-submit``: two shells, and a JVM that only prints the command of the second.
 For a local master without user settings, that command is known. Everything else (a cluster, ``SPARK_HOME``,
 ``spark-env.sh``, packages to fetch) is left to ``spark-submit``.
+
+The JVM has a session of its own, so that signals to this process and its group do not reach it, and ends with
+this process, however that ends.
 """
 
 from __future__ import annotations
 
-import atexit
 import importlib.util
 import os
 import re
 import shlex
-import shutil
-import signal
 import struct
 import subprocess
 import sys
-import tempfile
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from headgate.errors import HeadgateError, SetupError
+from headgate.spark.application import ending
 from headgate.spark.application.archive import sharing_options
 from headgate.spark.application.java import JavaHome, find_java
 
@@ -36,6 +38,8 @@ _PACKAGES = Path(__file__).parents[3]
 _WORKER_SITE = Path(__file__).parent / "worker_site"
 _MAIN_CLASS = "org.apache.spark.api.python.PythonGatewayServer"
 _POLL_EVERY_S = 0.01
+_ADDRESS = "address"
+_OPTIONS = "spark.driver.extraJavaOptions"
 
 # those of org.apache.spark.launcher.JavaModuleOptions, without jdk.incubator.vector: it only speeds up linear
 # algebra, and makes the JVM print a warning
@@ -76,7 +80,22 @@ _HARMLESS_VARIABLES = {
     "SPARK_USER",
     "SPARK_WORKER_DIR",
 }
+_MASTERS = (
+    r"local(\[(\*|[0-9]+)( *, *[0-9]+)?\])?",
+    r"local-cluster\[ *[0-9]+ *, *[0-9]+ *, *[0-9]+ *\]",
+    "yarn",
+    # of Spark itself, or of a cluster manager that is plugged in
+    r"[a-z][a-z0-9+.-]*://.+",
+)
 _DECISIVE_VARIABLES = {"HADOOP_CONF_DIR", "PYSPARK_GATEWAY_PORT", "PYSPARK_SUBMIT_ARGS", "YARN_CONF_DIR"}
+
+
+def check_master(master: str) -> None:
+    """Refuse what Spark would refuse with a stack trace, seconds later."""
+    if not any(re.fullmatch(pattern, master) for pattern in _MASTERS):
+        raise SetupError(
+            f"{master!r} is no Spark master; write local[*], local[4], spark://HOST:PORT, yarn or k8s://URL"
+        )
 
 
 def driver_memory() -> str:
@@ -94,27 +113,25 @@ class Jvm:
 
     process: subprocess.Popen[bytes]
     folder: Path
-    """Where the gateway writes its address."""
+    """Its temporary folder, in which the gateway writes its address."""
 
     def address(self) -> tuple[int, str]:
         """Port and secret of the gateway, as soon as it listens."""
-        written = self.folder / "address"
+        written = self.folder / _ADDRESS
         while not written.exists():
             if self.process.poll() is not None:
                 self.discard()
                 raise SetupError(f"Java ended with exit status {self.process.returncode}")
             time.sleep(_POLL_EVERY_S)
         content = written.read_bytes()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        written.unlink()
         port, length = struct.unpack_from("!ii", content)
         return port, content[8 : 8 + length].decode()
 
     def discard(self) -> None:
         """Kill a JVM that has not been used."""
-        self.process.kill()
-        # closes the pipe, too
-        self.process.communicate()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        ending.end_jvm(self.process)
+        ending.remove_folder(self.folder)
 
 
 class _Early:
@@ -133,7 +150,6 @@ def start_early(master: str) -> None:
         return
     with suppress(HeadgateError, OSError):
         _Early.jvm = start(find_java(os.environ))
-        atexit.register(_discard_unused)
 
 
 def take_early() -> Jvm | None:
@@ -146,11 +162,6 @@ def discard_early() -> None:
     """Kill the JVM that was started early, even while a session connects to it."""
     if _Early.jvm is not None:
         _Early.jvm.discard()
-
-
-def _discard_unused() -> None:
-    if not _Early.is_taken:
-        discard_early()
 
 
 def starts_directly(master: str, environ: Mapping[str, str]) -> bool:
@@ -181,34 +192,61 @@ def start(java: JavaHome) -> Jvm:
     """Start a JVM with PySpark's gateway, as ``spark-submit pyspark-shell`` does."""
     spark_home = pyspark_folder()
     assert spark_home is not None
-    folder = Path(tempfile.mkdtemp(prefix="headgate-gateway-"))
     jars = class_path(spark_home)
+    folder = ending.temporary_folder("headgate-jvm-")
     command = [
         str(java.executable),
         *("-cp", os.pathsep.join(map(str, jars))),
         f"-Xmx{driver_memory()}",
+        f"-Djava.io.tmpdir={folder}",
         *MODULE_OPTIONS,
         *sharing_options(java, jars, os.environ),
         *shlex.split(driver_options()),
         _MAIN_CLASS,
     ]
     environ = {
-        **os.environ,
         # as spark-submit does: Python workers must agree on the hashes of strings
         "PYTHONHASHSEED": "0",
         "SPARK_HOME": str(spark_home),
-        "SPARK_CONNECT_MODE": "0",
         # Python workers must find Headgate, however this process has found it
         "PYTHONPATH": os.pathsep.join(
             filter(None, (str(_WORKER_SITE), os.environ.get("PYTHONPATH"), str(_PACKAGES)))
         ),
-        "_PYSPARK_DRIVER_CONN_INFO_PATH": str(folder / "address"),
     }
-    # the gateway ends when the pipe to its standard input breaks; Ctrl-C is for this process alone
+    return _started(command, environ, folder)
+
+
+def submit(spark_home: Path, settings: Mapping[str, object]) -> Jvm:
+    """Start a JVM with PySpark's gateway through ``spark-submit``, as PySpark does."""
+    folder = ending.temporary_folder("headgate-jvm-")
+    options = f"-Djava.io.tmpdir={folder} {settings[_OPTIONS]}"
+    given = [("--conf", f"{key}={value}") for key, value in {**settings, _OPTIONS: options}.items()]
+    arguments = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "pyspark-shell"))
+    command = [str(spark_home / "bin" / "spark-submit"), *chain.from_iterable(given), *arguments]
+    return _started(command, {}, folder)
+
+
+def _started(command: Sequence[str], environ: Mapping[str, str], folder: str) -> Jvm:
+    address = {"SPARK_CONNECT_MODE": "0", "_PYSPARK_DRIVER_CONN_INFO_PATH": f"{folder}/{_ADDRESS}"}
     process = subprocess.Popen(
         command,
+        # the gateway ends when the pipe to its standard input breaks
         stdin=subprocess.PIPE,
-        env=environ,
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_IGN) and None,
+        # what it would say while it ends without this process, nobody is there to read
+        stderr=subprocess.PIPE,
+        env={**os.environ, **environ, **address},
+        start_new_session=True,
     )
-    return Jvm(process, folder)
+    ending.end_with_process(process)
+    threading.Thread(target=_pass_on, args=(process,), name="headgate-jvm-errors", daemon=True).start()
+    return Jvm(process, Path(folder))
+
+
+def _pass_on(process: subprocess.Popen[bytes]) -> None:
+    """Print what a JVM and its Python workers print."""
+    assert process.stderr is not None
+    with process.stderr as lines, suppress(OSError, ValueError):
+        for line in lines:
+            if not ending.is_under_way():
+                sys.stderr.write(line.decode(errors="replace"))
+                sys.stderr.flush()

@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from headgate.model.event import StreamCounts
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.shedding import DropBox
+from headgate.model.shedding import DropBox, TickSettings
 from headgate.spark import sql
 from headgate.spark.application.cluster import in_session
 from headgate.spark.arrival import log_appender
@@ -27,7 +27,7 @@ from headgate.spark.arrival.late_rows import (
     may_hold_late_rows,
     placed_items,
 )
-from headgate.spark.arrival.log_appender import Appended, GoodRows, LogAppender, TickContext
+from headgate.spark.arrival.log_appender import Appended, GoodRows, LogAppender, TickContext, stamps
 from headgate.spark.arrival.split_statistics import SplitStatistics, split_statistics, utility_quantiles
 from headgate.spark.file_system import normal_path
 from headgate.spark.held_rows import HeldRows
@@ -54,6 +54,8 @@ class Arrival:
     """The watermark delay with which no row would have been late; 0 if none was."""
     dead_letters: str | None = None
     unwritten: Mapping[str, DataFrame] = field(default_factory=dict)
+    files: int = 0
+    """How many files the stream has brought, if it consists of files."""
 
 
 @dataclass(eq=False, repr=False)
@@ -69,6 +71,7 @@ class Intake:
 
     def __post_init__(self) -> None:
         self._utilities = self._network.utilities()
+        self._sheddable = self._network.sheddable()
         self._appender = LogAppender(self._spark, self._sources, self._logs, self._utilities)
         self._in_place = FilesInPlace(self._network, self._sources, self._logs, self._appender, self._raw)
         self.quarantine = Quarantine(self._spark, self._sources)
@@ -97,34 +100,73 @@ class Intake:
         """Append what every stream brings into this tick; drop boxes are those of the previous manifest."""
         tick = TickContext(batch_id, now_us, before.settings, end_of_input)
         states = {name: before.streams.get(name, StreamState()) for name in self._network.streams}
-        boxes = {
-            name: with_floor(box, self._utilities.get(name), states[name].utilities)
-            for name, box in tick.settings.boxes().items()
-        }
+        boxes = self._boxes(tick.settings, states)
         files = {
             name: self.quarantine.readable(definition, self._source_log.files(name, batch_id), batch_id)
             for name, definition in self._network.streams.items()
             if self._sources.is_file_stream(definition)
         }
-        good: dict[str, GoodRows] = {}
-        for name in files.keys() - boxes.keys():
-            stamp_us = _stamp_us(states[name], now_us)
-            found = self._in_place.examine(name, files[name], states[name], stamp_us, now_us)
-            if found is not None:
-                good[name] = found
+        without_box = {name: files[name] for name in files.keys() - boxes.keys()}
+        good = self._examined(without_box, states, tick)
         held, arriving = self._raw_rows(batch, files, good.keys(), boxes, now_us)
         splits = split_statistics(self._spark, list(arriving.values()))
         for rows in held.values():
             rows.settle()
+        settings = self._closed(tick.settings, arriving, splits, good)
+        if settings is not tick.settings:
+            tick, boxes = replace(tick, settings=settings), self._boxes(settings, states)
+            arriving = {name: replace(raw, box=boxes.get(name)) for name, raw in arriving.items()}
+            splits = split_statistics(self._spark, list(arriving.values()))
         for name, raw in arriving.items():
             if own := [split for split in splits if split.stream == raw.number and split.rows]:
                 own_files = files.get(name, [])
                 good[name] = self._good(raw, own, own_files, states[name], tick, held.get(name))
         arrivals = {
-            name: self._arrival(definition, states[name], good.get(name), tick)
+            name: replace(
+                self._arrival(definition, states[name], good.get(name), tick), files=len(files.get(name, ()))
+            )
             for name, definition in self._network.streams.items()
         }
         return self.quarantine.record(arrivals, batch_id)
+
+    def _boxes(self, settings: TickSettings, states: Mapping[str, StreamState]) -> dict[str, DropBox]:
+        return {
+            name: with_floor(box, self._utilities.get(name), states[name].utilities)
+            for name, box in settings.boxes().items()
+        }
+
+    def _examined(
+        self, files: Mapping[str, list[str]], states: Mapping[str, StreamState], tick: TickContext
+    ) -> dict[str, GoodRows]:
+        """The rows of files that can be read in place, without a job."""
+        good: dict[str, GoodRows] = {}
+        for name, own in files.items():
+            stamp_us = _stamp_us(states[name], tick.now_us)
+            found = self._in_place.examine(name, own, states[name], stamp_us, tick.now_us)
+            if found is not None:
+                good[name] = found
+        if tick.settings.closed_to(self._sheddable_rows(good)) is tick.settings:
+            return good
+        # of more rows than fit, some must pass a drop box, which takes a job
+        return {name: found for name, found in good.items() if name not in self._sheddable}
+
+    def _sheddable_rows(self, good: Mapping[str, GoodRows]) -> dict[str, int]:
+        return {name: found.rows for name, found in good.items() if name in self._sheddable}
+
+    def _closed(
+        self,
+        settings: TickSettings,
+        arriving: Mapping[str, RawRows],
+        splits: Sequence[SplitStatistics],
+        good: Mapping[str, GoodRows],
+    ) -> TickSettings:
+        """The settings with drop boxes closed as far as it takes to let no more rows through than allowed."""
+        arrived = {
+            name: sum(split.rows for split in splits if split.stream == raw.number)
+            for name, raw in arriving.items()
+            if name in self._sheddable
+        }
+        return settings.closed_to(arrived, others=sum(self._sheddable_rows(good).values()))
 
     def _raw_rows(
         self,
@@ -137,7 +179,7 @@ class Intake:
         """The rows of streams that take a job: of file streams from their files, of others from the batch."""
         held: dict[str, HeldRows] = {}
         arriving: dict[str, RawRows] = {}
-        shared: HeldRows | None = None
+        shared: DataFrame | None = None
         for number, (name, definition) in enumerate(self._network.streams.items()):
             is_file = name in files
             if name in examined or (is_file and not files[name]):
@@ -145,9 +187,8 @@ class Intake:
             if is_file:
                 raw = self._sources.read_files(definition, files[name])
             else:
-                # Spark hands micro-batches over in a session that knows none of our views
-                shared = shared or self._logs.memory.hold(in_session(self._spark, batch))
-                raw = shared.frame.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
+                shared = self._shared(batch) if shared is None else shared
+                raw = shared.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
             placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
             if is_file and self._sources.total_bytes(files[name]) <= ONE_TASK_BYTES:
                 placed = placed.coalesce(1)
@@ -166,6 +207,13 @@ class Intake:
                 self._utilities.get(name),
             )
         return held, arriving
+
+    def _shared(self, batch: DataFrame) -> DataFrame:
+        """The rows of a micro-batch; where several streams take theirs from it, it is read once for all."""
+        # Spark hands micro-batches over in a session that knows none of our views
+        rows = in_session(self._spark, batch)
+        others = [s for s in self._network.streams.values() if not self._sources.is_file_stream(s)]
+        return rows if len(others) == 1 else self._logs.memory.hold(rows).frame
 
     def _fits_memory(self, definition: StreamDefinition, files: Sequence[str]) -> bool:
         if definition.format in TEXT_FORMATS:
@@ -191,6 +239,9 @@ class Intake:
         letters = [row_letters(raw, sql.select(["*"], view, [raw.is_bad]), tick.batch_id)] if bad else []
         if definition.timestamp is None:
             min_ts = max_ts = _stamp_us(state, tick.now_us)
+            stays_in_place = raw.is_file and definition.format not in TEXT_FORMATS
+            if not stays_in_place and not self._logs.schemas[definition.name].is_numbered:
+                max_ts += stamps(rows - bad - shed) - 1
         elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
             flagged = self._spark.sql(late_flagged(raw, ranks, state.max_ts, state.floor_ts))
             held = self._logs.memory.hold(flagged)

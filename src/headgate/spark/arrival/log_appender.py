@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -12,15 +13,18 @@ from headgate.model.event import StreamCounts
 from headgate.model.shedding import KEEP, TickSettings
 from headgate.spark import sql
 from headgate.spark.arrival.drop_box import keep_ratio
-from headgate.spark.arrival.late_rows import arrival_order
+from headgate.spark.arrival.late_rows import PLACE, arrival_order
 from headgate.spark.arrival.split_statistics import SplitStatistics, timestamp_quantiles
 from headgate.spark.blocks import block_measures, measured_block, width_bytes
 from headgate.spark.held_rows import HeldRows
 from headgate.spark.manifest import BlockRef, StreamState
-from headgate.spark.rows import in_range
+from headgate.spark.rows import QUANTILES, in_range
 from headgate.spark.sources import TEXT_FORMATS, Sources
 from headgate.spark.sql import POSITION, SEQ, TS
 from headgate.spark.stream_log import LogSchema, StreamLogs
+
+_ROWS_PER_STAMP = 10_000
+_MOST_STAMPS = 64
 
 SMALL_FILES_BYTES = 8 * 2**20
 """Columnar files up to this size are held in memory when they arrive."""
@@ -164,7 +168,7 @@ class LogAppender:
             items.append(sql.name(TS))
         else:
             # one microsecond apart, so that numbered tuples stamped on arrival keep their order
-            step = f" + {place}" if schema.is_numbered else ""
+            step = f" + {place}" if schema.is_numbered else _step(good, anchor)
             items.append(f"{sql.Bound(good.min_ts).at(anchor)}{step} AS {sql.name(TS)}")
         if first_seq is not None:
             items.append(f"{sql.Bound(first_seq).at(anchor)} + {place} AS {sql.name(place_as)}")
@@ -220,6 +224,25 @@ class LogAppender:
         return self._spark.sql(sql.select(items, view, in_range(from_ts, state.watermark_ts)))
 
 
+def stamps(rows: int) -> int:
+    """Timestamps of so many tuples that are stamped on arrival: a tick can be cut between two of them."""
+    return min(_MOST_STAMPS, 1 + rows // _ROWS_PER_STAMP)
+
+
+def _step(good: GoodRows, anchor: str) -> str:
+    """How much later than the first of the tick a tuple is stamped, as a term; nothing for few tuples."""
+    count = good.max_ts - good.min_ts + 1
+    if count == 1:
+        return ""
+    partitions: Counter[int] = Counter()
+    for split in good.splits:
+        partitions[split.partition] += split.rows
+    longest = max(partitions.values())
+    # a row's place ends with its number in the partition
+    number = f"({sql.name(PLACE)} & {2**33 - 1}L) div {sql.Bound(-(-longest // count)).at(anchor)}"
+    return f" + least({number}, {sql.Bound(count - 1).at(anchor)})"
+
+
 def _tail_columns(schema: LogSchema) -> StructType:
     """The columns of a tuple in the tail: a position in place of a number."""
     own = [field for field in schema.struct.fields if field.name != SEQ]
@@ -230,10 +253,15 @@ def _block(path: str, schema: LogSchema, good: GoodRows, now_us: int, first_seq:
     """A block of good rows."""
     is_stamped = schema.definition.timestamp is None
     min_ts = max_ts = good.min_ts
+    quantiles: tuple[int, ...] = ()
     if not is_stamped:
         max_ts = good.max_ts
+        quantiles = timestamp_quantiles(good.splits, min_ts, max_ts)
     elif schema.is_numbered:
         max_ts += good.rows - 1
+    elif good.max_ts > min_ts:
+        max_ts = good.max_ts
+        quantiles = tuple(min_ts + (max_ts - min_ts) * i // QUANTILES for i in range(QUANTILES + 1))
     [first, *others] = good.splits
     return BlockRef(
         path=path,
@@ -242,7 +270,7 @@ def _block(path: str, schema: LogSchema, good: GoodRows, now_us: int, first_seq:
         min_ts=min_ts,
         max_ts=max_ts,
         arrived_us=now_us,
-        quantiles=() if is_stamped else timestamp_quantiles(good.splits, min_ts, max_ts),
+        quantiles=quantiles,
         first_seq=first_seq,
         # if so, quantiles are timestamps at evenly spaced places
         is_in_order=not others and first.in_order and not first.bad and not first.shed,

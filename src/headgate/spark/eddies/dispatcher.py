@@ -7,8 +7,6 @@ nothing is lost or duplicated.
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 import threading
 import time
 import uuid
@@ -25,6 +23,7 @@ from pyspark.sql import functions as F
 from headgate.errors import HeadgateError, SetupError
 from headgate.model.operator import JoinEddy, OperatorInput
 from headgate.spark.application.cluster import task_slots
+from headgate.spark.application.ending import remove_folder, temporary_folder
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.eddy_jobs import (
@@ -104,7 +103,7 @@ class Eddies:
         self._most_jobs = None if slots is None else max(1, slots - 1)
         self._jobs_of_one = min(_JOBS_OF_AN_EDDY, self._most_jobs or 1)
         self._budget_s = _BUDGET_S if self._jobs_of_one > 1 else _LONE_BUDGET_S
-        self._locks = None if slots is None else tempfile.mkdtemp(prefix="headgate-slots-")
+        self._locks = None if slots is None else temporary_folder("headgate-slots-")
         self._threads = ThreadPoolExecutor(
             self._jobs_of_one * len(self._layouts) + _PROBING, thread_name_prefix="headgate-pool"
         )
@@ -296,4 +295,4 @@ class Eddies:
             self._store.spark.sparkContext.cancelJobsWithTag(self._tag)
             jobs = wait(jobs, _CANCEL_EVERY_S).not_done
         if self._locks is not None:
-            shutil.rmtree(self._locks, ignore_errors=True)
+            remove_folder(self._locks)
