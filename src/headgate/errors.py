@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
 
 
 class HeadgateError(Exception):
@@ -91,6 +92,19 @@ class InternalError(HeadgateError):
     """A defect in Headgate."""
 
 
+# of names in a message; the user knows the others
+_MOST_NAMES = 30
+
+
 def known_names(names: Iterable[str]) -> str:
     """The names a user may have meant, for the end of an error message."""
-    return ", ".join(sorted(names)) or "none"
+    known = sorted(names)
+    more = len(known) - _MOST_NAMES
+    return ", ".join(known[:_MOST_NAMES] + ([f"and {more:,} more"] if more > 0 else [])) or "none"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A question for the likeliest of the names; nothing if none is alike."""
+    # comparing takes time by the square of the length
+    alike = get_close_matches(name[:50], list(names)[:1000], n=1)
+    return f"did you mean {alike[0]}? " if alike else ""

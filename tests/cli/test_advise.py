@@ -206,7 +206,7 @@ def test_a_missing_profile_says_how_to_make_one(tmp_path: Path) -> None:
 def test_negative_figures_of_a_profile_are_refused(tmp_path: Path) -> None:
     wrong = OPERATORS | {"high.project": {"seconds_per_tuple": -1}}
     failed = invoke("advise", written(tmp_path, operators=wrong))
-    assert failed.exit_code == 2 and "seconds_per_tuple = -1 is wrong" in failed.stderr
+    assert failed.exit_code == 2 and "seconds_per_tuple = -1 is out of range" in failed.stderr
 
 
 def test_the_example_of_the_help_is_there() -> None:

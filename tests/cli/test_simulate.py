@@ -170,14 +170,14 @@ def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
         (PROFILES, ["--profile", "{}", "--rate", "flows=fast"], "--rate flows=fast is no rate"),
         (PROFILES, ["--profile", "{}", "--for", "soon"], "--for: 'soon' is not a time"),
         ({"operators": {}}, ["--profile", "{}"], "profiles.json has no profile of operator heavy.select_p"),
-        ([], ["--profile", "{}"], "profiles.json holds no profiles"),
+        ([], ["--profile", "{}"], "profiles.json: [] is wrong; write {"),
         ({"operators": {"x": {}}}, ["--profile", "{}"], "operators.x.seconds_per_tuple is missing"),
         (
             {"operators": {"x": {"seconds_per_tuple": -1}}},
             ["--profile", "{}"],
-            "seconds_per_tuple = -1 is wrong",
+            "seconds_per_tuple = -1 is out of range",
         ),
-        ({"operators": {"x": {"cost": 1}}}, ["--profile", "{}"], "operators.x.cost is no known key"),
+        ({"operators": {"x": {"cost": 1}}}, ["--profile", "{}"], "operators.x.cost is not a known key"),
     ],
 )
 def test_what_is_wrong_with_measured_profiles(
@@ -199,7 +199,7 @@ def test_options_of_cql_have_no_place_beside_a_workload() -> None:
     ("arguments", "message"),
     [
         (["nowhere.toml"], "error: no such file: nowhere.toml\n"),
-        ([EXAMPLE, "--strategy", "chian"], "error: unknown strategy chian; known: chain, "),
+        ([EXAMPLE, "--strategy", "chian"], "error: unknown strategy chian; did you mean chain? known: chain, "),
         ([EXAMPLE, "--plot", "x.gif"], "error: --plot draws PNG; write x.png\n"),
         ([EXAMPLE, "--seed", "x"], "error: Invalid value for '--seed'"),
     ],

@@ -155,12 +155,12 @@ def test_round_robin_stays_while_the_quantum_lasts() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lifo", r"unknown strategy lifo; known: chain, .*, or your own as file.py:ClassName"),
+        ("lifo", r"unknown strategy lifo; did you mean fifo. known: chain, .*, or your own as file.py:ClassName"),
         ("chain+often", r"unknown ending \+often; known: chain\+aging, chain\+oldest"),
         ("mixed:gamma=1", "strategy mixed has no setting 'gamma'; it has least_slope"),
-        ("mixed:least_slope=steep", "least_slope=steep is not a number; write least_slope=0.5"),
+        ("mixed:least_slope=steep", "least_slope=steep is not a number; write a number from 0 to 1e15"),
         ("mixed:least_slope=-1", "strategy mixed: least_slope=-1 is out of range"),
-        ("least-slack:latency_s=nan", "latency_s=nan is out of range; write a number of 0 or more"),
+        ("least-slack:latency_s=nan", "latency_s=nan is out of range; write a number from 0 to"),
         ("threshold:beta=0.3", "beta = 0.3 is out of range"),
         ("threshold:memory_bytes=0", "memory_bytes = 0 is out of range"),
         ("chain-flush-exact+aging", "has no priorities to raise"),

@@ -27,7 +27,7 @@ from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
 from headgate.simulator.virtual_engine import static_priority
 from headgate.statistics.profile_file import Measured
-from headgate.workload.processes import Poisson, Trace
+from headgate.workload.processes import Trace, process_named
 
 Floats = NDArray[np.float64]
 
@@ -58,7 +58,7 @@ def answer(question: Question, as_json: bool) -> bool:
     given = given_rates(question.rates, network)
     # arrivals of traced streams, at the rate of --rate if given, and that rate
     recorded = {
-        stream: _rescaled(Trace(file).times_s(0), given.get(stream))
+        stream: _rescaled(Trace(file=file).times_s(0), given.get(stream))
         for stream, file in by_stream("--trace", question.traces, network).items()
     }
     for operator in network.operators:
@@ -180,7 +180,11 @@ def _driven_by(plan: LoadModel, model: LatencyModel, strategy: str, traces: Mapp
     for stream, rate in plan.rates.items():
         if stream not in arrivals:
             seed = arrivals_seed(0, stream)
-            arrivals[stream] = Poisson(rate, end_s).times_s(seed) if rate > 0 else np.empty(0)
+            arrivals[stream] = (
+                process_named("poisson", {"rate": rate, "until": end_s}).times_s(seed)
+                if rate > 0
+                else np.empty(0)
+            )
     dispersions = {stream: dispersion(times_s) for stream, times_s in traces.items()}
     if isinstance(model, InTicks):
         work = work_by_operator(plan)

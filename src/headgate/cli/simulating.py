@@ -32,7 +32,7 @@ from headgate.simulator.eddies import EddyResult
 from headgate.simulator.routing_file import eddy_run, given_rate, read_network
 from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
 from headgate.statistics.profile_file import FILE_NAME, Measured, beside
-from headgate.workload.processes import Listed, TimesProcess, process_named
+from headgate.workload.processes import Listed, Process, process_named
 
 _clean = partial(clean, digits=12)
 
@@ -164,12 +164,12 @@ def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, se
     rates = {**measured.tuples_per_s, **given_rates(options.rates, network)}
     traces = by_stream("--trace", options.traces, network)
     arrivals = {}
-    process: TimesProcess
+    process: Process
     for stream in network.streams:
         if stream in traces:
             process = process_named("trace", {"file": traces[stream]})
         elif (rate := known_rate(rates, stream)) == 0:
-            process = Listed(())
+            process = Listed(times=())
         else:
             process = process_named("poisson", {"rate": rate, "until": options.for_s or 10.0})
         arrivals[stream] = process.times_s(arrivals_seed(seed, stream))

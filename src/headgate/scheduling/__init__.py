@@ -13,7 +13,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from headgate.errors import HeadgateError, SetupError, known_names
+from headgate.errors import HeadgateError, SetupError, known_names, nearest
+from headgate.quantity import Quantity
 from headgate.scheduling.baselines import Aging, Fifo, OldestInTurn, RoundRobin
 from headgate.scheduling.capacity import Greedy, PathCapacity, SegmentStrategy, SimplifiedSegment, Threshold
 from headgate.scheduling.chain_envelope import Chain, Mixed
@@ -26,6 +27,8 @@ _CLASSES: tuple[Any, ...] = (
     *(Fifo, RoundRobin, Greedy, Chain, ChainFlush, ExactChainFlush, Mixed),
     *(PathCapacity, SegmentStrategy, SimplifiedSegment, Threshold, LeastSlack),
 )
+SETTING = Quantity("", 0, 1e15)
+"""Settings of strategies: seconds, bytes and ratios."""
 _STRATEGIES: dict[str, Any] = {strategy.name: strategy for strategy in _CLASSES}
 
 
@@ -71,7 +74,8 @@ def _with_settings(text: str) -> Strategy:
     name, colon, settings = text.partition(":")
     if name not in _STRATEGIES:
         known = known_names(strategy_names())
-        raise SetupError(f"unknown strategy {name}; known: {known}, or your own as file.py:ClassName")
+        alike = nearest(name, strategy_names())
+        raise SetupError(f"unknown strategy {name}; {alike}known: {known}, or your own as file.py:ClassName")
     parameters = inspect.signature(_STRATEGIES[name]).parameters.values()
     numeric = [parameter.name for parameter in parameters if "float" in str(parameter.annotation)]
     given: dict[str, float] = {}
@@ -79,14 +83,9 @@ def _with_settings(text: str) -> Strategy:
         key, _, value = setting.strip().partition("=")
         key = key.strip()
         if key not in numeric:
-            raise SetupError(f"strategy {name} has no setting {key!r}; it has {known_names(numeric)}")
-        where = f"strategy {name}: {setting.strip()}"
-        try:
-            given[key] = float(value)
-        except ValueError:
-            raise SetupError(f"{where} is not a number; write {key}=0.5") from None
-        if not given[key] >= 0:
-            raise SetupError(f"{where} is out of range; write a number of 0 or more")
+            alike = nearest(key, numeric)
+            raise SetupError(f"strategy {name} has no setting {key!r}; {alike}it has {known_names(numeric)}")
+        given[key] = SETTING.read(value, f"strategy {name}: {setting.strip()}")
     strategy: Strategy = _STRATEGIES[name](**given)
     return strategy
 

@@ -17,8 +17,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError, known_names, nearest
 from headgate.model.uniform_hash import mix
+from headgate.quantity import FLOWS, SEED, SHAPE, Quantity
 from headgate.workload.onoff import AlwaysOn, OnOff
 from headgate.workload.traffic import Arrivals, RatePhases, TruncatedPareto, traffic_time_us
 
@@ -27,7 +28,11 @@ PORT_SHARES = (0.5, 0.18, 0.12, 0.05, 0.04, 0.03, 0.03, 0.02, 0.02, 0.01)
 PROTOCOLS = ("tcp", "udp", "icmp")
 PROTOCOL_SHARES = (0.8, 0.18, 0.02)
 PACKET_BYTES = TruncatedPareto(shape=1.1, shortest=40, longest=1501)
-MOST_KEYS = 1 << 24
+_KEYS = Quantity("keys", 1, 1 << 24, is_whole=True)
+_SKEW = Quantity("", 0, 10)
+_SPEED = Quantity("traffic seconds per second", 1e-6, 1e6)
+_PARTITIONS = Quantity("partitions", 1, 1000, is_whole=True)
+_ROWS = Quantity("rows", 1, 1e12, is_whole=True)
 SQL_NAMES = {
     pa.int32(): "INT",
     pa.int64(): "BIGINT",
@@ -48,10 +53,8 @@ class Values:
     skew: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.keys <= MOST_KEYS:
-            raise SetupError(f"{self.keys} keys are out of range; write 1 to {MOST_KEYS}")
-        if not 0 <= self.skew <= 10:
-            raise SetupError(f"a skew of {self.skew:g} is out of range; write 0 (uniform) to 10")
+        _KEYS.check(self.keys, f"a number of {self.keys} keys")
+        _SKEW.check(self.skew, f"a skew of {self.skew:g}")
 
     def check(self, schema: pa.Schema) -> None:
         """Raise if a column cannot be filled."""
@@ -161,23 +164,19 @@ def _process(text: str) -> type[OnOff]:
     return found
 
 
-def _at_least_one(parse: Callable[[str], int]) -> Callable[[str], int]:
-    def checked(text: str) -> int:
-        number = parse(text)
-        if number < 1:
-            raise SetupError(f"'{text}' is too small; write more than 0")
-        return number
+def _number(kind: Quantity) -> Callable[[str], Any]:
+    return lambda text: kind.read(text, f"'{text}'")
 
-    return checked
+
+def _duration_us(text: str) -> int:
+    duration_us = traffic_time_us(text)
+    if duration_us < 1:
+        raise SetupError(f"'{text}' is too short; write 1 us or more")
+    return duration_us
 
 
 def _speed(text: str) -> float | None:
-    if text.strip().lower() == "max":
-        return None
-    speed = float(text)
-    if not 0 < speed < float("inf"):
-        raise SetupError(f"'{text}' is not a speed; write a number above 0, or 'max'")
-    return speed
+    return None if text.strip().lower() == "max" else _number(_SPEED)(text)
 
 
 def _start_us(text: str) -> int | None:
@@ -194,17 +193,17 @@ def _start_us(text: str) -> int | None:
 _OPTIONS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
     "rate": (RatePhases.parse, RatePhases.constant(1000)),
     "process": (_process, OnOff),
-    "flows": (int, 64),
-    "seed": (int, 7),
-    "onShape": (float, 1.4),
-    "offShape": (float, 1.2),
+    "flows": (_number(FLOWS), 64),
+    "seed": (_number(SEED), 7),
+    "onShape": (_number(SHAPE), 1.4),
+    "offShape": (_number(SHAPE), 1.2),
     "start": (_start_us, None),
-    "duration": (_at_least_one(traffic_time_us), None),
+    "duration": (_duration_us, None),
     "speed": (_speed, 1.0),
-    "partitions": (_at_least_one(int), 2),
-    "keys": (int, 1000),
-    "skew": (float, 1.0),
-    "maxRowsPerTrigger": (_at_least_one(int), None),
+    "partitions": (_number(_PARTITIONS), 2),
+    "keys": (_number(_KEYS), 1000),
+    "skew": (_number(_SKEW), 1.0),
+    "maxRowsPerTrigger": (_number(_ROWS), None),
 }
 
 
@@ -236,13 +235,16 @@ class BurstSettings:
         for written, text in options.items():
             name = names.get(written.lower())
             if name is None:
-                raise SetupError(f"burst has no option '{written}'; it has {known_names(tuple(_OPTIONS))}")
+                known = f"{nearest(written, _OPTIONS)}it has {known_names(_OPTIONS)}"
+                raise SetupError(f"burst has no option '{written}'; {known}")
             try:
                 settings[name] = _OPTIONS[name][0](text)
             except SetupError as error:
                 raise SetupError(f"option {name}: {error}") from None
-            except ValueError:
-                raise SetupError(f"option {name}: '{text}' is not a valid value") from None
+            # of a time
+            except (ValueError, OverflowError):
+                right = "write an ISO time, as in 2026-01-31T12:00:00Z, or now"
+                raise SetupError(f"option {name}: '{text}' is not a time; {right}") from None
         process = settings["process"](
             seed=settings["seed"],
             rate=settings["rate"],
