@@ -227,7 +227,11 @@ def test_a_router_of_the_users_is_simulated(tmp_path: Path) -> None:
         (SHORT + "speed = 3\n", [], "simulation.speed is not a known key"),
         (SHORT + "warm_up = 30\n", [], "simulation.warm_up = 30 leaves nothing of 20 seconds"),
         (SHORT + "links = 3\n", [], "simulation.links = 3 is wrong; write links = { bytes_per_second"),
-        (SHORT + "links = { bytes_per_second = [3, 2] }\n", [], "links.bytes_per_second = [3, 2] is wrong; write [least, most]"),
+        (
+            SHORT + "links = { bytes_per_second = [3, 2] }\n",
+            [],
+            "links.bytes_per_second = [3, 2] is wrong; write [least, most]",
+        ),
         (SHORT + "sharing = { split_at = 0 }\n", [], "sharing.split_at = 0 is out of range"),
         (SHORT.replace("rate = 200", ""), [], "sources.op0.rate is missing; write it, or add --rate 200"),
         (SHORT.replace("resource = 10\n", "resource = 0\n"), ["--policy", "q"], "op1.resource = 0 is out of"),

@@ -98,7 +98,11 @@ def test_a_trace_is_read_from_csv_too_and_can_be_cut_and_sped_up(tmp_path: Path)
         ("phases", {"rates": [], "seconds": 5}, "rates = [] is wrong"),
         ("phases", {"rates": [3, 4, 5], "seconds": [5, 6]}, "2 seconds for 3 rates; write one for each"),
         ("phases", {"rates": [3, 0], "seconds": 5}, "rates = [3, 0] is wrong"),
-        ("on-off", {"rate": 3, "until": 5, "flows": 0}, "flows = 0 is out of range; write a whole number of flows from 1 to 1024"),
+        (
+            "on-off",
+            {"rate": 3, "until": 5, "flows": 0},
+            "flows = 0 is out of range; write a whole number of flows from 1 to 1024",
+        ),
         ("on-off", {"rate": 3, "until": 5, "flows": 1.5}, "write a whole number"),
         ("list", {"times": [1, 0.5]}, "times are not sorted: 0.5 comes after 1; sort them"),
         ("list", {"times": [-1]}, "times[0] = -1 is out of range"),

@@ -16,6 +16,7 @@ from rich.table import Table
 
 from headgate.cli.commands import seconds
 from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, known_rate, profiled_network
+from headgate.cli.working import Working
 from headgate.errors import SetupError
 from headgate.queueing.advice import Advice, QueryAdvice
 from headgate.queueing.advice import advise as advised
@@ -54,6 +55,16 @@ class Question:
 
 def answer(question: Question, as_json: bool) -> bool:
     """Print the advice; returns whether every query keeps its bounds."""
+    with Working(f"predicting {question.file}"):
+        advice, model, traced = _advised(question)
+    if as_json:
+        print(json.dumps(_document(advice, model, traced), indent=2))
+    else:
+        _print(advice, traced)
+    return advice.fits
+
+
+def _advised(question: Question) -> tuple[Advice, LatencyModel, Traced | None]:
     network, measured, path = profiled_network(question.file, question.profile)
     given = given_rates(question.rates, network)
     # arrivals of traced streams, at the rate of --rate if given, and that rate
@@ -73,12 +84,7 @@ def answer(question: Question, as_json: bool) -> bool:
     plan = LoadModel(network, measured.profiles, profiled).at(rates)
     model = _model(plan, measured, question)
     advice = advised(plan, model, question.percentile)
-    traced = _driven_by(plan, model, question.strategy, traces) if traces else None
-    if as_json:
-        print(json.dumps(_document(advice, model, traced), indent=2))
-    else:
-        _print(advice, traced)
-    return advice.fits
+    return advice, model, _driven_by(plan, model, question.strategy, traces) if traces else None
 
 
 def _rescaled(times_s: Floats, rate: float | None) -> tuple[Floats, float]:

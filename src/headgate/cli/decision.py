@@ -13,6 +13,7 @@ from rich import box
 from rich.table import Table as TextTable
 
 from headgate.cli.script import Script
+from headgate.cli.working import Working
 from headgate.errors import SetupError
 from headgate.planning.catalog import Catalog
 from headgate.planning.join_order.choose import Decision, PlansOf, QueryDecision, choose
@@ -30,7 +31,8 @@ from headgate.statistics.profile_file import FILE_NAME, Measured
 def show_decision(file: Path, profile: Path, capacity: float, bushy: bool, as_json: bool) -> None:
     """Print candidate plans of every query, the chosen one, its drop boxes, and why."""
     plans_of = all_plans if bushy else left_deep_plans
-    decision = _decide(Script.read(file).catalog(), profile, capacity, plans_of)
+    with Working("comparing plans"):
+        decision = _decide(Script.read(file).catalog(), profile, capacity, plans_of)
     if as_json:
         queries = {name: _query_json(own, capacity) for name, own in decision.queries.items()}
         print(json.dumps({"capacity": capacity, "queries": queries}, indent=2))

@@ -16,6 +16,9 @@ from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
 
+MOST_JOINED = 14
+"""Streams of one join: the optimiser computes rates of all their subsets."""
+
 
 @dataclass(frozen=True)
 class Source:
@@ -117,6 +120,9 @@ class Scope:
             names = ", ".join(item.source.text for item in select.sources)
             message = f"FROM has only stored relations ({names}); join them with a stream"
             raise QueryError(message, select.sources[0].source.span)
+        if len(self.streams) > MOST_JOINED:
+            message = f"a join of {len(self.streams)} streams has too many orders; join {MOST_JOINED} at most"
+            raise QueryError(message, self.streams[MOST_JOINED].item.source.span)
         if len(self.streams) > 1 and select.is_aggregate:
             spans = [*(call.span for call in select.aggregates), *(key.span for key in select.group_by)]
             message = "an aggregate over a join of streams is not supported; aggregate one stream"

@@ -40,7 +40,8 @@ from headgate.simulator.eddies import EddyRun, Links, LoadSharing
 from headgate.simulator.scenario import Service
 
 _MOST_OPERATORS = 200
-_MOST_PATHS = 100
+# as many as an eddy tells apart
+_MOST_PATHS = 64
 _RESOURCE = Quantity("units per second", 1e-9, 1e12)
 _PER_TUPLE = Quantity("units per tuple", 1e-9, 1e12)
 _SELECTIVITY = Quantity("results per tuple", 0, 1e6)
@@ -245,12 +246,12 @@ def _operator(name: str, whole: _Network) -> PlacedOperator:
     return PlacedOperator(name, own.per_tuple, own.selectivity, own.resource, own.node)
 
 
-def given_rate(network: RoutingNetwork, rate: float | None, file: str) -> float:
+def given_rate(network: RoutingNetwork, rate: float | None) -> float:
     """The total source rate: the given one, or that of the file."""
     found = network.total_rate if rate is None else rate
     if found is None:
         first = path_of("sources", next(iter(network.rates)), "rate")
-        raise SetupError(f"{file}: {first} is missing; write it, or add --rate 200")
+        raise SetupError(f"{first} is missing; write it, or add --rate 200")
     return found
 
 

@@ -31,7 +31,17 @@ from headgate.model.operator import Input, OperatorInput, StreamInput, Synthetic
 from headgate.model.uniform_hash import key_of
 from headgate.quantity import BYTES, PROCESSORS, RATIO, SECONDS, SELECTIVITY, TIME
 from headgate.scheduling import SETTING, strategy_named
-from headgate.simulator.scenario import Behaviour, Fate, OnePerOperator, Pool, Scenario, Service
+from headgate.simulator.scenario import (
+    Behaviour,
+    Fate,
+    OnePerOperator,
+    Pool,
+    Scenario,
+    Service,
+    check_entries,
+    entries_of,
+    total_inputs,
+)
 from headgate.workload.processes import MOST_TUPLES, Arrivals, Process, Times, Trace
 
 _ANY_LINE = re.MULTILINE | re.IGNORECASE
@@ -151,6 +161,11 @@ def read_workload(path: Path, seed: int = 0) -> WorkloadFile:
         for name, settings in (whole.strategies or {}).items():
             with naming(path_of("strategies", name)):
                 strategy_named(_with(name, settings))
+        # before times are drawn, which may take long
+        network.paths()
+        behaviours = {name: operator.behaviour for name, operator in whole.operators.items()}
+        expected = {name: stream.arrivals.expected for name, stream in whole.streams.items()}
+        check_entries(entries_of(total_inputs(network, behaviours, expected, {}), whole.fate))
         arrivals_s = {}
         for name, stream in whole.streams.items():
             with naming(path_of("streams", name, "arrivals")):
@@ -158,7 +173,7 @@ def read_workload(path: Path, seed: int = 0) -> WorkloadFile:
                 arrivals_s[name] = stream.times_s(key_of(seed, "arrivals", name) >> 1, path.parent)
         scenario = Scenario(
             network=network,
-            behaviours={name: operator.behaviour for name, operator in whole.operators.items()},
+            behaviours=behaviours,
             arrivals_s=arrivals_s,
             bytes_per_tuple={name: stream.bytes for name, stream in whole.streams.items()},
             time_unit_s=whole.time_unit,

@@ -21,7 +21,7 @@ from headgate.workload.traffic import RatePhases, TruncatedPareto
 Times = NDArray[np.float64]
 
 # 8 bytes each: more would fill the memory, and no simulation of them would end
-MOST_TUPLES = 50_000_000
+MOST_TUPLES = 30_000_000
 _MOST_CSV_BYTES = 1_000_000_000
 _MOST_PHASES = 1000
 _MOST_CELLS = 100_000
