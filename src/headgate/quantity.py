@@ -11,6 +11,8 @@ from typing import Any
 
 from headgate.errors import SetupError
 
+_LONGEST_SHOWN = 40
+
 
 @dataclass(frozen=True)
 class Quantity:
@@ -34,8 +36,9 @@ class Quantity:
         if not self.holds(value):
             raise SetupError(f"{what} is out of range; write {self}")
 
-    def read(self, text: str, what: str) -> Any:
-        """The number in a text, which ``what`` shows."""
+    def read(self, text: str, place: str = "") -> Any:
+        """The number in a text; in errors, the text follows its ``place``."""
+        what = f"{place}{text if len(text) <= _LONGEST_SHOWN else f'{text[:_LONGEST_SHOWN]}...'}"
         try:
             value: float = int(text) if self.is_whole else float(text)
         except ValueError:

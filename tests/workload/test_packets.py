@@ -146,14 +146,14 @@ def test_start_is_now_or_an_iso_time_in_utc(text: str, start_us: int | None) -> 
     [
         ({"rte": "5"}, "no option 'rte'; did you mean rate. it has .*rate"),
         ({"rate": "many"}, "option rate: 'many' is not a rate"),
-        ({"flows": "1.5"}, "option flows: '1.5' is not a number; write a whole number of flows"),
+        ({"flows": "1.5"}, "option flows: 1.5 is not a number; write a whole number of flows"),
         ({"duration": "0 s"}, "option duration: '0 s' is too short"),
         (
             {"partitions": "0"},
-            "option partitions: '0' is out of range; write a whole number of partitions from 1",
+            "option partitions: 0 is out of range; write a whole number of partitions from 1",
         ),
         ({"maxRowsPerTrigger": "-4"}, "out of range"),
-        ({"speed": "0"}, "option speed: '0' is out of range"),
+        ({"speed": "0"}, "option speed: 0 is out of range"),
         ({"speed": "warp"}, "option speed"),
         ({"speed": "max"}, "add option duration"),
         ({"start": "yesterday"}, "option start: 'yesterday' is not a time; write an ISO time"),

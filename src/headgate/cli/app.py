@@ -20,6 +20,7 @@ from headgate.errors import HeadgateError, InternalError, QueryError, UserCodeEr
 
 # as shells report a process whose reader has gone
 _PIPE_CLOSED = 141
+_LONGEST_PATH = 200
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )(?:[\w$]+\.)+([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
 
@@ -71,6 +72,8 @@ def describe_failure(error: BaseException) -> tuple[str, int]:
         return f"error: {_one_line(str(error))}", 1
     if isinstance(error, HeadgateError) and not isinstance(error, InternalError):
         return f"error: {_one_line(str(error))}", 2
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"error: {_shown(error.filename)}: {error.strerror}", 2
     # Spark, or the JVM below it, has raised this
     if type(error).__module__.split(".")[0] in ("pyspark", "py4j"):
         return f"error: Spark: {_spark_reason(error)}", 1
@@ -91,6 +94,11 @@ def _spark_reason(error: BaseException) -> str:
         name, reason = causes[-1]
         return _one_line(f"{name}: {reason}" if reason else name)
     return _one_line(text.splitlines()[0] if text else type(error).__name__)
+
+
+def _shown(path: object) -> str:
+    text = _one_line(str(path))
+    return text if len(text) <= _LONGEST_PATH else f"{text[:_LONGEST_PATH]}..."
 
 
 def _one_line(text: str) -> str:

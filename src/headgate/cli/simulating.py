@@ -68,7 +68,8 @@ def simulate_strategies(
     results = []
     with Working(f"reading {file}") as working:
         workload = _workload(file, options, seed)
-        _check_listed(workload.scenario, as_json)
+        with naming(str(file)):
+            _check_listed(workload.scenario, as_json)
         for number, name in enumerate(names, start=1):
             working.enter(f"simulating {name}, {number} of {len(names)}")
             chosen = strategy_named(workload.strategy_text(name))
@@ -146,7 +147,7 @@ def _network_rate(texts: list[str]) -> float | None:
         return None
     if len(texts) > 1:
         raise SetupError("--rate is given twice; a network has one rate, of all its sources together")
-    rate: float = RATE.read(texts[0], f"--rate {texts[0]}")
+    rate: float = RATE.read(texts[0], "--rate ")
     return rate
 
 
@@ -233,7 +234,7 @@ def by_stream(option: str, given: Sequence[str], network: Network) -> Mapping[st
 def given_rates(texts: Sequence[str], network: Network) -> dict[str, float]:
     """The values of ``--rate``: tuples per second, by stream."""
     given = by_stream("--rate", texts, network).items()
-    return {stream: RATE.read(value, f"--rate {stream}={value}") for stream, value in given}
+    return {stream: RATE.read(value, f"--rate {stream}=") for stream, value in given}
 
 
 def _result_json(result: Result) -> dict[str, Any]:

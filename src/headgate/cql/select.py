@@ -203,7 +203,7 @@ class SelectReader(Cursor):
             message = f"ROWS takes a whole number of 1 or more, not {one_line(written)}; write ROWS 100"
             raise QueryError(message, span)
         if len(tokens) > 1:
-            raise QueryError(f"expected ']' after ROWS {written}, found {tokens[1].shown}", tokens[1].span)
+            raise QueryError(f"expected ']' after ROWS {one_line(written)}, found {tokens[1].shown}", tokens[1].span)
         if len(written) > len(str(LARGEST)) or int(written) > LARGEST:
             raise QueryError(f"the window is too large; write at most ROWS {LARGEST}, or UNBOUNDED", span)
         if int(written) == 0:

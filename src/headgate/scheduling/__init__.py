@@ -85,7 +85,7 @@ def _with_settings(text: str) -> Strategy:
         if key not in numeric:
             alike = nearest(key, numeric)
             raise SetupError(f"strategy {name} has no setting {key!r}; {alike}it has {known_names(numeric)}")
-        given[key] = SETTING.read(value, f"strategy {name}: {setting.strip()}")
+        given[key] = SETTING.read(value.strip(), f"strategy {name}: {key}=")
     strategy: Strategy = _STRATEGIES[name](**given)
     return strategy
 

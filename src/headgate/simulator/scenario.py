@@ -222,7 +222,7 @@ class Grid:
     @staticmethod
     def of(scenario: Scenario) -> Grid:
         """The finest grid on which the whole run is exact."""
-        longest_s = scenario.last_arrival_s + scenario.work_s
+        longest_s = max(scenario.last_arrival_s + scenario.work_s, scenario.time_unit_s or 0.0)
         largest = sum(load.tuples + 1 for load in scenario.loads.values())
         widest = max((load.bytes for load in scenario.loads.values()), default=0.0)
         narrowest = min((scenario.width(stream) for stream in scenario.network.streams), default=1.0)

@@ -164,10 +164,6 @@ def _process(text: str) -> type[OnOff]:
     return found
 
 
-def _number(kind: Quantity) -> Callable[[str], Any]:
-    return lambda text: kind.read(text, f"'{text}'")
-
-
 def _duration_us(text: str) -> int:
     duration_us = traffic_time_us(text)
     if duration_us < 1:
@@ -176,7 +172,7 @@ def _duration_us(text: str) -> int:
 
 
 def _speed(text: str) -> float | None:
-    return None if text.strip().lower() == "max" else _number(_SPEED)(text)
+    return None if text.strip().lower() == "max" else _SPEED.read(text)
 
 
 def _start_us(text: str) -> int | None:
@@ -193,17 +189,17 @@ def _start_us(text: str) -> int | None:
 _OPTIONS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
     "rate": (RatePhases.parse, RatePhases.constant(1000)),
     "process": (_process, OnOff),
-    "flows": (_number(FLOWS), 64),
-    "seed": (_number(SEED), 7),
-    "onShape": (_number(SHAPE), 1.4),
-    "offShape": (_number(SHAPE), 1.2),
+    "flows": (FLOWS.read, 64),
+    "seed": (SEED.read, 7),
+    "onShape": (SHAPE.read, 1.4),
+    "offShape": (SHAPE.read, 1.2),
     "start": (_start_us, None),
     "duration": (_duration_us, None),
     "speed": (_speed, 1.0),
-    "partitions": (_number(_PARTITIONS), 2),
-    "keys": (_number(_KEYS), 1000),
-    "skew": (_number(_SKEW), 1.0),
-    "maxRowsPerTrigger": (_number(_ROWS), None),
+    "partitions": (_PARTITIONS.read, 2),
+    "keys": (_KEYS.read, 1000),
+    "skew": (_SKEW.read, 1.0),
+    "maxRowsPerTrigger": (_ROWS.read, None),
 }
 
 
