@@ -194,6 +194,9 @@ def _key(name: str) -> str:
     return name if re.fullmatch(r"[\w.+-]{1,80}", name) else shown(name)
 
 
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class _Shown(reprlib.Repr):
     """Values as TOML writes them, shortened."""
 
@@ -209,7 +212,7 @@ class _Shown(reprlib.Repr):
         return str(value) if value.bit_length() <= 64 else "a number of over 19 digits"
 
     def repr_str(self, value: str, level: int) -> str:
-        return json.dumps(value if len(value) <= 40 else f"{value[:37]}...", ensure_ascii=False)
+        return _quoted(value if len(value) <= 40 else f"{value[:37]}...")
 
 
 shown = _Shown().repr
@@ -268,3 +271,6 @@ def _text_of(path: Path, most_bytes: int, wanted: str, hint: str) -> str:
         raise SetupError(f"{path} is not valid UTF-8; pass {wanted}") from None
     except OSError as error:
         raise SetupError(f"{path} cannot be read: {error.strerror}") from None
+    # a path may have characters that no file has
+    except ValueError:
+        raise SetupError(f"{shown(str(path))} is no path of a file; pass {wanted}") from None

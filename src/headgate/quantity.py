@@ -24,9 +24,12 @@ class Quantity:
     is_whole: bool = False
 
     def __str__(self) -> str:
-        number = "a whole number" if self.is_whole else "a number"
         of = f" of {self.unit}" if self.unit else ""
-        return f"{number}{of} from {_short(self.least)} to {_short(self.most)}"
+        return f"{self._kind}{of} from {_short(self.least)} to {_short(self.most)}"
+
+    @property
+    def _kind(self) -> str:
+        return "a whole number" if self.is_whole else "a number"
 
     def holds(self, value: float) -> bool:
         return self.least <= value <= self.most
@@ -42,7 +45,7 @@ class Quantity:
         try:
             value: float = int(text) if self.is_whole else float(text)
         except ValueError:
-            raise SetupError(f"{what} is not a number; write {self}") from None
+            raise SetupError(f"{what} is not {self._kind}; write {self}") from None
         self.check(value, what)
         return value
 

@@ -157,7 +157,7 @@ def test_round_robin_stays_while_the_quantum_lasts() -> None:
     [
         (
             "lifo",
-            r"unknown strategy lifo; did you mean fifo. known: chain, .*, or your own as file.py:ClassName",
+            r"unknown strategy lifo; did you mean fifo\? known: chain, .*, or your own as file.py:",
         ),
         ("chain+often", r"unknown ending \+often; known: chain\+aging, chain\+oldest"),
         ("mixed:gamma=1", "strategy mixed has no setting 'gamma'; it has least_slope"),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -18,16 +17,15 @@ from headgate.cli.commands import seconds
 from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, known_rate, profiled_network
 from headgate.cli.working import Working
 from headgate.errors import SetupError
+from headgate.plain_json import json_text
+from headgate.predicting import Conditions, Predicted, predict
 from headgate.queueing.advice import Advice, QueryAdvice
-from headgate.queueing.advice import advise as advised
 from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, OnServer, OwnServers
 from headgate.queueing.load_model import Dispersion, LoadModel, dispersion, tick_latencies, work_by_operator
 from headgate.queueing.prediction import LatencyDistribution, LoadPrediction
 from headgate.report import clean, screen, shown, table_of
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
-from headgate.simulator.virtual_engine import static_priority
-from headgate.statistics.profile_file import Measured
 from headgate.workload.processes import Trace, process_named
 
 Floats = NDArray[np.float64]
@@ -56,15 +54,15 @@ class Question:
 def answer(question: Question, as_json: bool) -> bool:
     """Print the advice; returns whether every query keeps its bounds."""
     with Working(f"predicting {question.file}"):
-        advice, model, traced = _advised(question)
+        found, traced = _predicted(question)
     if as_json:
-        print(json.dumps(_document(advice, model, traced), indent=2))
+        print(json_text(_document(found.advice, found.model, traced)))
     else:
-        _print(advice, traced)
-    return advice.fits
+        _print(found.advice, traced)
+    return found.advice.fits
 
 
-def _advised(question: Question) -> tuple[Advice, LatencyModel, Traced | None]:
+def _predicted(question: Question) -> tuple[Predicted, Traced | None]:
     network, measured, path = profiled_network(question.file, question.profile)
     given = given_rates(question.rates, network)
     # arrivals of traced streams, at the rate of --rate if given, and that rate
@@ -80,11 +78,15 @@ def _advised(question: Question) -> tuple[Advice, LatencyModel, Traced | None]:
     recorded_rates = {stream: per_s for stream, (_, per_s) in recorded.items()}
     known_rates = {**measured.tuples_per_s, **recorded_rates, **given}
     rates = {stream: known_rate(known_rates, stream) for stream in network.streams}
-    profiled = {stream: measured.tuples_per_s.get(stream, per_s) for stream, per_s in rates.items()}
-    plan = LoadModel(network, measured.profiles, profiled).at(rates)
-    model = _model(plan, measured, question)
-    advice = advised(plan, model, question.percentile)
-    return advice, model, _driven_by(plan, model, question.strategy, traces) if traces else None
+    conditions = Conditions(
+        strategy_named(question.strategy),
+        question.processors,
+        _tick_s(question.tick),
+        question.servers,
+        question.percentile,
+    )
+    found = predict(network, measured, rates, conditions)
+    return found, _driven_by(found.load, found.model, question.strategy, traces) if traces else None
 
 
 def _rescaled(times_s: Floats, rate: float | None) -> tuple[Floats, float]:
@@ -96,26 +98,8 @@ def _rescaled(times_s: Floats, rate: float | None) -> tuple[Floats, float]:
     return (shifted, recorded) if rate is None else (shifted * (recorded / rate), rate)
 
 
-def _model(plan: LoadModel, measured: Measured, question: Question) -> LatencyModel:
-    processors, tick, servers = question.processors, question.tick, question.servers
-    if servers not in ("pool", "each"):
-        raise SetupError(f"--servers takes pool or each, not {servers}")
-    if servers == "each":
-        return OwnServers(processors or 1)
-    chosen = strategy_named(question.strategy)
-    priority = static_priority(chosen, plan.network, plan.profiles)
-    if priority is None:
-        raise SetupError(f"--strategy {question.strategy} has no fixed order; use headgate simulate instead")
-    # a tick takes all that has come, in whatever order
-    if tick is None and measured.tick is not None:
-        ticks = InTicks.measured(measured.tick)
-        return ticks if processors is None else ticks.with_processors(processors)
-    overhead_s = 0.0 if tick is None or tick.strip().rstrip("sm ") == "0" else seconds("--tick", tick)
-    if overhead_s:
-        return InTicks(overhead_s, processors or 1)
-    if chosen.name == "fifo":
-        return OnServer(processors or 1)
-    return ByPriority(dict(zip(plan.network.operators, priority.levels, strict=True)), processors or 1)
+def _tick_s(given: str | None) -> float | None:
+    return 0.0 if given is not None and given.strip().rstrip("sm ") == "0" else seconds("--tick", given)
 
 
 def _document(advice: Advice, model: LatencyModel, traced: Traced | None) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from headgate.display import html_table, listed, plural
 from headgate.model.operator import WindowJoin
 from headgate.queueing.distributions import first_true
 from headgate.queueing.latency_models import LatencyModel
@@ -96,6 +97,11 @@ class QueryAdvice:
     def fits(self) -> bool:
         return not self.broken
 
+    @property
+    def help(self) -> str:
+        """What would make it fit; empty if it does."""
+        return "" if self.remedies is None else str(self.remedies)
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -106,6 +112,19 @@ class Advice:
     utilisation: float
     prediction: LoadPrediction | None
     queries: Mapping[str, QueryAdvice]
+
+    def __repr__(self) -> str:
+        broken = [name for name, advice in self.queries.items() if not advice.fits]
+        fits = f"{listed(broken)} would not fit" if broken else f"all fit up to x {self.largest_factor:.3g}"
+        queries = plural(len(self.queries), "query", "queries")
+        return f"<Advice on {queries}: {fits}; utilisation {self.utilisation:.3g}>"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (name, "yes" if own.fits else "NO", own.largest_factor, "; ".join(map(str, own.broken)), own.help)
+            for name, own in self.queries.items()
+        )
+        return html_table(("query", "fits", "rates up to (times)", "broken", "what would help"), rows)
 
     @property
     def fits(self) -> bool:

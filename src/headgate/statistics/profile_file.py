@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from headgate.display import html_table, plural
 from headgate.errors import SetupError, known_names
 from headgate.model.profile import Profiles, TickCosts
+from headgate.plain_json import json_text
 
 FILE_NAME = "profiles.json"
 _SUFFIX = ".profile.json"
@@ -17,42 +18,60 @@ _SUFFIX = ".profile.json"
 
 @dataclass(frozen=True)
 class Measured:
-    """Profiles of operators, and of predicates by operator and text; rates of streams; costs of ticks."""
+    """Profiles of operators, and of predicates by operator and text; rates of streams; costs of ticks.
+
+    In JSON, a number that is not finite is null; null is read as a number that is not known.
+    """
 
     profiles: Profiles
     tuples_per_s: Mapping[str, float] = field(default_factory=dict)
     tick: TickCosts | None = None
     predicates: Mapping[str, Profiles] = field(default_factory=dict)
 
+    def __repr__(self) -> str:
+        parts = [plural(len(self.profiles), "operator"), plural(len(self.tuples_per_s), "stream")]
+        ticks = "" if self.tick is None else f", ticks of {self.tick.empty_s:.3g} s and more"
+        return f"<Measured: {', '.join(parts)}{ticks}>"
+
+    def _repr_html_(self) -> str:
+        headings = ("cost (us per tuple)", "selectivity", "width (bytes)", "ticks")
+        operators = html_table(("operator", *headings), _rows(self.profiles))
+        predicates = "".join(
+            html_table(("predicate", *headings), _rows(own), f"predicates of {name}")
+            for name, own in self.predicates.items()
+        )
+        streams = html_table(("stream", "tuples per second"), self.tuples_per_s.items())
+        return operators + predicates + streams
+
     def to_json(self) -> str:
+        """The text of a profile file."""
         document = {"operators": _document(self.profiles), "tuples_per_s": dict(self.tuples_per_s)}
         if self.predicates:
             document["predicates"] = {name: _document(own) for name, own in self.predicates.items()}
         if self.tick is not None:
             document["tick"] = asdict(self.tick)
-        return json.dumps(document, indent=2)
+        return json_text(document)
 
     @staticmethod
-    def read(path: Path) -> Measured:
+    def read(path: str | Path) -> Measured:
+        """What a profile file holds."""
+        if not isinstance(path, (str, Path)):
+            raise SetupError(f"a {type(path).__name__} is not a path; pass that of a profile file (JSON)")
         # takes a moment to import, and most commands read no profile
         from headgate.document import read_json
 
         hint = "; run --checkpoint writes it when it ends"
-        return Measured.of_document(read_json(path, "a profile file (JSON)", hint), str(path))
+        return _checked(read_json(Path(path), "a profile file (JSON)", hint), str(path))
 
     @staticmethod
     def from_json(text: str, origin: str) -> Measured:
+        """The inverse of ``to_json``; ``origin`` is named in errors."""
         from headgate.document import parse_json
 
-        return Measured.of_document(parse_json(text, origin), origin)
-
-    @staticmethod
-    def of_document(document: Any, origin: str) -> Measured:
-        from headgate.statistics.profile_schema import measured_numbers
-
-        return Measured(*measured_numbers(document, origin))
+        return _checked(parse_json(text, origin), origin)
 
     def of(self, operators: tuple[str, ...], origin: str) -> Profiles:
+        """The profiles of some operators, all of which must be known."""
         for name in operators:
             if name not in self.profiles:
                 known = known_names(self.profiles)
@@ -65,5 +84,16 @@ def beside(script: Path) -> Path:
     return script.with_suffix(_SUFFIX)
 
 
+def _rows(profiles: Profiles) -> Iterator[tuple[object, ...]]:
+    for name, own in profiles.items():
+        yield name, own.seconds_per_tuple * 1e6, own.selectivity, own.bytes_per_tuple, own.samples
+
+
 def _document(profiles: Profiles) -> dict[str, dict[str, float]]:
     return {name: asdict(profile) for name, profile in profiles.items()}
+
+
+def _checked(document: Any, origin: str) -> Measured:
+    from headgate.statistics.profile_schema import measured_numbers
+
+    return Measured(*measured_numbers(document, origin))

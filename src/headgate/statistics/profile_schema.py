@@ -1,8 +1,10 @@
-"""What a profile file may contain."""
+"""What a profile file may contain; null stands for a number that is not known."""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar
+
+from pydantic import BeforeValidator
 
 from headgate.document import REQUIRED, Section, Tables, checked
 from headgate.model.profile import Profile, Profiles, TickCosts
@@ -17,8 +19,15 @@ _Width = Annotated[float, Quantity(BYTES.unit, 0, BYTES.most)]
 _Count = Annotated[int, Quantity("samples", 0, 1e15, is_whole=True)]
 
 
+def _known(given: Any) -> Any:
+    return {k: value for k, value in given.items() if value is not None} if isinstance(given, dict) else given
+
+
+_Known = BeforeValidator(_known)
+
+
 class _Profile(Section):
-    example: ClassVar[str] = f'{{"NAME": {_PROFILE}}}'
+    example: ClassVar[str] = _PROFILE
     seconds_per_tuple: _Seconds = REQUIRED
     selectivity: _Ratio = Profile.selectivity
     bytes_per_tuple: _Width = Profile.bytes_per_tuple
@@ -36,18 +45,20 @@ class _Tick(Section):
     stored_busy_s: _Seconds = TickCosts.stored_busy_s
 
 
-_OPERATORS = Tables(_MOST_ENTRIES, least=0)
-_Operators = Annotated[dict[str, _Profile], _OPERATORS]
+_Operators = Annotated[
+    dict[str, Annotated[_Profile, _Known]], Tables(_MOST_ENTRIES, f'{{"NAME": {_PROFILE}}}', 0)
+]
+_Rates = Annotated[dict[str, _Rate], Tables(_MOST_ENTRIES, '{"STREAM": 1000}', 0), _Known]
 
 
 class _Document(Section):
     example: ClassVar[str] = f'{{"operators": {{"NAME": {_PROFILE}}}}}'
     operators: _Operators = REQUIRED
-    tuples_per_s: Annotated[dict[str, _Rate], Tables(_MOST_ENTRIES, '{"STREAM": 1000}', 0)] = {}  # noqa: RUF012
+    tuples_per_s: _Rates = {}  # noqa: RUF012
     predicates: Annotated[
         dict[str, _Operators], Tables(_MOST_ENTRIES, f'{{"OPERATOR": {{"TEXT": {_PROFILE}}}}}', 0)
     ] = {}  # noqa: RUF012
-    tick: _Tick | None = None
+    tick: Annotated[_Tick, _Known] | None = None
 
 
 def measured_numbers(
