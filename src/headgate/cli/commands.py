@@ -320,7 +320,7 @@ def route(
 def nexmark(
     folder: Path = argument("DIR", "A folder that is empty or does not exist yet."),
     events: int = typer.Option(..., metavar="N", min=1, help="How many events; 46 of 50 are bids."),
-    seed: int = value("S", "Equal seeds give equal events.", default=1, min=0),
+    seed: int = value("S", "Equal seeds give equal events.", default=1, **_SEEDS),
     rate: str | None = value("R", "Events per second of event time; 10000 if not given."),
     start: str | None = value("TIME", "Event time of the first event; 2015-07-15 if not given, UTC."),
     files: int = value("F", "Files per table, at most.", default=10, min=1, max=10_000),

@@ -103,8 +103,11 @@ def _candidate_json(candidate: Candidate, capacity: float) -> Json:
 def _table(own: QueryDecision, capacity: float) -> TextTable:
     title = f"the best {len(own.candidates)} of {own.considered} plans"
     table = TextTable(box=box.SIMPLE_HEAD, title=title if len(own.candidates) < own.considered else None)
-    for heading in ("", "order", "utilisation", "results/s", "keep"):
-        table.add_column(heading, justify="right" if heading in ("utilisation", "results/s") else "left")
+    for heading in ("", "order"):
+        table.add_column(heading)
+    for heading in (f"utilisation (of {capacity:g} processors)", "results (tuples/s)"):
+        table.add_column(heading, justify="right")
+    table.add_column("keep (share of the stream)")
     for candidate in own.candidates:
         is_chosen = str(candidate) == str(own.chosen)
         # with other queries beside it, the chosen one has boxes of its own

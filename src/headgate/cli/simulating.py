@@ -40,6 +40,8 @@ from headgate.workload.processes import Listed, Process, Trace, process_named
 
 # entries of a run of which --json lists every change: some hundred megabytes
 _MOST_LISTED = 2e6
+# below the table of weights
+_WEIGHT = "weight: of the tuples that leave FROM and may go to several operators, the share that goes to TO"
 
 _clean = partial(clean, digits=12)
 
@@ -76,7 +78,7 @@ def simulate_strategies(
             results.append(simulate(workload.scenario, chosen, report=working.report))
     if plot is not None:
         try:
-            plot_backlogs(results, plot, f"Backlog of {file.name}")
+            plot_backlogs(_ranked(results), plot, f"Backlog of {file.name}")
         except OSError as error:
             raise SetupError(f"--plot {plot} cannot be written: {error.strerror}") from None
         print(f"drew {plot}", file=sys.stderr)
@@ -138,8 +140,7 @@ def solve(file: Path, optimize: str | None, rate: float | None, as_json: bool) -
     if as_json:
         print(json_text(document, indent=None))
     else:
-        for table in _route_tables(solution, at_rate):
-            screen().print(table)
+        _print_routing(solution, at_rate)
 
 
 def _network_rate(texts: list[str]) -> float | None:
@@ -254,22 +255,25 @@ def _result_json(result: Result) -> dict[str, Any]:
     }
 
 
-def _results_table(results: Sequence[Result]) -> Table:
-    """One row per strategy: backlog in tuples (its peak in bytes too), latency in s.
-
-    Least peak backlog first; among equals least mean backlog, then least mean latency.
-    """
-    order = sorted(
+def _ranked(results: Sequence[Result]) -> list[Result]:
+    """Least peak backlog first; among equals least mean backlog, then least mean latency."""
+    return sorted(
         results,
         key=lambda r: (_clean(r.backlog.peak), _clean(r.backlog.mean), _clean(r.latency_mean_s) or 0.0),
     )
+
+
+def _results_table(results: Sequence[Result]) -> Table:
+    """One row per strategy, the best one first."""
     rows = []
-    for result in order:
+    for result in _ranked(results):
         backlog = result.backlog
         latencies = (result.latency_mean_s, result.latency_p99_s, result.latency_max_s)
         values = (backlog.peak, backlog.peak_bytes, backlog.mean, *latencies, result.throughput_per_s)
         rows.append((result.strategy, *(shown(value, digits=4) for value in values)))
-    return _ranking(rows, "strategy", "peak", "bytes", "mean", "latency mean", "p99", "max", "tuples/s out")
+    backlog_headings = ("peak backlog (tuples)", "peak (bytes)", "mean backlog (tuples)")
+    latency_headings = ("latency mean (s)", "latency p99 (s)", "latency max (s)")
+    return _ranking(rows, "strategy", *backlog_headings, *latency_headings, "output (tuples/s)")
 
 
 def _eddy_json(result: EddyResult) -> dict[str, Any]:
@@ -279,7 +283,8 @@ def _eddy_json(result: EddyResult) -> dict[str, Any]:
 
 def _eddies_table(results: Sequence[EddyResult]) -> Table:
     """One row per policy, least mean response time first."""
-    headings = ("response mean (s)", "delivered", "longest queue", "splits", "slides", "merges")
+    counts_of = ("delivered (tuples)", "longest queue (tuples)", "splits (times)", "slides (times)")
+    headings = ("response mean (s)", *counts_of, "merges (times)")
     rows = []
     for result in sorted(results, key=lambda result: math.inf if result.art is None else result.art):
         longest = max(result.longest_queue.values())
@@ -296,6 +301,7 @@ def _route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
         "mdr": solution.mdr,
         "art": solution.art(at_rate),
         "rate": at_rate,
+        "gap": solution.gap,
         "weights": {at: dict(row) for at, row in histories.weights.items()},
         "utilisation": solution.utilisation(at_rate),
         "resources": dict(solution.resources),
@@ -310,21 +316,26 @@ def _route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
     }
 
 
-def _route_tables(solution: Solution, at_rate: float) -> list[Table]:
+def _print_routing(solution: Solution, at_rate: float) -> None:
     """Rates and response time, operators, weights."""
     art = solution.art(at_rate)
     summary = table_of("", "", show_header=False)
     summary.add_row("largest rate (tuples/s)", f"{solution.mdr:,.6g}")
     at = f"mean response time at {at_rate:,.6g} tuples/s (s)"
     summary.add_row(at, "-, some queue grows" if art is None else f"{art:,.4g}")
-    operators = table_of("operator", "resource", "utilisation")
+    if solution.gap:
+        summary.add_row("at most so much less is possible (share)", f"{solution.gap:.2g}")
+    operators = table_of("operator", "resource (units/s)", "utilisation (share)")
     for name, used in solution.utilisation(at_rate).items():
         operators.add_row(name, f"{solution.resources[name]:,.4g}", f"{used:.3f}")
-    weights = table_of("from", "to", "weight")
+    weights = table_of("from", "to", "weight (share)")
     for at, row in solution.histories.weights.items():
         for number, (to, weight) in enumerate(row.items()):
             weights.add_row("" if number else at, to, f"{weight:.4f}")
-    return [summary, operators, weights]
+    console = screen()
+    for table in (summary, operators, weights):
+        console.print(table)
+    console.print(_WEIGHT, soft_wrap=True)
 
 
 def _ranking(rows: Sequence[Sequence[str]], what: str, *headings: str) -> Table:
