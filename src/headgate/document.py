@@ -257,8 +257,6 @@ def _object(pairs: list[tuple[str, Any]], origin: str) -> dict[str, Any]:
 
 
 def _text_of(path: Path, most_bytes: int, wanted: str, hint: str) -> str:
-    if path.is_dir():
-        raise SetupError(f"{path} is a folder; pass {wanted}")
     try:
         with path.open("rb") as file:
             content = file.read(most_bytes + 1)
@@ -267,6 +265,8 @@ def _text_of(path: Path, most_bytes: int, wanted: str, hint: str) -> str:
         return content.decode("utf-8")
     except FileNotFoundError:
         raise SetupError(f"no such file: {path}{hint}") from None
+    except IsADirectoryError:
+        raise SetupError(f"{path} is a folder; pass {wanted}") from None
     except UnicodeDecodeError:
         raise SetupError(f"{path} is not valid UTF-8; pass {wanted}") from None
     except OSError as error:

@@ -79,6 +79,8 @@ def test_people_get_tables() -> None:
     result = invoke("route", EXAMPLE, "--optimize", "mdr")
     assert result.exit_code == 0
     assert "243.726" in result.stdout and "op0" in result.stdout
+    assert "weight: of the tuples that leave FROM" in result.stdout
+    assert "resource (units/s)" in result.stdout
 
 
 WRONG = [
