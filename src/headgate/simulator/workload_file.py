@@ -42,7 +42,7 @@ from headgate.simulator.scenario import (
     entries_of,
     total_inputs,
 )
-from headgate.workload.processes import MOST_TUPLES, Arrivals, Process, Times, Trace
+from headgate.workload.processes import MOST_TUPLES, Arrivals, Times, Trace
 
 _ANY_LINE = re.MULTILINE | re.IGNORECASE
 _INPUT = 'the name of a stream or an operator, or inputs = ["a", "b"]'
@@ -56,7 +56,7 @@ class _Stream(Section):
     bytes: Annotated[float, BYTES] = 64.0
 
     def times_s(self, seed: int, folder: Path) -> Times:
-        process: Process = self.arrivals
+        process = self.arrivals
         # relative to the workload file, which can be run from anywhere
         return (process.beside(folder) if isinstance(process, Trace) else process).times_s(seed)
 

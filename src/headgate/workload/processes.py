@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
-from pydantic import BeforeValidator, Discriminator, FailFast, Field, Tag, model_validator
+from pydantic import BeforeValidator, FailFast, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import core_schema
 
 from headgate.document import REQUIRED, Right, Section, check_table, checked, problem, shown
 from headgate.errors import SetupError, known_names, nearest
@@ -293,16 +294,16 @@ def _with_process(given: Any) -> Any:
     return given
 
 
-Arrivals = Annotated[
-    Annotated[Listed, Tag("list")]
-    | Annotated[Poisson, Tag("poisson")]
-    | Annotated[Phases, Tag("phases")]
-    | Annotated[ParetoFlows, Tag("pareto-flows")]
-    | Annotated[OnOffTimes, Tag("on-off")]
-    | Annotated[Trace, Tag("trace")],
-    Discriminator(lambda given: given["process"]),
-    BeforeValidator(_with_process),
-]
+class _ByName:
+    """An annotation: the model of a process is that of its name."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        models = {name: handler.generate_schema(model) for name, model in _BY_NAME.items()}
+        by_name = core_schema.tagged_union_schema(models, discriminator="process")
+        return core_schema.no_info_before_validator_function(_with_process, by_name)
+
+
+Arrivals = Annotated[Process, _ByName()]
 """A process in a document."""
 
 
