@@ -361,8 +361,8 @@ def simulate(
     observers = tuple(observers)
     priority = static_priority(strategy, scenario.network, scenario.profiles)
     if priority is None or observers or scenario.entries + scenario.time_units < _WORTH_COMPILING:
-        counter = _TurnCounter(scenario.entries, report)
-        return simulate_stepwise(scenario, strategy, (*observers, counter))
+        counters = () if report is silent else (_TurnCounter(scenario.entries, report),)
+        return simulate_stepwise(scenario, strategy, (*observers, *counters))
     # takes half a second to import
     from headgate.simulator.compiled_runs import are_independent, run_priority, run_servers
 
