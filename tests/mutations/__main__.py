@@ -28,7 +28,7 @@ def main() -> None:
         print(f"{number:,} cases in {time.monotonic() - begin_s:.0f} s: {wrong}", flush=True)
 
     cases = range(arguments.first, arguments.first + arguments.cases)
-    outcomes = run_mutated(cases, arguments.seed, report)
+    outcomes = run_mutated(cases, arguments.seed, report, with_eddies=True)
     for name, count in sorted(outcomes.counts.items()):
         print(f"{name:24} {count:8,}")
     print(f"slowest: {outcomes.slowest_s:.2f} s of processor time")

@@ -19,8 +19,11 @@ from tests.mutations.mutate import mutate
 
 from headgate.cli import execution, simulating, studies
 from headgate.errors import HeadgateError, InternalError
+from headgate.experiments.eddies import three_selections
 from headgate.simulator import workload_file
 from headgate.simulator.eddies import EddyRun, eddy_simulation
+from headgate.simulator.eddies.eddy_simulation import simulate_eddy
+from headgate.simulator.eddies.world import WorldBuilder
 from headgate.simulator.scenario import Scenario
 from headgate.workload.nexmark_files import DataSet
 
@@ -91,11 +94,19 @@ def run_unchanged(chance: random.Random) -> Outcomes:
 
 
 def run_mutated(
-    cases: Sequence[int], seed: int, report: Callable[[int, Outcomes], None] | None = None
+    cases: Sequence[int],
+    seed: int,
+    report: Callable[[int, Outcomes], None] | None = None,
+    with_eddies: bool = False,
 ) -> Outcomes:
-    """The cases of these numbers. Each has a generator of its own, so that one can be repeated alone."""
+    """The cases of these numbers. Each has a generator of its own, so that one can be repeated alone.
+
+    Simulating eddies compiles for up to a minute, after every change of their code.
+    """
     outcomes, (each, weights) = Outcomes(), zip(*kinds(), strict=True)
-    with tempfile.TemporaryDirectory() as folder, borders_only():
+    if with_eddies:
+        simulate_eddy(EddyRun(three_selections(), "q", 1.0, 1.0))
+    with tempfile.TemporaryDirectory() as folder, borders_only(_MOST_EVENTS if with_eddies else 0):
         for done, number in enumerate(cases, start=1):
             chance = random.Random(f"{seed} {number}")
             kind: Kind = chance.choices(each, weights)[0]
@@ -108,13 +119,9 @@ def run_mutated(
 
 
 @contextlib.contextmanager
-def borders_only() -> Iterator[None]:
+def borders_only(most_events: float = 0) -> Iterator[None]:
     """Replace work that takes long, or needs Spark, by the exception that tells that it was accepted."""
-    times_s, simulate, eddy = (
-        workload_file._Stream.times_s,
-        simulating.simulate,
-        eddy_simulation.simulate_eddy,
-    )
+    times_s, simulate = workload_file._Stream.times_s, simulating.simulate
 
     def accept(*_: object, **__: object) -> NoReturn:
         raise Accepted
@@ -127,8 +134,10 @@ def borders_only() -> Iterator[None]:
         return simulate(scenario, *arguments, **more) if is_short else accept()
 
     def short_eddy(run: EddyRun, *arguments: Any) -> Any:
-        is_short = run.rate * run.seconds < _MOST_EVENTS and run.policy != "optimal"
-        return eddy(run, *arguments) if is_short else accept()
+        # raises if the network cannot be simulated
+        WorldBuilder(run).world()
+        is_short = run.rate * run.seconds < most_events and run.policy != "optimal"
+        return simulate_eddy(run, *arguments) if is_short else accept()
 
     def too_long(*_: object) -> None:
         raise TooLong
