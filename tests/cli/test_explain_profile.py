@@ -261,7 +261,8 @@ def test_what_is_missing_or_wrong_is_said_in_one_line(tmp_path: Path, figures: s
 @pytest.mark.parametrize("capacity", ["0", "-1", "nan", "inf"])
 def test_a_capacity_that_runs_nothing_is_refused(tmp_path: Path, capacity: str) -> None:
     message = refused(tmp_path, JOIN, profile(3), "--capacity", capacity)
-    assert message == f"--capacity {float(capacity):g} runs nothing; write a number of processors above 0"
+    right = "write a number of processors from 1e-6 to 1e6"
+    assert message == f"--capacity {float(capacity):g} is out of range; {right}"
 
 
 def test_options_that_need_a_profile_say_so(tmp_path: Path) -> None:

@@ -224,7 +224,7 @@ def test_a_router_of_the_users_is_simulated(tmp_path: Path) -> None:
     ("text", "arguments", "message"),
     [
         (SHORT, ["--policy", "best"], "unknown policy best; known: optimal, q, "),
-        (SHORT, ["--rate", "op0=3"], "--rate op0=3 is no number; write --rate 220"),
+        (SHORT, ["--rate", "op0=3"], "--rate op0=3 is not a number; write a number of tuples"),
         (SHORT, ["--rate", "0"], "--rate 0 is out of range"),
         (SHORT + "speed = 3\n", [], "simulation.speed is not a known key"),
         (SHORT + "warm_up = 30\n", [], "simulation.warm_up = 30 leaves nothing of 20 seconds"),

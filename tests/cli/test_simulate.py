@@ -160,14 +160,14 @@ def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
         (
             PROFILES,
             ["--profile", "{}", "--rate", "flow=3"],
-            "--rate: no query reads a stream flow; known: flows",
+            "--rate: no query reads a stream flow; did you mean flows? known: flows",
         ),
         (
             PROFILES,
             ["--profile", "{}", "--rate", "flows"],
             "--rate flows names no stream; write --rate STREAM=",
         ),
-        (PROFILES, ["--profile", "{}", "--rate", "flows=fast"], "--rate flows=fast is no rate"),
+        (PROFILES, ["--profile", "{}", "--rate", "flows=fast"], "--rate flows=fast is not a number; write"),
         (PROFILES, ["--profile", "{}", "--for", "soon"], "--for: 'soon' is not a time"),
         ({"operators": {}}, ["--profile", "{}"], "profiles.json has no profile of operator heavy.select_p"),
         ([], ["--profile", "{}"], "profiles.json: [] is wrong; write {"),
