@@ -107,7 +107,7 @@ class InternalError(HeadgateError):
 
 
 # of names in a message; the user knows the others
-_MOST_NAMES = 30
+_MOST_NAMES = 40
 _MOST_COMPARED = 1000
 
 
