@@ -32,7 +32,7 @@ ALLOWED: dict[str, set[str]] = {
     "cql": {"errors", "model"},
     "queueing": {"errors", "model"} | PLAIN,
     "statistics": {"errors", "model", "status"} | PLAIN | BORDER,
-    "planning": {"cql", "errors", "model", "queueing", "statistics"} | PLAIN | BORDER,
+    "planning": {"cql", "errors", "model", "queueing", "statistics", "workload"} | PLAIN | BORDER,
     "scheduling": {"errors", "model", "quantity"} | PLAIN,
     "routing": {"errors", "model"},
     "workload": BORDER | {"errors", "model"},

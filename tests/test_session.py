@@ -87,6 +87,14 @@ def test_a_change_of_the_catalog_is_planned_anew(
     assert list(session.network().queries) == list(session.catalog.queries)
 
 
+def test_a_query_that_cannot_be_meant_is_refused_and_leaves_its_name_free(session: Session) -> None:
+    with pytest.raises(QueryError, match="unknown function od; did you mean odd"):
+        session.execute("CREATE QUERY b AS SELECT v FROM s; CREATE QUERY c AS SELECT v FROM s WHERE od(v)")
+    assert list(session.catalog.queries) == ["a"]
+    session.execute("CREATE QUERY c AS SELECT v FROM s WHERE odd(v)")
+    assert list(session.network().queries) == ["a", "c"]
+
+
 def declared(session: Session) -> dict[str, Any]:
     """All that a session knows, but for the number of its changes."""
     catalog = {name: copy.copy(table) for name, table in vars(session.catalog).items() if name != "version"}

@@ -37,6 +37,7 @@ from headgate.planning.listing import Answer, Description, Listing, describe, sh
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages, lower
 from headgate.planning.rules import optimize
+from headgate.planning.type_check import SessionFunctions
 from headgate.run_options import RunOptions
 from headgate.spark.failures import spark_errors
 from headgate.statements import perform
@@ -75,6 +76,7 @@ class Declarations(ABC):
             known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
             known_sinks=SINK_FORMATS,
             event_times=EVENT_TIMES,
+            session=SessionFunctions() if spark is None else _functions_of(spark),
         )
         self._callbacks: dict[str, Callable[[Any, int], None]] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
@@ -374,3 +376,9 @@ def _changes_others(statement: Statement) -> bool:
     """Whether queries that there are already may have to be planned in another way."""
     is_replaced = isinstance(statement, Create) and statement.existing is Existing.REPLACE
     return is_replaced or isinstance(statement, (CreateFunction, Place, PlaceProbe))
+
+
+def _functions_of(spark: SparkSession) -> SessionFunctions:
+    """Functions that the user of a session has registered there, and how strict it is about types."""
+    is_ansi = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
+    return SessionFunctions(lambda name: bool(spark.catalog.functionExists(name)), is_ansi)

@@ -122,12 +122,24 @@ def known_names(names: Iterable[str]) -> str:
 _LONGEST_NAME = 50
 
 
-def nearest(name: str, names: Iterable[str]) -> str:
-    """A question for the name that was probably meant, whatever its case; nothing if none is near."""
+def closest(name: str, names: Iterable[str]) -> str | None:
+    """The name that was probably meant, whatever its case; None if none is near."""
     # comparing takes time by their number, and by the square of the length
     known = {known.lower(): known for known in islice(names, _MOST_COMPARED)}
     near = get_close_matches(name[:_LONGEST_NAME].lower(), known, n=1)
-    return f"did you mean {known[near[0]]}? " if near else ""
+    return known[near[0]] if near else None
+
+
+def suggestion(name: str, names: Iterable[str], otherwise: str) -> str:
+    """The end of a message about an unknown name: the one that was probably meant, or something else."""
+    near = closest(name, names)
+    return otherwise if near is None else f"did you mean {near}?"
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A question for the name that was probably meant, and a space; nothing if none is near."""
+    near = closest(name, names)
+    return "" if near is None else f"did you mean {near}? "
 
 
 def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:

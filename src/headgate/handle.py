@@ -196,7 +196,7 @@ class Run:
         self._run.pools.alter(pool, number)
 
     def warnings(self) -> tuple[str, ...]:
-        """Warnings so far of queries that are about to exceed their bounds."""
+        """Warnings so far: queries about to exceed their bounds, and streams with many late rows."""
         return self._recorder.warnings
 
     def results(self, query: str) -> DataFrame:

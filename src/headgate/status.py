@@ -9,6 +9,7 @@ from collections import deque
 from dataclasses import asdict, dataclass, field
 
 from headgate.display import html_paragraph, html_table, plural
+from headgate.model.duration import rounded_up
 from headgate.model.event import Event, SettingsChanged, StreamCounts, TickCommitted, keep_ratio
 from headgate.model.network import Network
 from headgate.plain_json import finite
@@ -17,6 +18,8 @@ _BIN = math.log(1.01)
 _MOST_TICKS = 10_000
 _MOST_WARNINGS = 100
 _MOST_CHANGES = 1_000
+# more late rows than this share of a stream are reported
+_LATE_SHARE = 0.01
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,14 @@ class RunStatus:
     history: list[TickRecord] = field(repr=False, default_factory=list)
     warnings: tuple[str, ...] = ()
     changes: tuple[SettingsChanged, ...] = ()
+    lateness_us: dict[str, int] = field(default_factory=dict)
+    """The watermark delay with which no row of a stream would have been late, where some were."""
+
+    @property
+    def late_warnings(self) -> tuple[str, ...]:
+        """A line for each stream of which too many rows were late."""
+        found = (late_warning(name, c, self.lateness_us.get(name, 0)) for name, c in self.streams.items())
+        return tuple(text for text in found if text is not None)
 
     @property
     def summary(self) -> str:
@@ -115,13 +126,31 @@ class RunStatus:
                 }
                 for name, q in self.queries.items()
             },
-            "streams": {name: asdict(counts) for name, counts in self.streams.items()},
+            "streams": {
+                name: {**asdict(counts), "max_lateness_s": self.lateness_us.get(name, 0) / 1e6}
+                for name, counts in self.streams.items()
+            },
             "backlog": {"peak_tuples": self.peak_backlog_tuples, "peak_bytes": self.peak_backlog_bytes},
             "ticks": self.ticks,
             "seconds": finite(round(self.seconds, 3)),
-            **({"warnings": list(self.warnings)} if self.warnings else {}),
+            **({"warnings": warnings} if (warnings := [*self.warnings, *self.late_warnings]) else {}),
             **({"changes": [change.to_json() for change in self.changes]} if self.changes else {}),
         }
+
+
+def late_warning(stream: str, counts: StreamCounts, lateness_us: int) -> str | None:
+    """How many rows were late, why that happens, and what would have kept them; None if few were."""
+    if counts.late <= _LATE_SHARE * counts.rows_in:
+        return None
+    share = 100 * counts.late / counts.rows_in
+    found = (
+        f"stream {stream}: {counts.late:,} of {counts.rows_in:,} rows ({share:.2g} %) were late and set aside"
+    )
+    if not lateness_us:
+        return f"{found}, because they came after a silence; a longer idle_after would have kept them"
+    enough = rounded_up(lateness_us)
+    reason = f"they came up to {enough} behind, as rows of several writers or files out of order do"
+    return f"{found}: {reason}; watermark '{enough}' would have kept them"
 
 
 class Recorder:
@@ -138,6 +167,8 @@ class Recorder:
         self._streams = dict.fromkeys(network.streams, StreamCounts())
         self._history: list[TickRecord] = []
         self._warnings: deque[str] = deque(maxlen=_MOST_WARNINGS)
+        self._lateness_us: dict[str, int] = {}
+        self._late_streams: dict[str, str] = {}
         self._ticks = 0
         self._peak_tuples = self._peak_bytes = 0
 
@@ -152,6 +183,9 @@ class Recorder:
     def _add(self, tick: TickCommitted) -> None:
         for name, counts in tick.streams.items():
             self._streams[name] += counts
+        for name, lateness_us in tick.lateness_us.items():
+            self._lateness_us[name] = max(lateness_us, self._lateness_us.get(name, 0))
+        self._note_late_streams()
         latency_s = {}
         for name, result in tick.queries.items():
             self._rows_out[name] += result.rows_out
@@ -183,6 +217,14 @@ class Recorder:
             )
         )
 
+    def _note_late_streams(self) -> None:
+        """Warn once of each stream; the status at the end of the run has the final numbers."""
+        for name, counts in self._streams.items():
+            if counts.late and name not in self._late_streams:
+                text = late_warning(name, counts, self._lateness_us.get(name, 0))
+                if text is not None:
+                    self._late_streams[name] = text
+
     def warn(self, warning: object) -> None:
         with self._lock:
             self._warnings.append(str(warning))
@@ -190,7 +232,7 @@ class Recorder:
     @property
     def warnings(self) -> tuple[str, ...]:
         with self._lock:
-            return tuple(self._warnings)
+            return (*self._warnings, *self._late_streams.values())
 
     def recent(self) -> list[TickRecord]:
         with self._lock:
@@ -210,6 +252,7 @@ class Recorder:
                 history=history,
                 warnings=tuple(self._warnings),
                 changes=tuple(self._changes),
+                lateness_us=dict(self._lateness_us),
             )
 
     def _query_status(self, name: str) -> QueryStatus:

@@ -56,6 +56,36 @@ def test_unknown_formats_are_refused_without_spark(tmp_path: Path) -> None:
     assert the_error("explain", path).startswith(f"error: {path}:1:30: unknown source format kafak; known: ")
 
 
+STREAM = "CREATE STREAM s (ts TIMESTAMP, a INT, t STRING) FROM csv OPTIONS (path 'x', timestamp 'ts'"
+
+
+@pytest.mark.parametrize("command", ["run", "explain"])
+@pytest.mark.parametrize(
+    ("options", "query", "message"),
+    [
+        ("", "SELECT sha22(t, 256) AS h FROM s", "2:26: unknown function sha22; did you mean sha2?"),
+        ("", "SELECT sha2(t) AS h FROM s", "2:26: sha2 takes 2 arguments, not 1"),
+        ("", "SELECT a FROM s WHERE a", "2:41: a is INT, not a condition; write a comparison, such as a > 0"),
+        (
+            "",
+            "SELECT COUNT(*) AS n FROM s GROUP BY window(ts, '10 s')",
+            "2:56: window is not supported; give",
+        ),
+        ("", "SELECT now() AS n FROM s", "2:26: now depends on when a tick runs; use the stream's timestamp"),
+        (
+            ", slakc '2 s'",
+            "SELECT a FROM s",
+            "1:93: unknown option slakc of a csv stream; did you mean watermark?",
+        ),
+    ],
+)
+def test_what_cannot_be_meant_is_found_without_spark(
+    command: str, options: str, query: str, message: str, tmp_path: Path
+) -> None:
+    path = script(tmp_path, f"{STREAM}{options});\nCREATE QUERY q AS {query};\n")
+    assert the_error(command, path).startswith(f"error: {path}:{message}")
+
+
 def test_a_file_without_a_query_has_nothing_to_run(tmp_path: Path) -> None:
     path = script(tmp_path, "CREATE STREAM s (a INT) FROM rate;")
     assert the_error("run", path) == f"error: {path}: nothing to run; add a CREATE QUERY\n"

@@ -53,6 +53,13 @@ def test_results_counts_and_rows_set_aside_are_shown(tmp_path: Path, temporary: 
         result.stderr.splitlines()[-1] == f"set aside: 1 late, 1 that did not parse; see {kept}/dead-letters"
     )
     assert [entry.name for entry in kept.iterdir()] == ["dead-letters"]
+    # 3 before 1: two seconds behind
+    warning = (
+        "warning: stream readings: 1 of 6 rows (17 %) were late and set aside: they came up to 2 s behind, "
+        "as rows of several writers or files out of order do; watermark '2 s' would have kept them"
+    )
+    assert result.stderr.splitlines().count(warning) == 1
+    assert warning in result.stdout.splitlines()
 
 
 def test_json_is_the_only_thing_on_stdout_even_if_a_query_prints(tmp_path: Path, temporary: Path) -> None:
@@ -66,6 +73,7 @@ def test_json_is_the_only_thing_on_stdout_even_if_a_query_prints(tmp_path: Path,
         "bad": 0,
         "shed": 0,
         "files_set_aside": 0,
+        "max_lateness_s": 0.0,
     }
     assert "-- shown, batch" in result.stderr
     assert list(temporary.glob("headgate-*")) == []
@@ -76,6 +84,9 @@ def test_a_checkpoint_of_ones_own_is_kept_and_gone_on_from(tmp_path: Path) -> No
     first = succeeded("run", path, "--until-done", "--json", "--checkpoint", state)
     again = succeeded("run", path, "--until-done", "--json", "--checkpoint", state)
     assert json.loads(first.stdout)["queries"]["high"]["rows_out"] == 3
+    assert json.loads(first.stdout)["streams"]["readings"]["max_lateness_s"] == 2.0
+    [warning] = json.loads(first.stdout)["warnings"]
+    assert warning.startswith("stream readings: 1 of 6 rows (17 %) were late")
     assert json.loads(again.stdout)["queries"]["high"]["rows_out"] == 0
 
 

@@ -25,8 +25,6 @@ from headgate.errors import SetupError
 from headgate.planning.lower import Stages
 from headgate.routing import router_names
 from headgate.scheduling import strategy_names
-from headgate.workload.nexmark_stream import NexmarkSettings
-from headgate.workload.packets import BurstSettings
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 Use = Callable[[], None]
@@ -202,7 +200,6 @@ CREATE QUERY r AS SELECT p.src, h.name FROM packets [ROWS 100] AS p, hosts AS h 
 CREATE QUERY s AS
   SELECT auction, MAX(price) AS best FROM bids [HOP 10 SECONDS EVERY 2 SECONDS] GROUP BY auction;
 """
-_GENERATED: dict[str, Any] = {"burst": BurstSettings, "nexmark": NexmarkSettings}
 
 
 class Scripts(Kind):
@@ -210,11 +207,7 @@ class Scripts(Kind):
 
     def case(self, text: str, folder: Path, chance: random.Random) -> tuple[str, Use]:
         def use() -> None:
-            catalog = Script.parse(text, "mutated.sql").catalog()
-            for stream in catalog.streams.values():
-                if stream.format in _GENERATED:
-                    _GENERATED[stream.format].parse(dict(stream.options))
-            Stages.of(catalog)
+            Stages.of(Script.parse(text, "mutated.sql").catalog())
 
         return text, use
 

@@ -12,7 +12,7 @@ from headgate.planning.logical import LogicalPlan
 
 DECLARATIONS = """
 CREATE STREAM packets (ts TIMESTAMP, src STRING, dst STRING, bytes INT, info STRUCT<port: INT, end: INT>)
-  FROM kafka OPTIONS (topic 'packets', timestamp 'ts', watermark '2 s');
+  FROM kafka OPTIONS (subscribe 'packets', timestamp 'ts', watermark '2 s');
 CREATE STREAM flows (seen TIMESTAMP, src STRING, flow INT) FROM kafka OPTIONS (timestamp 'seen');
 CREATE STREAM clicks (ts INT, url STRING) FROM socket;
 CREATE RELATION hosts (ip STRING, owner STRING) FROM parquet OPTIONS (path 'hosts/');

@@ -69,7 +69,7 @@ def test_settings_and_sink_are_kept_with_units() -> None:
     [plan] = bound(text)
     query = plan.query
     assert (query.latency_s, query.memory_bytes, query.overload) == (0.5, 1024, "shed")
-    assert query.sink == SinkDefinition("parquet", (("Path", "x"), ("maxRecordsPerFile", "5")))
+    assert query.sink == SinkDefinition("parquet", (("path", "x"), ("maxRecordsPerFile", "5")))
 
 
 def test_a_query_without_into_keeps_its_results_in_memory() -> None:

@@ -81,14 +81,6 @@ def test_predicates_in_another_order_are_the_same() -> None:
     assert list(share_subplans(network_of(text)).operators) == ["a.select_packets", "a.project", "b.project"]
 
 
-def test_what_draws_at_random_is_a_querys_own() -> None:
-    text = "".join(
-        f"CREATE QUERY {name} AS SELECT src FROM packets WHERE bytes > 1 AND rand() < 0.5;" for name in "ab"
-    )
-    network = network_of(text)
-    assert list(share_subplans(network).operators) == list(network.operators)
-
-
 def test_the_network_knows_who_does_the_work_and_for_whom() -> None:
     shared = share_subplans(network_of(TWO))
     assert shared.running("c.join") == "a.join" and shared.running("b.join") == "b.join"

@@ -80,16 +80,21 @@ def execute(
 def watch(run: Run, for_s: float | None, progress: Progress, interrupt: Interrupt) -> None:
     """Show progress until a run ends; stop it after a time, or when the user asks to."""
     end_s = float("inf") if for_s is None else time.monotonic() + for_s
-    shown: tuple[str, ...] = ()
+    shown: set[str] = set()
     while not run.wait(max(0.0, min(_LOOK_EVERY_S, end_s - time.monotonic()))):
         progress.show()
-        warnings = run.warnings()
-        if warnings != shown:
-            progress.say(f"warning: {warnings[-1]}")
-            shown = warnings
+        _show_warnings(run, progress, shown)
         if interrupt.wanted or time.monotonic() >= end_s:
             run.stop()
-            return
+            break
+    _show_warnings(run, progress, shown)
+
+
+def _show_warnings(run: Run, progress: Progress, shown: set[str]) -> None:
+    for warning in run.warnings():
+        if warning not in shown:
+            progress.say(f"warning: {warning}")
+            shown.add(warning)
 
 
 def _tidy_up(run: Run) -> None:
@@ -153,6 +158,8 @@ def _print_summary(run: Run, status: RunStatus) -> None:
                 f"pool {name}: {pool.slots} slots, {pool.calls:,} calls of "
                 f"{pool.busy_s / pool.calls * 1e3:.1f} ms, {pool.passed:,} passed"
             )
+    for warning in status.late_warnings:
+        console.print(f"warning: {warning}", soft_wrap=True)
 
 
 def _print_set_aside(run: Run, status: RunStatus) -> None:

@@ -18,17 +18,8 @@ SUPPORTED_AGGREGATES = "COUNT, SUM, AVG, MIN, MAX"
 
 _FUNCTIONS = {"COUNT": "COUNT", "SUM": "SUM", "AVG": "AVG", "MEAN": "AVG", "MIN": "MIN", "MAX": "MAX"}
 
-# aggregates of Spark that sqlglot does not know as such
-_MORE_AGGREGATES = (
-    "ANY APPROX_PERCENTILE BIT_AND BIT_OR BIT_XOR COLLECT_LIST COLLECT_SET COUNT_MIN_SKETCH EVERY "
-    "HISTOGRAM_NUMERIC HLL_SKETCH_AGG HLL_UNION_AGG LISTAGG PERCENTILE PERCENTILE_APPROX SOME STD STRING_AGG "
-    "TRY_AVG TRY_SUM"
-)
-
-_KNOWN_AGGREGATES = {
-    name for kind in exp.ALL_FUNCTIONS if issubclass(kind, exp.AggFunc) for name in kind.sql_names()
-}
-_UNSUPPORTED_AGGREGATES = _KNOWN_AGGREGATES.union(_MORE_AGGREGATES.split()) - _FUNCTIONS.keys()
+# aggregates that sqlglot reads as quantifiers of comparisons; all others are told by the functions of Spark
+_QUANTIFIERS = ("ANY", "SOME")
 
 _PARAMETERS = frozenset({TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.L_BRACE})
 
@@ -97,7 +88,7 @@ def _aggregates(tokens: Sequence[Token]) -> Iterator[AggregateCall]:
         if opener <= end or tokens[opener].word != "(" or before in (".", "LIKE", "ILIKE"):
             continue
         called = tokens[opener - 1]
-        if _name(called) in _UNSUPPORTED_AGGREGATES:
+        if _name(called) in _QUANTIFIERS:
             message = f"{_name(called)} is not supported; the aggregates are {SUPPORTED_AGGREGATES}"
             raise QueryError(message, called.span)
         if _name(called) in _FUNCTIONS:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from sqlglot.tokens import TokenType
 
@@ -11,7 +10,7 @@ from headgate.cql import statement as cql
 from headgate.cql.select import SelectReader
 from headgate.cql.statement import Name, Select, Setting, Statement
 from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
-from headgate.errors import QueryError, known_names, nearest
+from headgate.errors import QueryError, known_names, nearest, suggestion
 
 _STATEMENTS = ("CREATE", "DROP", "ALTER", "PLACE", "SET", "SHOW", "DESCRIBE")
 _KINDS = {kind.upper(): kind for kind in cql.PLURALS}
@@ -101,7 +100,7 @@ class StatementReader(SelectReader):
             return self._query(name, existing)
         create = cql.CreateStream if kind == "stream" else cql.CreateRelation
         columns, source_format = self._columns(), self._format("FROM")
-        return create(name, columns, source_format, self._settings("OPTIONS"), existing=existing)
+        return create(name, columns, source_format, self._options(), existing=existing)
 
     def _name_of(self, kind: str, what: str) -> Name:
         name = self.name(what)
@@ -114,7 +113,7 @@ class StatementReader(SelectReader):
         self.expect("AS", " and a SELECT")
         branches, first, sink = self._branches(), self.span, None
         if self.at("INTO"):
-            sink = cql.SinkClause(self._format("INTO"), self._settings("OPTIONS"), self.since(first))
+            sink = cql.SinkClause(self._format("INTO"), self._options(), self.since(first))
         return cql.CreateQuery(name, settings, branches, sink, existing=existing)
 
     def _drop(self) -> cql.Drop:
@@ -208,6 +207,18 @@ class StatementReader(SelectReader):
             raise self.expected(f"{_possible_clauses(branches[-1])}, UNION ALL, INTO or ';'")
         return tuple(branches)
 
+    def _options(self) -> tuple[Setting, ...]:
+        """``OPTIONS (...)``; a text before it is the option path."""
+        token = self.current
+        if token is None or not token.is_string:
+            return self._settings("OPTIONS")
+        path = self._value("path")
+        written = self.since(token.span)
+        own, others = Setting(Name("path", written), path, written), self._settings("OPTIONS")
+        if twice := repeated([own.key, *(setting.key for setting in others)]):
+            raise QueryError("the path is given twice; keep one of them", twice.span)
+        return (own, *others)
+
     def _settings(self, clause: str) -> tuple[Setting, ...]:
         if not self.accept(clause):
             return ()
@@ -272,8 +283,7 @@ class StatementReader(SelectReader):
         if not tokens:
             raise self.expected(f"a type for column {one_line(name.text)}, such as STRING")
         if tokens[0].word not in _TYPES:
-            close = get_close_matches(tokens[0].word, _TYPES, n=1)
-            hint = f"did you mean {close[0]}?" if close else f"known types: {known_names(_TYPES)}"
+            hint = suggestion(tokens[0].word, _TYPES, f"known types: {known_names(_TYPES)}")
             raise QueryError(f"unknown type {tokens[0].shown}; {hint}", tokens[0].span)
         if [token.word for token in tokens[-2:]] == ["NOT", "NULL"]:
             # as in Spark, streams may carry nulls whatever the schema says

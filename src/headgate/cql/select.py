@@ -7,7 +7,6 @@ the half-open ``[TUMBLE t]`` and ``[HOP t EVERY s]``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from difflib import get_close_matches
 
 from sqlglot import exp
 
@@ -16,7 +15,7 @@ from headgate.cql.expressions import conjuncts, parse_tree, scalar, scalar_witho
 from headgate.cql.measure import LARGEST, MeasureError, signed_duration_us
 from headgate.cql.statement import FromItem, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.tokens import Cursor, Token, never_closed, one_line, repeated, span_of
-from headgate.errors import QueryError, Span
+from headgate.errors import QueryError, Span, suggestion
 from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
 
 _WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED", "TUMBLE", "HOP")
@@ -163,9 +162,8 @@ class SelectReader(Cursor):
         word, first = self.word(), self.current
         if word not in _WINDOWS:
             problem = f"{first.shown} is not a window" if first and word != "]" else "the window is empty"
-            close = get_close_matches(word, _WINDOWS, n=1)
             known = "write ROWS, RANGE, PARTITION BY, TUMBLE, HOP, NOW or UNBOUNDED"
-            hint = f"did you mean {close[0]}?" if close else known
+            hint = suggestion(word, _WINDOWS, known)
             raise self.fail(f"{problem}; {hint}")
         self.take()
         window: Window

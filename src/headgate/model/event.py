@@ -97,6 +97,8 @@ class TickCommitted:
     busy_s: float = 0.0
     until_s: Mapping[str, float] = field(default_factory=dict)
     """The highest timestamp of each stream so far, where there is one."""
+    lateness_us: Mapping[str, int] = field(default_factory=dict)
+    """The watermark delay with which no tuple of a stream would have been late, where some were."""
 
     @property
     def totals(self) -> StreamCounts:

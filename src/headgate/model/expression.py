@@ -15,9 +15,6 @@ from headgate.model.sql_tree import field_of, read_tree, replace_nodes, tree_key
 
 # sqlglot counts these among functions, but they are operators
 _OPERATORS = (exp.Connector, exp.Cast, exp.Case, exp.If)
-_VOLATILE = frozenset(
-    ["rand", "randn", "random", "uuid", "uniform", "randstr", "shuffle", "monotonically_increasing_id"]
-)
 
 
 TIMESTAMP_US = "$ts"
@@ -90,11 +87,6 @@ class Expression:
             call.name.lower() if isinstance(call, exp.Anonymous) else call.sql_name().lower()
             for call in calls
         )
-
-    @property
-    def is_volatile(self) -> bool:
-        """Whether it may have another value when evaluated again."""
-        return not _VOLATILE.isdisjoint(self.functions)
 
     def over(self, trees: Mapping[str, exp.Expr]) -> Expression:
         """The expression with the columns of these names replaced."""

@@ -24,6 +24,7 @@ from headgate.model.window import TimeWindow, UnboundedWindow
 from headgate.planning.catalog import Catalog, sink_of, with_service
 from headgate.planning.from_clause import BoundColumn, Scope, over_text
 from headgate.planning.logical import Aggregate, Filter, LogicalPlan, Node, Project
+from headgate.planning.types import Type
 
 # every result row starts with its timestamp, which the engine adds
 TIMESTAMP = "ts"
@@ -44,7 +45,7 @@ def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
     """The query as a plan with WHERE above all joins; a QueryError points at what is wrong."""
     branches = _same_columns(query, [_Branch(select, catalog).bound() for select in query.branches])
     definition = QueryDefinition(query.name.text, (), sink_of(query.sink, catalog.known_sinks))
-    return with_service(LogicalPlan(definition, branches), query.settings)
+    return with_service(LogicalPlan(definition, branches), query.settings, catalog.known_functions)
 
 
 def _same_columns(query: CreateQuery, branches: list[Project]) -> tuple[Project, ...]:
@@ -86,7 +87,7 @@ class _Branch:
         node = self._scope.joined()
         if self._select.conjuncts:
             self._check_conditions()
-            predicates = (_conjunct(self._scope.bind(conjunct)) for conjunct in self._select.conjuncts)
+            predicates = (_conjunct(self._scope.condition(conjunct)) for conjunct in self._select.conjuncts)
             node = Filter(node, tuple(with_pool(predicate, self._catalog) for predicate in predicates))
         if self._select.is_aggregate:
             return self._aggregated(node)
@@ -233,6 +234,11 @@ class Grouping:
         bounds = {r.span.start: found.tree for r in outside if (found := self._scope.window_bound(r))}
         outside = [r for r in outside if r.span.start not in bounds]
         items = [r for r in outside if is_having and self._is_item(r)]
+        check = self._scope.type_check(expression, {r.span.start: self._item_type(r) for r in items})
+        if is_having:
+            check.condition(expression.tree)
+        else:
+            check.type_of(expression.tree)
         own = {r.span.start: operand(self.bind(self._by_alias[r.name.lower()]).tree) for r in items}
         bound = {r.span.start: self._scope.resolve(r).tree for r in outside if r.span.start not in own}
         for start, column in bound.items():
@@ -253,6 +259,9 @@ class Grouping:
             and written.columns[0].span == written.span
             and self._scope.window_bound(written.columns[0]) is not None
         )
+
+    def _item_type(self, reference: cql.ColumnReference) -> Type:
+        return self._scope.type_of(self._by_alias[reference.name.lower()])
 
     def _is_item(self, reference: cql.ColumnReference) -> bool:
         if reference.qualifier is not None or reference.name.lower() not in self._by_alias:

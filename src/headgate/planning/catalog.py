@@ -13,7 +13,7 @@ from sqlglot import exp
 from headgate.cql import statement as cql
 from headgate.cql.measure import parse_bytes, parse_duration_us
 from headgate.cql.statement import Create, CreateQuery, Declaration, Existing, Name, Setting
-from headgate.errors import QueryError, SetupError, Span, known_names, unknown_name
+from headgate.errors import QueryError, SetupError, Span, known_names, suggestion, unknown_name
 from headgate.model import network
 from headgate.model.expression import Expression
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
@@ -21,6 +21,9 @@ from headgate.model.shedding import Utility
 from headgate.planning.dependencies import callers, readers
 from headgate.planning.logical import LogicalPlan, StreamScan, scans
 from headgate.planning.names import NOTHING, Declared, Names
+from headgate.planning.options import check_generated, relation_options, sink_options, stream_options
+from headgate.planning.type_check import Functions, SessionFunctions, TypeCheck
+from headgate.planning.types import Type
 
 SourceDefinition = StreamDefinition | RelationDefinition
 SchemaResolver = Callable[[SourceDefinition], network.Schema]
@@ -43,13 +46,14 @@ class Catalog(Names):
 
     ``resolver`` finds the columns of sources that were declared without any. If ``known_sources`` or
     ``known_sinks`` are given, other formats are rejected. ``event_times`` has the timestamp column of streams
-    of a format that name none.
+    of a format that name none. ``session`` is what Spark knows of functions.
     """
 
     resolver: SchemaResolver | None = None
     known_sources: Collection[str] | None = None
     known_sinks: Collection[str] | None = None
     event_times: Mapping[str, str] = field(default_factory=dict)
+    session: SessionFunctions = field(default_factory=SessionFunctions)
     _placed: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
     """The pools of functions and probes; all names are in lower case."""
 
@@ -61,8 +65,7 @@ class Catalog(Names):
             stream = _stream_of(statement, self.known_sources, self.event_times)
             self.add_stream(stream, span, statement.existing)
         elif isinstance(statement, cql.CreateRelation):
-            relation = _source_of(statement, self.known_sources, _by_key(statement.options))
-            self.add_relation(relation, span, statement.existing)
+            self.add_relation(_relation_of(statement, self.known_sources), span, statement.existing)
         elif isinstance(statement, CreateQuery):
             self._claim(name, "query", span, statement.existing)
             self.queries[name] = statement
@@ -135,6 +138,12 @@ class Catalog(Names):
             self.relations[declared.name] = relation
             return relation
         return None
+
+    @property
+    def known_functions(self) -> Functions:
+        """What expressions may call besides the functions of every Spark."""
+        returned = {name: Type.declared(function.returns) for name, function in self.functions.items()}
+        return Functions(returned, self.session)
 
     def placed(self, function: str) -> tuple[FunctionDefinition, str] | None:
         pool = self._placed.get(("function", function.lower()))
@@ -236,34 +245,45 @@ def restored_on_failure(*tables: dict[Any, Any]) -> Iterator[None]:
 def _stream_of(
     statement: cql.CreateStream, known_formats: Collection[str] | None, event_times: Mapping[str, str]
 ) -> StreamDefinition:
-    options = _by_key(statement.options)
+    source_format = _format_of(statement.format, known_formats, "source")
+    options = stream_options(source_format).spelt(statement.options)
     timestamp, old_name = options.pop("timestamp", None), options.pop("slack", None)
     if old_name and options.setdefault("watermark", old_name) is not old_name:
         raise QueryError("slack is the old name of watermark; keep one of them", old_name.span)
-    mode = options.get("mode")
-    if mode is not None and mode.value.upper() != "PERMISSIVE":
-        message = f"mode {mode.value} is not supported; remove it: bad rows go to the dead-letter table"
-        raise QueryError(message, mode.span)
     delays = {field: options.pop(key) for key, field in _DELAYS.items() if key in options}
-    source = _source_of(statement, known_formats, options)
-    column = timestamp.value if timestamp else event_times.get(source.format)
+    column = timestamp.value if timestamp else event_times.get(source_format)
     for delay in delays.values():
         if column is None:
             raise QueryError(f"{delay.key.text.lower()} needs timestamp '<column>'", delay.span)
     durations = {field: _measured(delay, parse_duration_us) for field, delay in delays.items()}
-    stream = StreamDefinition(source.name, source.format, source.schema, source.options, column, **durations)
+    _refuse_own_bad_rows(options)
+    check_generated(source_format, options)
+    stream = StreamDefinition(
+        statement.name.text, source_format, _schema_of(statement), _pairs(options), column, **durations
+    )
     _check_timestamp(stream, timestamp.span if timestamp else statement.name.span)
     return stream
 
 
-def _source_of(
-    statement: cql.Source, known_formats: Collection[str] | None, options: dict[str, Setting]
-) -> RelationDefinition:
-    """A stored relation, or what a stream has in common with one."""
-    columns = tuple(network.Column(column.name.text, column.type) for column in statement.columns)
+def _refuse_own_bad_rows(options: dict[str, Setting]) -> None:
+    """Rows of a stream that do not parse are the engine's business."""
+    mode, column = options.get("mode"), options.get("columnNameOfCorruptRecord")
+    found = column if mode is None or mode.value.upper() == "PERMISSIVE" else mode
+    if found is not None:
+        written = f"{found.key.text} {found.value}"
+        message = f"{written} is not supported; remove it: bad rows go to the dead-letter table"
+        raise QueryError(message, found.span)
+
+
+def _relation_of(statement: cql.CreateRelation, known_formats: Collection[str] | None) -> RelationDefinition:
     source_format = _format_of(statement.format, known_formats, "source")
-    schema = network.Schema(columns) if columns else None
-    return RelationDefinition(statement.name.text, source_format, schema, _pairs(options))
+    options = relation_options(source_format).spelt(statement.options)
+    return RelationDefinition(statement.name.text, source_format, _schema_of(statement), _pairs(options))
+
+
+def _schema_of(statement: cql.Source) -> network.Schema | None:
+    columns = tuple(network.Column(column.name.text, column.type) for column in statement.columns)
+    return network.Schema(columns) if columns else None
 
 
 def _check_timestamp(stream: StreamDefinition, span: Span | None) -> None:
@@ -285,7 +305,7 @@ def _by_key(settings: Sequence[Setting]) -> dict[str, Setting]:
 
 
 def _pairs(settings: dict[str, Setting]) -> tuple[tuple[str, str], ...]:
-    return tuple((setting.key.text, setting.value) for setting in settings.values())
+    return tuple((name, setting.value) for name, setting in settings.items())
 
 
 def _measured(setting: Setting, read: Callable[[str], int]) -> int:
@@ -303,12 +323,13 @@ def _format_of(written: Name, known: Collection[str] | None, role: str) -> str:
     return written.text if "." in written.text else written.text.lower()
 
 
-def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPlan:
+def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functions) -> LogicalPlan:
+    """The plan with the settings of WITH; ``known`` are the functions that an expression may call."""
     by_key = _by_key(settings)
     for key, setting in by_key.items():
         if key not in _KNOWN:
-            message = f"unknown setting {setting.key.text}; known: {known_names(_KNOWN)}"
-            raise QueryError(message, setting.key.span)
+            hint = suggestion(key, _KNOWN, f"known: {known_names(_KNOWN)}")
+            raise QueryError(f"unknown setting {setting.key.text}; {hint}", setting.key.span)
     latency, memory, overload, quality, utility, on_error = map(by_key.get, _KNOWN)
     if utility and (overload is None or overload.value.lower() != "shed"):
         raise QueryError("utility requires overload = 'shed'; add it", utility.span)
@@ -320,7 +341,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
         latency_s=_positive(latency, parse_duration_us) / 1e6 if latency else None,
         memory_bytes=_positive(memory, parse_bytes) if memory else None,
         overload=_one_of(overload, ("backpressure", "shed")) if overload else plan.query.overload,
-        utility=_utility_of(utility, plan) if utility else None,
+        utility=_utility_of(utility, plan, known) if utility else None,
         on_error=_one_of(on_error, ("set aside", "stop")) if on_error else plan.query.on_error,
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
@@ -346,13 +367,13 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
     if clause is None:
         return network.SinkDefinition("memory")
     sink_format = _format_of(clause.format, known_sinks, "sink")
-    options = _by_key(clause.options)
+    options = sink_options(sink_format).spelt(clause.options)
     if sink_format in _FILES and "path" not in options:
         raise QueryError(f"{sink_format} needs a path; write OPTIONS (path 'out/')", clause.span)
     return network.SinkDefinition(sink_format, _pairs(options))
 
 
-def _utility_of(setting: Setting, plan: LogicalPlan) -> Utility:
+def _utility_of(setting: Setting, plan: LogicalPlan, known: Functions) -> Utility:
     """The expression over columns of one stream: the query's only one, or that of the one alias in it."""
     own = [scan for branch in plan.branches for scan in scans(branch) if isinstance(scan, StreamScan)]
     streams = {scan.name for scan in own}
@@ -367,7 +388,9 @@ def _utility_of(setting: Setting, plan: LogicalPlan) -> Utility:
         used.add(scan.name)
         return exp.Column(this=node.expression.copy())
 
-    text = Expression.parse(setting.value, setting.span).replace(change).text
+    written = Expression.parse(setting.value, setting.span)
+    TypeCheck(known, {}, setting.span, is_in_place=False).type_of(written.tree)
+    text = written.replace(change).text
     chosen = used or (streams if len(streams) == 1 else set())
     if len(chosen) != 1:
         aliases = known_names(sorted(named))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from sqlglot import exp
 
@@ -15,6 +16,8 @@ from headgate.model.sql_tree import column_tree, field_of, replace_nodes
 from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
+from headgate.planning.type_check import TypeCheck
+from headgate.planning.types import Type
 
 START, END = "window_start", "window_end"
 MOST_JOINED = 14
@@ -87,6 +90,11 @@ class BoundColumn:
         return self.column.name if self.field is None else self.field
 
     @property
+    def type(self) -> Type:
+        own = Type.declared(self.column.type)
+        return own if self.field is None else own.field(self.field)
+
+    @property
     def tree(self) -> exp.Expr:
         fields = [] if self.field is None else [exp.to_identifier(self.field, quoted=True)]
         return field_of(column_tree(column_of(self.source.alias, self.column.name)), fields)
@@ -100,6 +108,10 @@ class WindowBound:
     window: HopWindow
     timestamp_type: str
     in_join: bool
+
+    @property
+    def type(self) -> Type:
+        return Type.declared(self.timestamp_type)
 
     @property
     def tree(self) -> exp.Expr:
@@ -212,11 +224,32 @@ class Scope:
         return WindowBound(name, window, kind, in_join=len(self.streams) > 1)
 
     def bind(self, expression: ScalarExpression) -> Expression:
-        trees = {
-            reference.span.start: (self.window_bound(reference) or self.resolve(reference)).tree
-            for reference in expression.columns
-        }
+        self.type_of(expression)
+        return self._bound(expression)
+
+    def condition(self, expression: ScalarExpression) -> Expression:
+        """A term of WHERE or ON."""
+        self.type_check(expression).condition(expression.tree)
+        return self._bound(expression)
+
+    def _bound(self, expression: ScalarExpression) -> Expression:
+        trees = {reference.span.start: self._found(reference).tree for reference in expression.columns}
         return Expression(over_text(expression.tree, trees), expression.span)
+
+    def type_of(self, expression: ScalarExpression) -> Type:
+        """The type of an expression, as far as it is known; a QueryError at what cannot be meant."""
+        return self.type_check(expression).type_of(expression.tree)
+
+    def type_check(
+        self, expression: ScalarExpression, others: Mapping[int, Type] = MappingProxyType({})
+    ) -> TypeCheck:
+        """The check of an expression; ``others`` are types of names that are no columns, by their offsets."""
+        starts = {reference.span.start: reference for reference in expression.columns}
+        own = {start: self._found(r).type for start, r in starts.items() if start not in others}
+        return TypeCheck(self._catalog.known_functions, {**own, **others}, expression.span)
+
+    def _found(self, reference: ColumnReference) -> BoundColumn | WindowBound:
+        return self.window_bound(reference) or self.resolve(reference)
 
     def resolve(self, reference: ColumnReference) -> BoundColumn:
         if reference.qualifier is None:

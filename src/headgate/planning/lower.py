@@ -9,7 +9,7 @@ from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import Expression
 from headgate.model.network import Network, QueryDefinition, RelationDefinition, StreamDefinition
-from headgate.model.operator import Input, Operator, OperatorInput, StreamInput, expressions_of
+from headgate.model.operator import Input, Operator, OperatorInput, StreamInput
 from headgate.model.window import TimeWindow, Window
 from headgate.planning import logical
 from headgate.planning.bind import bind, placed_predicate
@@ -123,8 +123,8 @@ class _Lowering:
 def share_subplans(network: Network) -> Network:
     """The network with one operator for equal ones; it reads all columns that any of them read.
 
-    Select lists, joins with placed probes and volatile expressions are not shared. Operators are equal only
-    if their tuples enter the same windows further up.
+    Select lists and joins with placed probes are not shared. Operators are equal only if their tuples enter
+    the same windows further up.
     """
     operators: dict[str, Operator] = {}
     by_key: dict[tuple[Operator, frozenset[Window]], str] = {}
@@ -169,11 +169,7 @@ def _merged(operator: Operator, equal: Operator) -> Operator:
 def _is_own(operator: Operator) -> bool:
     # windows with placed probes are retained for the tuples of their one eddy
     is_probed = isinstance(operator, physical.WindowUpdate) and not isinstance(operator, physical.WindowJoin)
-    return (
-        is_probed
-        or isinstance(operator, physical.Project)
-        or any(e.is_volatile for e in expressions_of(operator))
-    )
+    return is_probed or isinstance(operator, physical.Project)
 
 
 def _bare(operator: Operator) -> Operator:

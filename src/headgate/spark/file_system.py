@@ -72,6 +72,10 @@ class Files:
         fs, at = self._at(path)
         return bool(at.exists() if fs is None else fs.exists(at))
 
+    def is_file(self, path: str) -> bool:
+        fs, at = self._at(path)
+        return bool(at.is_file() if fs is None else fs.exists(at) and fs.getFileStatus(at).isFile())
+
     def names(self, path: str) -> list[str]:
         """Names in a folder, sorted; none if it does not exist."""
         fs, at = self._at(path)

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -21,8 +20,10 @@ from headgate.model.operator import (
     Operator,
     OperatorInput,
     Project,
+    RelationJoin,
     Select,
     StreamInput,
+    WindowJoin,
 )
 from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, TimeWindow
@@ -33,7 +34,7 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.eddy_jobs import EddyLayout, lay_out
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import SparkOperator, spark_operator
-from headgate.spark.operators.check import checked, spark_complaint
+from headgate.spark.operators.check import spark_complaint
 from headgate.spark.operators.inputs import log_columns
 from headgate.spark.operators.panes import PaneAggregateOperator
 from headgate.spark.operators.row_window import with_expiry
@@ -148,9 +149,32 @@ class Preparation:
         try:
             return self._output(operator, inputs)
         except PySparkException as error:
-            self._blame(operator.settings, inputs)
-            complaint = spark_complaint(error)
-            raise QueryError(f"{operator.name}: {complaint}", _span(operator.settings)) from error
+            bound, cause = self._blamed(operator, inputs) or (None, error)
+            span = _span(operator.settings) if bound is None else bound.span
+            raise QueryError(self._complaint(operator, span, cause), span) from error
+
+    def _complaint(self, operator: SparkOperator, span: Span | None, cause: PySparkException) -> str:
+        """What Spark says of an expression of some queries."""
+        queries = self.network.queries_of(operator.name)
+        written = f"{' '.join(span.excerpt.split())}: " if span else ""
+        plural = "query" if len(queries) == 1 else "queries"
+        return f"{plural} {', '.join(queries)}: {written}{spark_complaint(cause)}"
+
+    def _blamed(
+        self, operator: SparkOperator, inputs: Sequence[str]
+    ) -> tuple[Expression, PySparkException] | None:
+        """The expression that Spark does not accept, and why; None if no single one is at fault."""
+        for bound, alone in _alone(operator.settings):
+            try:
+                if alone is None:
+                    self.spark.sql(sql.select([bound.text], inputs[0]))
+                else:
+                    one = spark_operator(alone, self)
+                    one.inputs = operator.inputs
+                    self._output(one, inputs)
+            except PySparkException as error:
+                return bound, error
+        return None
 
     def _output(self, operator: SparkOperator, inputs: Sequence[str]) -> DataFrame:
         settings = operator.settings
@@ -195,12 +219,6 @@ class Preparation:
         assert isinstance(operator, SlidingAggregateOperator) or slide == 1
         return self.spark.sql(operator.aggregated(tuples, 0, slide))
 
-    def _blame(self, settings: Operator, inputs: Sequence[str]) -> None:
-        """Find the expression that Spark does not accept."""
-        for bound in _expressions(settings):
-            query = f"SELECT {bound.text} FROM {sql.relation(inputs[0])}"
-            checked(partial(self.spark.sql, query), bound)
-
     def _check_utilities(self) -> None:
         for stream, text in self.network.utilities().items():
             try:
@@ -242,15 +260,17 @@ def _windows_of(eddy: JoinEddy) -> str:
     return eddy.input.operator
 
 
-def _expressions(settings: Operator) -> list[Expression]:
-    if isinstance(settings, Aggregate):
+def _alone(settings: Operator) -> Iterator[tuple[Expression, Operator | None]]:
+    """Every expression of an operator; a condition with an operator that has no other one."""
+    if isinstance(settings, (Select, RelationJoin, WindowJoin)):
+        yield from ((p, replace(settings, predicates=(p,))) for p in settings.predicates)
+    elif isinstance(settings, Aggregate):
         arguments = [call.argument for call in settings.aggregates if call.argument is not None]
-        return [*(key.expression for key in settings.keys), *arguments]
-    if isinstance(settings, Project):
-        return [item.expression for item in settings.items]
-    if isinstance(settings, Select):
-        return list(settings.predicates)
-    return list(settings.matches) if isinstance(settings, JoinEddy) else []
+        yield from ((bound, None) for bound in (*(key.expression for key in settings.keys), *arguments))
+    elif isinstance(settings, Project):
+        yield from ((item.expression, None) for item in settings.items)
+    elif isinstance(settings, JoinEddy):
+        yield from ((match, None) for match in settings.matches)
 
 
 def _span(settings: Operator) -> Span | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from math import inf
@@ -176,7 +177,7 @@ class Sources:
         if stream is not None:
             # registered only where it is used: Spark starts a Python worker for it
             generated.register(self._spark, definition.format)
-        reader = _configured(self._spark.readStream, definition, dict(definition.options))
+        reader = _configured(self._spark.readStream, definition, self._stream_options(definition))
         try:
             frame = (reader.name(definition.name) if self._named else reader).load()
             if stream is not None:
@@ -184,6 +185,16 @@ class Sources:
             return frame
         except Exception as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
+
+    def _stream_options(self, definition: StreamDefinition) -> dict[str, str]:
+        """The options for a stream; Spark's file streams read folders, or all files that match a pattern."""
+        options, path = dict(definition.options), _option(definition, "path")
+        if definition.format not in FILE_FORMATS or path is None or any(c in path for c in _GLOB):
+            return options
+        if not self._files.is_file(path):
+            return options
+        pattern = re.sub(r"(\w)(?=\W*$)", r"[\1]", path, count=1)
+        return {key: pattern if key.lower() == "path" else value for key, value in options.items()}
 
     def stream(self, definition: StreamDefinition, number: int) -> DataFrame:
         """One branch of the streaming union: the stream's number, and its row unless it consists of files."""

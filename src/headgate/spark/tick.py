@@ -321,6 +321,7 @@ class TickRunner:
                 for name, state in after.streams.items()
                 if state.max_ts > BEGINNING_US
             },
+            lateness_us={name: a.lateness_us for name, a in tick.arrivals.items() if a.lateness_us},
         )
 
     def close(self) -> None:

@@ -46,6 +46,8 @@ class GeneratedStream(ABC):
     """The name of such streams in CQL and in Spark."""
     length_option: ClassVar[str]
     """The option that ends a stream, for error messages."""
+    least_options: ClassVar[Mapping[str, str]]
+    """Options without which others have no meaning, as an example."""
 
     start_us: int | None
     """Event time of traffic time 0, in microseconds since 1970; None for the moment the stream starts."""
@@ -60,6 +62,11 @@ class GeneratedStream(ABC):
         if self.speed is None and self.duration_us is None and self.max_rows is None:
             problem = "speed 'max' would emit an endless stream at once"
             raise SetupError(f"{problem}; add option {self.length_option}")
+
+    @staticmethod
+    @abstractmethod
+    def option_names() -> tuple[str, ...]:
+        """The options that such a stream may have."""
 
     @staticmethod
     @abstractmethod
@@ -126,11 +133,15 @@ def iso_time_us(text: str) -> int:
         raise SetupError(f"'{text}' is not a time; write one like 2026-01-31T12:00:00Z") from None
 
 
-_COMMON_OPTIONS: Mapping[str, Option] = {
+# short for the same cap
+_SHORT = {"rowsPerTrigger": "maxRowsPerTrigger"}
+_COMMON: Mapping[str, Option] = {
     "speed": (_speed, 1.0),
     "partitions": (_PARTITIONS.read, 2),
     "maxRowsPerTrigger": (_ROWS.read, None),
 }
+COMMON_OPTIONS = (*_COMMON, *_SHORT)
+"""The names of options that all generated streams have."""
 
 
 def read_options(source: str, options: Mapping[str, str], own: Mapping[str, Option]) -> dict[str, Any]:
@@ -138,9 +149,8 @@ def read_options(source: str, options: Mapping[str, str], own: Mapping[str, Opti
 
     Raises on an unknown name or a bad value.
     """
-    known = {**own, **_COMMON_OPTIONS}
-    # short for the same cap
-    names = {**{name.lower(): name for name in known}, "rowspertrigger": "maxRowsPerTrigger"}
+    known = {**own, **_COMMON}
+    names = {name.lower(): _SHORT.get(name, name) for name in (*known, *_SHORT)}
     settings = {name: default for name, (_, default) in known.items()}
     for written, text in options.items():
         name = names.get(written.lower())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 import pyarrow as pa
 
 from headgate.errors import SetupError, known_names, nearest, unknown_name
 from headgate.quantity import SEED, Quantity
 from headgate.workload.generated import (
+    COMMON_OPTIONS,
     SQL_NAMES,
     DeclaredColumn,
     GeneratedStream,
@@ -51,9 +53,14 @@ class NexmarkSettings(GeneratedStream):
 
     format = "nexmark"
     length_option = "events, as in '1000000'"
+    least_options = MappingProxyType({"table": "bid", "events": "1"})
 
     sequence: EventSequence
     table: str
+
+    @staticmethod
+    def option_names() -> tuple[str, ...]:
+        return (*_OPTIONS, *COMMON_OPTIONS)
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> NexmarkSettings:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from headgate.errors import SetupError, known_names
 from headgate.model.uniform_hash import mix
 from headgate.quantity import FLOWS, SEED, SHAPE, Quantity
 from headgate.workload.generated import (
+    COMMON_OPTIONS,
     SQL_NAMES,
     DeclaredColumn,
     GeneratedStream,
@@ -206,9 +208,14 @@ class BurstSettings(GeneratedStream):
 
     format = "burst"
     length_option = "duration, as in '60 s'"
+    least_options = MappingProxyType({"duration": "1 s"})
 
     process: OnOff
     values: Values
+
+    @staticmethod
+    def option_names() -> tuple[str, ...]:
+        return (*_OPTIONS, *COMMON_OPTIONS)
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> BurstSettings:

@@ -30,12 +30,9 @@ def _pushed(node: Node, predicates: Predicates) -> Node:
     if isinstance(node, (logical.Aggregate, logical.Project)):
         # HAVING stays above its aggregate
         return _filtered(replace(node, input=_pushed(node.input, ())), predicates)
-    # evaluated once per result, not once per tuple of each input
-    volatile = tuple(p for p in predicates if p.is_volatile)
-    others = _without(predicates, volatile)
     if isinstance(node, logical.WindowJoin):
-        return _filtered(_into_window_join(node, others), volatile)
-    return _filtered(_into_relation_join(node, others), volatile)
+        return _into_window_join(node, predicates)
+    return _into_relation_join(node, predicates)
 
 
 def _into_relation_join(join: logical.RelationJoin, predicates: Predicates) -> Node:

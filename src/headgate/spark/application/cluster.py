@@ -66,6 +66,8 @@ _SESSION_SETTINGS = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
 }
 
+_TIME_ZONE = "spark.sql.session.timeZone"
+
 _APPLICATION_SETTINGS = {
     # every job describes its plan to listeners; the short form is enough for them
     "spark.sql.ui.explainMode": "simple",
@@ -159,7 +161,10 @@ def check_session(given: Any) -> None:
 
 
 def private_session(spark: SparkSession) -> SparkSession:
-    """The same application, tables and functions, with settings of its own."""
+    """The same application, tables and functions, with settings of its own.
+
+    Its time zone is UTC, unless the session was given another one.
+    """
     java_session: Any = spark._jsparkSession.cloneSession()
     private = SparkSession(spark.sparkContext, java_session)
     # functions and data sources are registered with the active session
@@ -170,6 +175,9 @@ def private_session(spark: SparkSession) -> SparkSession:
     for key, value in _SESSION_SETTINGS.items():
         private.conf.set(key, value)
     private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
+    # otherwise it is that of the machine, and results would depend on where they are computed
+    if not java_session.sessionState().conf().contains(_TIME_ZONE):
+        private.conf.set(_TIME_ZONE, "UTC")
     use_local_files(private)
     register_functions(private)
     return private

@@ -22,6 +22,7 @@ from headgate.errors import HeadgateError, SetupError
 from headgate.model.event import StreamCounts
 from headgate.model.network import StreamDefinition
 from headgate.spark import sql
+from headgate.spark.arrival.bad_rows import with_reason
 from headgate.spark.arrival.late_rows import FARTHEST_US, RawRows
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
@@ -231,18 +232,12 @@ def _read_through(frame: DataFrame) -> None:
 def row_letters(rows: RawRows, query: str, batch_id: int, is_late: bool = False) -> str:
     """Bad or late rows as rows of the dead-letter table."""
     own = [sql.name(field.name) for field in rows.columns.fields if field.name != BAD_ROW]
-    row = f"to_json(struct({', '.join(own)}))"
-    timestamp, ts = rows.definition.timestamp, sql.name(TS)
+    row, ts = f"to_json(struct({', '.join(own)}))", sql.name(TS)
     if is_late:
         reason = "'late: older than the watermark allows'"
     else:
-        reason = (
-            f"CASE WHEN {ts} IS NULL THEN {sql.text(f'no timestamp in column {timestamp}')} "
-            f"ELSE {sql.text(f'timestamp in column {timestamp} is further ahead than max_ahead allows')} END"
-        )
-        if BAD_ROW in rows.columns.names:
-            reason = f"CASE WHEN {BAD_ROW} IS NOT NULL THEN 'the row does not parse' ELSE {reason} END"
-            row = f"coalesce({BAD_ROW}, {row})"
+        query, reason = with_reason(rows, query)
+        row = f"coalesce({BAD_ROW}, {row})" if BAD_ROW in rows.columns.names else row
     # what no timestamp can hold has no place in a timestamp column
     shown = f"CASE WHEN abs({ts}) < {FARTHEST_US}L THEN timestamp_micros({ts}) END"
     return sql.select(_letter(rows.definition.name, batch_id, reason, shown, row), query)

@@ -19,6 +19,7 @@ from headgate.spark.arrival.drop_box import blend_quantiles, with_floor
 from headgate.spark.arrival.files_in_place import ONE_TASK_BYTES, FilesInPlace
 from headgate.spark.arrival.late_rows import (
     LATE,
+    LATENESS,
     RawRows,
     file_ranks,
     in_arrival_order,
@@ -49,6 +50,8 @@ class Arrival:
     blocks: tuple[BlockRef, ...]
     rows: Rows
     counts: StreamCounts
+    lateness_us: int = 0
+    """The watermark delay with which no row would have been late; 0 if none was."""
     dead_letters: str | None = None
     unwritten: Mapping[str, DataFrame] = field(default_factory=dict)
 
@@ -179,7 +182,7 @@ class Intake:
         held: HeldRows | None,
     ) -> GoodRows:
         """The rows without bad, late and shed ones, which are counted."""
-        definition, view, late = raw.definition, raw.view, 0
+        definition, view, late, lateness_us = raw.definition, raw.view, 0, 0
         ranks = file_ranks(splits, files)
         ordered = in_arrival_order(splits, ranks)
         rows, bad, shed = (sum(getattr(s, kind) for s in splits) for kind in ("rows", "bad", "shed"))
@@ -192,7 +195,7 @@ class Intake:
             flagged = self._spark.sql(late_flagged(raw, ranks, state.max_ts, state.floor_ts))
             held = self._logs.memory.hold(flagged)
             view, is_late = self._logs.views.define(f"flagged {definition.name}", held.frame), sql.name(LATE)
-            late, first, shed = self._count_late(raw, view)
+            late, lateness_us, first, shed = self._count_late(raw, view)
             min_ts = max_ts if first is None else first
             late_rows = sql.select(["*"], view, [is_late])
             letters.append(row_letters(raw, late_rows, tick.batch_id, is_late=True))
@@ -208,6 +211,7 @@ class Intake:
             view=view,
             where=tuple(where),
             late=late,
+            lateness_us=lateness_us,
             bad=bad,
             shed=shed,
             dead_letters=sql.union(letters),
@@ -215,16 +219,19 @@ class Intake:
             fill_files=raw.is_file and not late and not bad and raw.box is None,
         )
 
-    def _count_late(self, raw: RawRows, view: str) -> tuple[int, int | None, int]:
-        """How many rows are late, the first timestamp of the others, and how many of these are shed."""
-        is_late = sql.name(LATE)
+    def _count_late(self, raw: RawRows, view: str) -> tuple[int, int, int | None, int]:
+        """How many rows are late, by how much, the first timestamp of the others, and how many are shed."""
+        is_late, lateness = sql.name(LATE), sql.name(LATENESS)
+        # rows that a silent stream was not waited for are late whatever the watermark
+        behind = f"{lateness} > {raw.definition.watermark_delay_us}L"
         measures = [
             f"count_if({is_late})",
+            f"coalesce(max(CASE WHEN {behind} THEN {lateness} END), 0L)",
             f"min(CASE WHEN NOT {is_late} THEN {sql.name(TS)} END)",
             f"count_if(NOT {is_late} AND NOT {raw.is_kept})",
         ]
-        [(late, first, shed)] = self._spark.sql(sql.select(measures, view)).collect()
-        return late, first, shed
+        [(late, lateness_us, first, shed)] = self._spark.sql(sql.select(measures, view)).collect()
+        return late, lateness_us, first, shed
 
     def _arrival(
         self, definition: StreamDefinition, state: StreamState, good: GoodRows | None, tick: TickContext
@@ -261,6 +268,7 @@ class Intake:
             blocks=appended.blocks,
             rows=_new_rows(appended.blocks, watermark, idle),
             counts=counts,
+            lateness_us=good.lateness_us if good else 0,
             dead_letters=good.dead_letters if good else None,
             unwritten=appended.unwritten,
         )

@@ -25,7 +25,7 @@ from headgate.spark.sql import TS
 if TYPE_CHECKING:
     from headgate.spark.arrival.split_statistics import SplitStatistics
 
-FILE, BLOCK, PLACE, LATE = "$file", "$block", "$place", "$late"
+FILE, BLOCK, PLACE, LATE, LATENESS = "$file", "$block", "$place", "$late", "$lateness"
 FARTHEST_US = 2**61
 """Beyond this, arithmetic with windows could overflow."""
 
@@ -114,13 +114,17 @@ def may_hold_late_rows(
 
 
 def late_flagged(rows: RawRows, ranks: Mapping[str, int], max_ts: int, floor_ts: int) -> str:
-    """The good rows, each flagged late or not by comparison with all rows before it."""
+    """The good rows, each flagged late or not by comparison with all rows before it.
+
+    The lateness of a row is how far it lags behind the highest timestamp before it.
+    """
     own, known = sql.name(TS), f"{max_ts}L"
     seen = known
     if rows.is_file:
         order = ", ".join(arrival_order(ranks))
         frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
         seen = f"greatest(coalesce(max({own}) OVER (ORDER BY {order} {frame}), {known}), {known})"
-    late = f"{own} < {seen} - {rows.definition.watermark_delay_us}L OR {own} < {floor_ts}L"
+    lateness = ["*", f"{seen} - {own} AS {sql.name(LATENESS)}"]
+    late = f"{sql.name(LATENESS)} > {rows.definition.watermark_delay_us}L OR {own} < {floor_ts}L"
     items = ["*", f"coalesce({late}, FALSE) AS {sql.name(LATE)}"]
-    return sql.select(items, rows.view, [f"NOT {rows.is_bad}"])
+    return sql.select(items, sql.select(lateness, rows.view, [f"NOT {rows.is_bad}"]))

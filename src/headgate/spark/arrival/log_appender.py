@@ -54,6 +54,8 @@ class GoodRows:
     """A view that holds them, and perhaps others."""
     where: tuple[str, ...] = ()
     late: int = 0
+    lateness_us: int = 0
+    """The watermark delay with which no row would have been late."""
     bad: int = 0
     shed: int = 0
     dead_letters: str | None = None
