@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from headgate.document import checked
 from headgate.errors import SetupError
-from headgate.quantity import PROCESSORS, RATE, SHARE, Quantity
+from headgate.quantity import PROCESSORS, RATE, SEED, SHARE, Quantity
 
 SIZES = Quantity("bytes", 0.5, 1e12)
 
@@ -22,6 +22,7 @@ SIZES = Quantity("bytes", 0.5, 1e12)
         (RATE, "a number of tuples per second from 1e-9 to 1e9"),
         (SHARE, "a number from 0 to 1"),
         (PROCESSORS, "a whole number of processors from 1 to 4096"),
+        (SEED, "a whole number from 0 to 9223372036854775807"),
         (SIZES, "a number of bytes from 0.5 to 1e12"),
     ],
 )

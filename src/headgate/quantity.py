@@ -63,7 +63,9 @@ class Quantity:
 
 
 def _short(number: float) -> str:
-    """1e9 rather than 1e+09, and 4096 as it is."""
+    """1e9 rather than 1e+09; 16777216 as it is."""
+    if float(f"{number:g}") != number:
+        return str(number)
     mantissa, e, power = f"{number:g}".partition("e")
     return f"{mantissa}e{int(power)}" if e else mantissa
 

@@ -359,7 +359,7 @@ def test_what_is_no_rate_is_refused() -> None:
 
 
 def test_negative_seeds_are_refused() -> None:
-    with pytest.raises(SetupError, match="a seed of -1 is out of range; write a whole number from 0"):
+    with pytest.raises(SetupError, match="a seed of -1 is negative"):
         EventSequence(-1)
 
 

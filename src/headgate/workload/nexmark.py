@@ -36,7 +36,6 @@ from numpy.typing import NDArray
 
 from headgate.errors import InternalError, SetupError
 from headgate.model.uniform_hash import key_of, mix, tuple_id, uniform
-from headgate.quantity import SEED
 from headgate.workload.random_text import DIGITS, LETTERS, letters_and
 
 EVENT_TIME = "dateTime"
@@ -78,7 +77,8 @@ class EventSequence:
     """Event time of event 0, in microseconds since 1970."""
 
     def __post_init__(self) -> None:
-        SEED.check(self.seed, f"a seed of {self.seed}")
+        if self.seed < 0:
+            raise SetupError(f"a seed of {self.seed} is negative; write 0 or more")
         if not _is_rate(self.rate):
             raise InternalError(f"a rate of {self.rate} is out of range; read rates by parse_rate")
 
