@@ -193,7 +193,7 @@ CREATE STREAM bids (auction BIGINT, price BIGINT, dateTime TIMESTAMP) FROM nexma
   table 'bid', events '1000', rate '50', seed '1', start '2026-01-31T12:00:00Z', speed '2', partitions '2',
   timestamp 'dateTime');
 CREATE RELATION hosts (src STRING, name STRING) FROM csv OPTIONS (path 'hosts/', header 'true');
-CREATE POOL p WITH (slots = 3);
+CREATE POOL p SLOTS 3;
 CREATE QUERY q WITH (latency = '1 s', memory = '64 MB', overload = 'shed', quality = true) AS
   SELECT src, COUNT(*) AS n FROM packets [RANGE 10 SECONDS SLIDE 2 SECONDS] WHERE bytes > 10 GROUP BY src;
 CREATE QUERY r AS SELECT p.src, h.name FROM packets [ROWS 100] AS p, hosts AS h WHERE p.src = h.src;
@@ -202,8 +202,15 @@ CREATE QUERY s AS
 """
 
 
+_LONGEST_SCRIPT = 50_000
+
+
 class Scripts(Kind):
     """CQL with options of streams and settings of queries."""
+
+    def mutated(self, example: str, chance: random.Random, mutate: Mutate) -> str:
+        # a statement takes half a millisecond, however many there are
+        return mutate(example, chance)[:_LONGEST_SCRIPT]
 
     def case(self, text: str, folder: Path, chance: random.Random) -> tuple[str, Use]:
         def use() -> None:
