@@ -34,7 +34,8 @@ def run_priority(scenario: Scenario, priority: StaticPriority, report: Report = 
         begun_first=int(priority.begun_first),
     )
     tables = _tables(scenario, priority)
-    changes, outputs, left = _watched(tables, rules, lambda turns: report(turns / scenario.entries))
+    expected = max(scenario.entries, 1.0)
+    changes, outputs, left = _watched(tables, rules, lambda turns: report(turns / expected))
     if left:
         raise StalledError(f"{left} entries are left that no operator takes")
     return Records(columns(changes), columns(outputs), tables.operators["busy"], tables.operators["turns"])
