@@ -15,14 +15,23 @@ from itertools import islice
 
 # what would end a line, or what a terminal would obey
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_LONGEST_BEGINNING, _LONGEST_END = 1200, 300
 
 
 class HeadgateError(Exception):
     """Anything Headgate raises on purpose; its text is one line that a user can act on."""
 
     def __str__(self) -> str:
-        # names and paths that users pass in may have line breaks
-        return _CONTROLS.sub(" ", super().__str__())
+        return _readable(super().__str__())
+
+
+def _readable(text: str) -> str:
+    """A message in one line that can be read: what users pass in may have line breaks, and any length."""
+    line = _CONTROLS.sub(" ", text)
+    if len(line) <= _LONGEST_BEGINNING + _LONGEST_END:
+        return line
+    # it begins with the place, and ends with what would be right
+    return f"{line[:_LONGEST_BEGINNING]} ... {line[-_LONGEST_END:]}"
 
 
 @dataclass(frozen=True)
@@ -71,7 +80,7 @@ class QueryError(HeadgateError):
         if self.span is None:
             return super().__str__()
         place = f"{self.span.origin}:{self.span.line}:{self.span.column}"
-        return _CONTROLS.sub(" ", f"{place}: {self.message}")
+        return _readable(f"{place}: {self.message}")
 
     def detailed(self) -> str:
         """The one-line error, with the place underlined below it."""

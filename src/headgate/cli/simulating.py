@@ -199,9 +199,12 @@ def _processes(network: Network, measured: Measured, options: MeasuredOptions) -
         elif (rate := known_rate(rates, stream)) == 0:
             processes[stream] = Listed(times=())
         else:
-            with naming(f"stream {stream}"):
+            try:
                 settings = {"rate": rate, "until": options.for_s or 10.0}
                 processes[stream] = process_named("poisson", settings)
+            except SetupError as error:
+                right = f"add a lower --rate {stream}=N, or a shorter --for"
+                raise SetupError(f"stream {stream}: {error}; {right}") from None
     return processes
 
 
