@@ -204,6 +204,7 @@ def test_options_of_cql_have_no_place_beside_a_workload() -> None:
             "error: unknown strategy chian; did you mean chain? ",
         ),
         ([EXAMPLE, "--plot", "x.gif"], "error: --plot draws PNG; write x.png\n"),
+        ([EXAMPLE, "--plot", "/"], "error: --plot draws PNG; write FILE.png\n"),
         ([EXAMPLE, "--seed", "x"], "error: Invalid value for '--seed'"),
     ],
 )

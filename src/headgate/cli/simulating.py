@@ -66,7 +66,7 @@ def simulate_strategies(
     for name in names:
         strategy_named(name)
     if plot is not None and plot.suffix.lower() != ".png":
-        raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png')}")
+        raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png') if plot.name else 'FILE.png'}")
     results = []
     with Working(f"reading {file}") as working:
         workload = _workload(file, options, seed)
