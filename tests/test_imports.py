@@ -14,7 +14,10 @@ SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
 # plain functions over texts and numbers: JSON, HTML
 PLAIN = {"display", "plain_json"}
-ENGINE = {"errors", "model", "outputs", "routing", "runtime", "scheduling", "statistics", "workload"} | PLAIN
+# documents and numbers of users, checked
+BORDER = {"document", "quantity"}
+ENGINE = {"errors", "model", "outputs", "routing", "runtime", "scheduling", "statistics", "workload"}
+ENGINE |= PLAIN | BORDER
 BELOW_SESSION = ENGINE | {"control", "cql", "planning", "queueing", "simulator", "spark"}
 BELOW_FRONT = BELOW_SESSION | {"declarations", "handle", "placed", "predicting", "run_options", "session"}
 BELOW_FRONT |= {"statements", "status"}
@@ -23,16 +26,18 @@ BELOW_FRONT |= {"statements", "status"}
 ALLOWED: dict[str, set[str]] = {
     "errors": set(),
     "outputs": {"errors"},
+    "quantity": {"errors"},
+    "document": {"errors"},
     "display": set(),
     "plain_json": set(),
     "model": {"errors"} | PLAIN,
     "cql": {"errors", "model"},
     "queueing": {"errors", "model"} | PLAIN,
-    "statistics": {"errors", "model", "status"} | PLAIN,
-    "planning": {"cql", "errors", "model", "queueing", "statistics", "workload"} | PLAIN,
-    "scheduling": {"errors", "model"} | PLAIN,
+    "statistics": {"errors", "model", "status"} | PLAIN | BORDER,
+    "planning": {"cql", "errors", "model", "queueing", "statistics", "workload"} | PLAIN | BORDER,
+    "scheduling": {"errors", "model", "quantity"} | PLAIN,
     "routing": {"errors", "model"},
-    "workload": {"errors", "model"},
+    "workload": BORDER | {"errors", "model"},
     "runtime": {"errors", "model", "routing", "scheduling", "statistics"},
     # engines take a Network, whoever planned it: neither planning nor cql is theirs to know
     "simulator": ENGINE,

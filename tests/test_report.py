@@ -4,12 +4,16 @@ import io
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pytest
 from rich.console import Console, RenderableType
 
 from headgate.model.event import StreamCounts
-from headgate.report import plot_runs, queries_table, rows_table, streams_table
+from headgate.report import plot_backlogs, plot_runs, queries_table, rows_table, streams_table, thinned
 from headgate.status import Latency, QueryStatus, RunStatus, TickRecord
 
 
@@ -91,3 +95,31 @@ def test_a_plot_is_saved_as_png_in_a_folder_made_for_it(tmp_path: Path) -> None:
 
 def test_a_run_without_a_tick_can_be_plotted(tmp_path: Path) -> None:
     assert plot_runs(tmp_path / "run.png", "nothing", {"fifo": a_status(ticks=0)}).exists()
+
+
+def a_result(name: str, steps: int) -> Any:
+    times_s = np.linspace(0.0, 10.0, steps)
+    return SimpleNamespace(strategy=name, backlog=SimpleNamespace(times_s=times_s, sizes=times_s % 3))
+
+
+@pytest.mark.parametrize(("strategies", "size"), [(2, (900, 500)), (11, (1050, 900))])
+def test_few_backlogs_share_a_panel_and_many_have_their_own(
+    tmp_path: Path, strategies: int, size: tuple[int, int]
+) -> None:
+    results = [a_result(f"strategy {number}", 100 * number + 1) for number in range(strategies)]
+    path = plot_backlogs(results, tmp_path / "b.png", "Backlog")
+    header = path.read_bytes()[:24]
+    assert (int.from_bytes(header[16:20], "big"), int.from_bytes(header[20:24], "big")) == size
+
+
+def test_a_long_line_is_thinned_to_what_can_be_seen() -> None:
+    times_s = np.sort(np.random.default_rng(1).uniform(0, 9, 200_000))
+    sizes = np.zeros(len(times_s))
+    sizes[[7, 100_000, -1]] = 5, 9, 3
+    x, y = thinned(times_s, sizes)
+    assert len(x) == len(y) <= 6000 and np.all(np.diff(x) >= 0)
+    # no peak is lost
+    assert sorted(y)[-3:] == [3, 5, 9] and y[-1] == 3
+    assert x[y == 9] == pytest.approx(times_s[100_000], abs=0.01)
+    short = np.arange(5.0)
+    assert thinned(short, short)[0] is short

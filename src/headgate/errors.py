@@ -11,17 +11,27 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from itertools import islice
 
 # what would end a line, or what a terminal would obey
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
+_LONGEST_BEGINNING, _LONGEST_END = 1200, 300
 
 
 class HeadgateError(Exception):
     """Anything Headgate raises on purpose; its text is one line that a user can act on."""
 
     def __str__(self) -> str:
-        # names and paths that users pass in may have line breaks
-        return _CONTROLS.sub(" ", super().__str__())
+        return _readable(super().__str__())
+
+
+def _readable(text: str) -> str:
+    """A message in one line that can be read: what users pass in may have line breaks, and any length."""
+    line = _CONTROLS.sub(" ", text)
+    if len(line) <= _LONGEST_BEGINNING + _LONGEST_END:
+        return line
+    # it begins with the place, and ends with what would be right
+    return f"{line[:_LONGEST_BEGINNING]} ... {line[-_LONGEST_END:]}"
 
 
 @dataclass(frozen=True)
@@ -70,7 +80,7 @@ class QueryError(HeadgateError):
         if self.span is None:
             return super().__str__()
         place = f"{self.span.origin}:{self.span.line}:{self.span.column}"
-        return _CONTROLS.sub(" ", f"{place}: {self.message}")
+        return _readable(f"{place}: {self.message}")
 
     def detailed(self) -> str:
         """The one-line error, with the place underlined below it."""
@@ -109,9 +119,16 @@ class InternalError(HeadgateError):
     """A defect in Headgate."""
 
 
+# of names in a message; the user knows the others
+_MOST_NAMES = 40
+_MOST_COMPARED = 1000
+
+
 def known_names(names: Iterable[str]) -> str:
     """The names a user may have meant, for the end of an error message."""
-    return ", ".join(sorted(names)) or "none"
+    known = sorted(names)
+    more = len(known) - _MOST_NAMES
+    return ", ".join(known[:_MOST_NAMES] + ([f"and {more:,} more"] if more > 0 else [])) or "none"
 
 
 # a longer one is a mistake of another kind
@@ -120,8 +137,8 @@ _LONGEST_NAME = 50
 
 def closest(name: str, names: Iterable[str]) -> str | None:
     """The name that was probably meant, whatever its case; None if none is near."""
-    known = {known.lower(): known for known in names}
-    # comparing takes time by the square of the length
+    # comparing takes time by their number, and by the square of the length
+    known = {known.lower(): known for known in islice(names, _MOST_COMPARED)}
     near = get_close_matches(name[:_LONGEST_NAME].lower(), known, n=1)
     return known[near[0]] if near else None
 

@@ -20,14 +20,22 @@ from headgate.status import RunStatus
 if TYPE_CHECKING:
     # all of these are slow to import, and few commands need them
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from headgate.simulator import Result
     from headgate.spark.history import TickState
 
-Line = tuple[Sequence[float], Sequence[float]]
+Line = tuple[Any, Any]
+"""Its x and y: lists, or arrays."""
 
 _COLOURS = ("#1f6fb4", "#d1495b", "#2e933c", "#8d5a97", "#edae49", "#3a3a3a", "#00a3a3", "#a0522d")
 _STYLES = ("-", "--", ":")
+_PALE = "#c4c9cf"
+# more lines than these cannot be told apart
+_MOST_LINES = 4
+_PANELS_PER_ROW = 3
+# two for each pixel of a line
+_MOST_STEPS = 2000
 _FILE_WIDTH = 160
 # damages of a tick beyond these are counted
 _SHOWN_DAMAGES = 3
@@ -148,16 +156,28 @@ def _value(value: object) -> str:
 
 
 @contextmanager
-def panels(path: Path, title: str, count: int) -> Iterator[list[Axes]]:
-    """Axes one below the other, over the same x axis; saved at the end."""
+def panels(path: Path, title: str, count: int, per_row: int = 1) -> Iterator[list[Axes]]:
+    """Axes over the same x axis, one below the other or in rows; those in rows have the same y axis as well.
+
+    The figure is saved at the end.
+    """
     # drawing is rare and importing it slow; a figure of its own needs no window system and no global state
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
-    figure = Figure(figsize=(9, 5 if count == 1 else 3 * count), layout="constrained")
+    rows = -(-count // per_row)
+    size = (9, 5 if count == 1 else 3 * count) if per_row == 1 else (3.5 * per_row, 1 + 2 * rows)
+    figure = Figure(figsize=size, layout="constrained")
     FigureCanvasAgg(figure)
-    every: list[Axes] = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0].tolist()
-    every[0].set_title(title)
+    grid = figure.subplots(rows, per_row, sharex=True, sharey=per_row > 1, squeeze=False)
+    every: list[Axes] = grid.flatten().tolist()
+    for axes in every[count:]:
+        axes.remove()
+    del every[count:]
+    if per_row == 1:
+        every[0].set_title(title)
+    else:
+        figure.suptitle(title)
     for axes in every:
         axes.grid(alpha=0.25)
         axes.spines[["top", "right"]].set_visible(False)
@@ -192,8 +212,39 @@ def plot_lines(path: Path, title: str, x: str, y: str, lines: Mapping[str, Line]
 
 
 def plot_backlogs(results: Iterable[Result], path: Path, title: str) -> Path:
-    lines = {r.strategy: (r.backlog.times_s.tolist(), r.backlog.sizes.tolist()) for r in results}
-    return plot_lines(path, title, "time (s)", "backlog (tuples)", lines)
+    """One line per strategy; if they are many, each in a panel of its own, before the others in grey."""
+    lines = {r.strategy: thinned(r.backlog.times_s, r.backlog.sizes) for r in results}
+    if len(lines) <= _MOST_LINES:
+        return plot_lines(path, title, "time (s)", "backlog (tuples)", lines)
+    with panels(path, title, len(lines), _PANELS_PER_ROW) as every:
+        for number, (axes, name) in enumerate(zip(every, lines, strict=True)):
+            for other in lines.values():
+                axes.step(*other, where="post", color=_PALE, linewidth=0.6)
+            axes.step(*lines[name], where="post", color=_COLOURS[0], linewidth=1.4)
+            peak = shown(float(max(lines[name][1], default=0.0)), digits=4)
+            axes.set_title(f"{name}, peak {peak}", loc="left", fontsize="medium")
+            if number % _PANELS_PER_ROW == 0:
+                axes.set_ylabel("backlog (tuples)")
+            # the last panel of each column
+            if number + _PANELS_PER_ROW >= len(every):
+                axes.set_xlabel("time (s)")
+                axes.tick_params(labelbottom=True)
+        every[0].set_ylim(bottom=0)
+        every[0].margins(x=0.01)
+    return path
+
+
+def thinned(times: NDArray[Any], sizes: NDArray[Any]) -> Line:
+    """A line of steps; of a long one, the range and the last size of each stretch narrower than a pixel."""
+    if len(times) <= 3 * _MOST_STEPS:
+        return times, sizes
+    import numpy as np
+
+    stretches = np.linspace(times[0], times[-1], _MOST_STEPS, endpoint=False)
+    begins = np.unique(np.searchsorted(times, stretches))
+    lasts = sizes[np.append(begins[1:], len(sizes)) - 1]
+    ranges = (np.minimum.reduceat(sizes, begins), np.maximum.reduceat(sizes, begins), lasts)
+    return np.repeat(times[begins], len(ranges)), np.stack(ranges, axis=1).ravel()
 
 
 def plot_runs(

@@ -169,15 +169,15 @@ def test_recorded_arrivals_stand_beside_the_formula(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--rate", "readings=-5"], "error: --rate readings=-5 is no rate; write tuples per second"),
-        (["--rate", "readings=many"], "error: --rate readings=many is no rate"),
+        (["--rate", "readings=-5"], "error: --rate readings=-5 is out of range; write a number"),
+        (["--rate", "readings=many"], "error: --rate readings=many is not a number; write"),
         (["--rate", "nothing=5"], "error: --rate: no query reads a stream nothing; known: readings"),
         (["--rate", "readings"], "error: --rate readings names no stream"),
         (["--profile", "nowhere.json"], "error: no such file: nowhere.json"),
         (["--strategy", "round-robin"], "error: strategy round-robin has no fixed order"),
         (["--strategy", "x"], "error: unknown strategy x"),
         (["--servers", "none"], "error: servers takes pool or each, not none"),
-        (["--percentile", "99"], "error: percentile = 99.0 is wrong; write a share below 1"),
+        (["--percentile", "99"], "error: --percentile 99 is out of range; write a number from 0 to"),
         (["--tick", "soon"], "error: --tick: "),
         (["--trace", "readings=nowhere.csv"], "error: there is no file nowhere.csv"),
         (["--processors", "0"], "error: "),
@@ -206,7 +206,7 @@ def test_a_missing_profile_says_how_to_make_one(tmp_path: Path) -> None:
 def test_negative_figures_of_a_profile_are_refused(tmp_path: Path) -> None:
     wrong = OPERATORS | {"high.project": {"seconds_per_tuple": -1}}
     failed = invoke("advise", written(tmp_path, operators=wrong))
-    assert failed.exit_code == 2 and "seconds_per_tuple = -1 is wrong" in failed.stderr
+    assert failed.exit_code == 2 and "seconds_per_tuple = -1 is out of range" in failed.stderr
 
 
 def test_the_example_of_the_help_is_there() -> None:

@@ -238,19 +238,19 @@ def test_a_profile_that_has_sampled_pairs_orders_three_streams(tmp_path: Path) -
         (RATES + SELECTIVITIES, "P lacks cost.join_seconds; headgate profile measures it"),
         (
             profile(3).replace("= 0.5", "= 1.5"),
-            "P: predicates.A.a = B.a.selectivity = 1.5 is out of range; write a share from 0 to 1",
+            'P: predicates."A.a = B.a".selectivity = 1.5 is out of range; write a number from 0 to 1',
         ),
-        (profile(3) + "[streams.Z]\nrate = 1\n", "P: streams.Z is no stream; known: A, B, C"),
+        (profile(3) + "[streams.Z]\nrate = 1\n", "P: streams.Z is not declared; known: A, B, C"),
         (
             profile(3) + '[predicates."A.a = C.b"]\nselectivity = 0.1\n',
             'P: predicates."A.a = C.b" is in no query; known: "A.a = B.a", "B.b = C.b"',
         ),
-        (profile(3) + "[queries.z]\nweight = 2\n", "P: queries.z is no query; known: q"),
-        (profile(3) + "[relations.z]\nrows = 2\n", "P: relations.z is no relation; known: names"),
+        (profile(3) + "[queries.z]\nweight = 2\n", "P: queries.z is not declared; known: q"),
+        (profile(3) + "[relations.z]\nrows = 2\n", "P: relations.z is not declared; known: names"),
         (profile(3) + "probe_seconds = 1\n", "P: cost.join_seconds is the sum of insert_seconds"),
         (profile(3).replace("rate = 10", "rate = -1"), "P: streams.A.rate = -1 is out of range"),
-        (profile(3).replace("rate = 10", 'rate = "x"'), 'P: streams.A.rate = "x" is not a number'),
-        ("streams = 3", "P: streams is not a table"),
+        (profile(3).replace("rate = 10", 'rate = "x"'), 'P: streams.A.rate = "x" is wrong; write a number'),
+        ("streams = 3", "P: streams = 3 is wrong; write [streams.NAME] with rate"),
         ("]", "P is not valid TOML"),
     ],
 )
@@ -261,7 +261,8 @@ def test_what_is_missing_or_wrong_is_said_in_one_line(tmp_path: Path, figures: s
 @pytest.mark.parametrize("capacity", ["0", "-1", "nan", "inf"])
 def test_a_capacity_that_runs_nothing_is_refused(tmp_path: Path, capacity: str) -> None:
     message = refused(tmp_path, JOIN, profile(3), "--capacity", capacity)
-    assert message == f"--capacity {float(capacity):g} runs nothing; write a number of processors above 0"
+    right = "write a number of processors from 1e-6 to 1e6"
+    assert message == f"--capacity {float(capacity):g} is out of range; {right}"
 
 
 def test_options_that_need_a_profile_say_so(tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_without_json_it_prints_a_table_and_progress_apart(tmp_path: Path) -> No
         (["--events", "5", "--rate", "0.00012"], "--rate: a rate of 0.00012 is out of range"),
         (
             ["--events", "5", "--start", "soon"],
-            "--start: 'soon' is not a time; write one such as 2015-07-15T",
+            "--start: 'soon' is not a time; write one like 2026-01-31T",
         ),
         (["--events", "9" * 16, "--rate", "1"], f"{int('9' * 16):,} events at a rate of 1 would last beyond"),
     ],

@@ -79,6 +79,8 @@ def test_people_get_tables() -> None:
     result = invoke("route", EXAMPLE, "--optimize", "mdr")
     assert result.exit_code == 0
     assert "243.726" in result.stdout and "op0" in result.stdout
+    assert "weight: of the tuples that leave FROM" in result.stdout
+    assert "resource (units/s)" in result.stdout
 
 
 WRONG = [
@@ -222,13 +224,17 @@ def test_a_router_of_the_users_is_simulated(tmp_path: Path) -> None:
     ("text", "arguments", "message"),
     [
         (SHORT, ["--policy", "best"], "unknown policy best; known: optimal, q, "),
-        (SHORT, ["--rate", "op0=3"], "--rate op0=3 is no number; write --rate 220"),
+        (SHORT, ["--rate", "op0=3"], "--rate op0=3 is not a number; write a number of tuples"),
         (SHORT, ["--rate", "0"], "--rate 0 is out of range"),
         (SHORT + "speed = 3\n", [], "simulation.speed is not a known key"),
         (SHORT + "warm_up = 30\n", [], "simulation.warm_up = 30 leaves nothing of 20 seconds"),
-        (SHORT + "links = 3\n", [], "simulation.links is not a table"),
-        (SHORT + "links = { bytes_per_second = [3, 2] }\n", [], "links.bytes_per_second = [3, 2] is wrong"),
-        (SHORT + "sharing = { split_at = 0 }\n", [], "sharing.split_at = 0 is wrong"),
+        (SHORT + "links = 3\n", [], "simulation.links = 3 is wrong; write links = { bytes_per_second"),
+        (
+            SHORT + "links = { bytes_per_second = [3, 2] }\n",
+            [],
+            "links.bytes_per_second = [3, 2] is wrong; write [least, most]",
+        ),
+        (SHORT + "sharing = { split_at = 0 }\n", [], "sharing.split_at = 0 is out of range"),
         (SHORT.replace("rate = 200", ""), [], "sources.op0.rate is missing; write it, or add --rate 200"),
         (SHORT.replace("resource = 10\n", "resource = 0\n"), ["--policy", "q"], "op1.resource = 0 is out of"),
         ("[streams.s]\narrivals = [1]\n", ["--policy", "q"], "streams is not a known key"),

@@ -160,24 +160,24 @@ def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
         (
             PROFILES,
             ["--profile", "{}", "--rate", "flow=3"],
-            "--rate: no query reads a stream flow; known: flows",
+            "--rate: no query reads a stream flow; did you mean flows? known: flows",
         ),
         (
             PROFILES,
             ["--profile", "{}", "--rate", "flows"],
             "--rate flows names no stream; write --rate STREAM=",
         ),
-        (PROFILES, ["--profile", "{}", "--rate", "flows=fast"], "--rate flows=fast is no rate"),
+        (PROFILES, ["--profile", "{}", "--rate", "flows=fast"], "--rate flows=fast is not a number; write"),
         (PROFILES, ["--profile", "{}", "--for", "soon"], "--for: 'soon' is not a time"),
         ({"operators": {}}, ["--profile", "{}"], "profiles.json has no profile of operator heavy.select_p"),
-        ([], ["--profile", "{}"], "profiles.json holds no profiles"),
+        ([], ["--profile", "{}"], "profiles.json: [] is wrong; write {"),
         ({"operators": {"x": {}}}, ["--profile", "{}"], "operators.x.seconds_per_tuple is missing"),
         (
             {"operators": {"x": {"seconds_per_tuple": -1}}},
             ["--profile", "{}"],
-            "seconds_per_tuple = -1 is wrong",
+            "seconds_per_tuple = -1 is out of range",
         ),
-        ({"operators": {"x": {"cost": 1}}}, ["--profile", "{}"], "operators.x.cost is no known key"),
+        ({"operators": {"x": {"cost": 1}}}, ["--profile", "{}"], "operators.x.cost is not a known key"),
     ],
 )
 def test_what_is_wrong_with_measured_profiles(
@@ -204,6 +204,7 @@ def test_options_of_cql_have_no_place_beside_a_workload() -> None:
             "error: unknown strategy chian; did you mean chain? ",
         ),
         ([EXAMPLE, "--plot", "x.gif"], "error: --plot draws PNG; write x.png\n"),
+        ([EXAMPLE, "--plot", "/"], "error: --plot draws PNG; write FILE.png\n"),
         ([EXAMPLE, "--seed", "x"], "error: Invalid value for '--seed'"),
     ],
 )

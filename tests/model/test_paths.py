@@ -38,5 +38,14 @@ def test_ways_that_double_again_and_again_are_refused() -> None:
     inputs = {"j0": ["s"]}
     for i in range(20):
         inputs |= {f"a{i}": [f"j{i}"], f"b{i}": [f"j{i}"], f"j{i + 1}": [f"a{i}", f"b{i}"]}
-    with pytest.raises(SetupError, match="more than 10,000 paths lead from streams to j14"):
+    with pytest.raises(SetupError, match="more than 2,000 paths lead from streams to j11"):
+        network(inputs).paths()
+
+
+def test_long_ways_that_split_are_refused_before_they_fill_the_memory() -> None:
+    inputs = {"j0": ["s"]}
+    for i in range(10):
+        inputs |= {f"a{i}": [f"j{i}"], f"b{i}": [f"j{i}"], f"j{i + 1}": [f"a{i}", f"b{i}"]}
+    inputs |= {f"o{i}": [f"o{i - 1}" if i else "j10"] for i in range(300)}
+    with pytest.raises(SetupError, match="have over 5,000,000 steps in all; write fewer operators in a row"):
         network(inputs).paths()

@@ -152,6 +152,22 @@ def test_twelve_commuting_operators_take_less_than_five_seconds() -> None:
     assert min(found.utilisation(found.mdr).values()) == pytest.approx(10000 / 10001)
 
 
+def test_a_search_over_very_many_paths_is_cut_short_and_tells_how_far_it_may_be_off() -> None:
+    generator = np.random.default_rng(3)
+    operators = {
+        f"o{number}": PlacedOperator(f"o{number}", 0.3, generator.uniform(0.4, 0.9), generator.uniform(5, 9))
+        for number in range(40)
+    }
+    network = RoutingNetwork({"s": 1.0}, operators, {"p": AnyOrder("p", "s", tuple(operators))})
+    rate = 0.9 * largest_rate(network).mdr
+    begin = time.process_time()
+    found = least_response_time(network, rate)
+    assert time.process_time() - begin < 20
+    assert 0 <= found.gap < 0.1
+    # with few paths the search ends at the optimum
+    assert least_response_time(s3(), 200).gap == 0
+
+
 def test_weights_by_history_give_the_rates_of_the_paths() -> None:
     solution = largest_rate(s3())
     visits = dict.fromkeys(("op1", "op2", "op3"), 0.0)

@@ -99,3 +99,18 @@ def test_long_runs_are_compiled_unless_somebody_observes() -> None:
     quick, observed = (simulate(found, strategy_named("chain"), o) for o in ([], [events.append]))
     assert len(events) > 50_000
     assert_same(quick, observed)
+
+
+@pytest.mark.slow
+def test_compiled_runs_report_their_progress_and_can_be_interrupted() -> None:
+    behaviours = {"a": ("s", Behaviour(1e-9)), "b": ("a", Behaviour(1e-9)), "c": ("b", Behaviour(1e-9))}
+    found = scenario({"s": (np.arange(800_000) * 1e-6).tolist()}, behaviours, {"q": "c"})
+    shares: list[float] = []
+    simulate(found, strategy_named("chain"), report=shares.append)
+    assert shares == sorted(shares) and shares[-1] <= 1
+
+    def interrupt(share: float) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        simulate(found, strategy_named("chain"), report=interrupt)

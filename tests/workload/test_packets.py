@@ -146,14 +146,17 @@ def test_start_is_now_or_an_iso_time_in_utc(text: str, start_us: int | None) -> 
     [
         ({"rte": "5"}, "no option 'rte'; did you mean rate. it has .*rate"),
         ({"rate": "many"}, "option rate: 'many' is not a rate"),
-        ({"flows": "1.5"}, "option flows: '1.5' is not a whole number"),
-        ({"duration": "0 s"}, "option duration: '0 s' is too small"),
-        ({"partitions": "0"}, "option partitions: '0' is too small"),
-        ({"maxRowsPerTrigger": "-4"}, "too small"),
-        ({"speed": "0"}, "option speed: '0' is not a speed"),
-        ({"speed": "warp"}, "option speed: 'warp' is not a speed"),
+        ({"flows": "1.5"}, "option flows: 1.5 is not a whole number; write a whole number of flows"),
+        ({"duration": "0 s"}, "option duration: '0 s' is too short"),
+        (
+            {"partitions": "0"},
+            "option partitions: 0 is out of range; write a whole number of partitions from 1",
+        ),
+        ({"maxRowsPerTrigger": "-4"}, "out of range"),
+        ({"speed": "0"}, "option speed: 0 is out of range"),
+        ({"speed": "warp"}, "option speed"),
         ({"speed": "max"}, "add option duration"),
-        ({"start": "yesterday"}, "option start: 'yesterday' is not a time; write one like"),
+        ({"start": "yesterday"}, "option start: 'yesterday' is not a time; write one like .*, or 'now'"),
     ],
 )
 def test_options_that_make_no_sense_are_refused_by_name(options: dict[str, str], message: str) -> None:

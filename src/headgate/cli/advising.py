@@ -15,9 +15,10 @@ from rich.table import Table
 
 from headgate.cli.commands import seconds
 from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, known_rate, profiled_network
+from headgate.cli.working import Working
 from headgate.errors import SetupError
 from headgate.plain_json import json_text
-from headgate.predicting import Conditions, predict
+from headgate.predicting import Conditions, Predicted, predict
 from headgate.queueing.advice import Advice, QueryAdvice
 from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, OnServer, OwnServers
 from headgate.queueing.load_model import Dispersion, LoadModel, dispersion, tick_latencies, work_by_operator
@@ -25,7 +26,7 @@ from headgate.queueing.prediction import LatencyDistribution, LoadPrediction
 from headgate.report import clean, screen, shown, table_of
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
-from headgate.workload.processes import Poisson, Trace
+from headgate.workload.processes import Trace, process_named
 
 Floats = NDArray[np.float64]
 
@@ -52,11 +53,21 @@ class Question:
 
 def answer(question: Question, as_json: bool) -> bool:
     """Print the advice; returns whether every query keeps its bounds."""
+    with Working(f"predicting {question.file}"):
+        found, traced = _predicted(question)
+    if as_json:
+        print(json_text(_document(found.advice, found.model, traced)))
+    else:
+        _print(found.advice, traced)
+    return found.advice.fits
+
+
+def _predicted(question: Question) -> tuple[Predicted, Traced | None]:
     network, measured, path = profiled_network(question.file, question.profile)
     given = given_rates(question.rates, network)
     # arrivals of traced streams, at the rate of --rate if given, and that rate
     recorded = {
-        stream: _rescaled(Trace(file).times_s(0), given.get(stream))
+        stream: _rescaled(Trace(file=file).times_s(0), given.get(stream))
         for stream, file in by_stream("--trace", question.traces, network).items()
     }
     for operator in network.operators:
@@ -75,12 +86,7 @@ def answer(question: Question, as_json: bool) -> bool:
         question.percentile,
     )
     found = predict(network, measured, rates, conditions)
-    traced = _driven_by(found.load, found.model, question.strategy, traces) if traces else None
-    if as_json:
-        print(json_text(_document(found.advice, found.model, traced)))
-    else:
-        _print(found.advice, traced)
-    return found.advice.fits
+    return found, _driven_by(found.load, found.model, question.strategy, traces) if traces else None
 
 
 def _rescaled(times_s: Floats, rate: float | None) -> tuple[Floats, float]:
@@ -164,7 +170,11 @@ def _driven_by(plan: LoadModel, model: LatencyModel, strategy: str, traces: Mapp
     for stream, rate in plan.rates.items():
         if stream not in arrivals:
             seed = arrivals_seed(0, stream)
-            arrivals[stream] = Poisson(rate, end_s).times_s(seed) if rate > 0 else np.empty(0)
+            arrivals[stream] = (
+                process_named("poisson", {"rate": rate, "until": end_s}).times_s(seed)
+                if rate > 0
+                else np.empty(0)
+            )
     dispersions = {stream: dispersion(times_s) for stream, times_s in traces.items()}
     if isinstance(model, InTicks):
         work = work_by_operator(plan)

@@ -31,6 +31,7 @@ from headgate.spark.failures import is_of_spark, spark_reason
 # as shells report a process whose reader has gone
 _PIPE_CLOSED = 141
 _CUT_SHORT = (exit_code(signal.SIGINT), exit_code(signal.SIGTERM), _PIPE_CLOSED)
+_LONGEST_PATH = 200
 
 
 class Commands(TyperGroup):
@@ -87,11 +88,18 @@ def describe_failure(error: BaseException) -> tuple[str, int]:
         return f"error: {_one_line(str(error))}", 1
     if isinstance(error, HeadgateError) and not isinstance(error, InternalError):
         return f"error: {_one_line(str(error))}", 2
+    if isinstance(error, OSError) and error.filename is not None:
+        return f"error: {_shown(error.filename)}: {error.strerror}", 2
     if is_of_spark(error):
         return f"error: Spark: {spark_reason(error)}", 1
     kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
     reason = _one_line(str(error)) or "no message"
     return f"internal error: {kind}{reason} (run with --debug for the stack trace)", 1
+
+
+def _shown(path: object) -> str:
+    text = _one_line(str(path))
+    return text if len(text) <= _LONGEST_PATH else f"{text[:_LONGEST_PATH]}..."
 
 
 def _one_line(text: str) -> str:

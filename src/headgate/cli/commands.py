@@ -14,10 +14,18 @@ import typer
 
 from headgate.errors import SetupError, known_names
 from headgate.outputs import check_file, check_folder
+from headgate.quantity import PROCESSORS, RATE, SEED, Quantity
 from headgate.spark.application.jvm import check_master
 
 # of latency and memory bounds
 PERCENTILE = 0.99
+_PERCENTILES = Quantity("", 0, 0.999999)
+_CAPACITY = Quantity("processors", 1e-6, 1e6)
+# as typer takes them
+_PROCESSORS: dict[str, Any] = {"min": PROCESSORS.least, "max": PROCESSORS.most}
+_SEEDS: dict[str, Any] = {"min": SEED.least, "max": SEED.most}
+# of demonstrations and measurements
+_LONGEST_S = 86_400
 # each is a module of headgate.experiments with a function `reproduce`
 _STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
 _BENCHES = ("burst", "eddies", "overload", "predict")
@@ -161,8 +169,8 @@ def explain(
         raise SetupError(f"{option} needs statistics to compare plans; add --profile PROFILE")
     if profile is not None and after is not None:
         raise SetupError("--after and --profile exclude each other; keep one of them")
-    if capacity is not None and not 0 < capacity < float("inf"):
-        raise SetupError(f"--capacity {capacity:g} runs nothing; write a number of processors above 0")
+    if capacity is not None:
+        _CAPACITY.check(capacity, f"--capacity {capacity:g}")
     if after == "sql":
         from headgate.cli.script import read_while_spark_starts
 
@@ -188,7 +196,7 @@ def advise(
     trace: list[str] = value(
         "STREAM=FILE", "Recorded arrivals: measured latency beside the predicted.", default=[]
     ),
-    processors: int | None = value("N", "Processors that share the work; 1, or as profiled.", min=1),
+    processors: int | None = value("N", "Processors that share the work; 1, or as profiled.", **_PROCESSORS),
     tick: str | None = value("TIME", "Fixed time of a tick on Spark; as profiled if not given, 0s for none."),
     strategy: str = value("NAME", "fifo, or one of static priorities.", default="fifo"),
     servers: str = value("pool|each", "each: operators have their own.", default="pool"),
@@ -200,6 +208,7 @@ def advise(
 
     The exit code is 0 if all queries fit, 1 if one does not, 2 if the request is wrong.
     """
+    _PERCENTILES.check(percentile, f"--percentile {percentile:g}")
     from headgate.cli.advising import Question, answer
 
     question = Question(file, rate, profile, trace, processors, tick, strategy, servers, percentile)
@@ -208,7 +217,9 @@ def advise(
 
 
 def demo(
-    seconds: int = typer.Option(15, min=6, help="Length of the traffic; a third of it is the flood."),
+    seconds: int = typer.Option(
+        15, min=6, max=_LONGEST_S, help="Length of the traffic; a third of it is the flood."
+    ),
     out: Path = typer.Option(Path("demo-out"), metavar="DIR", help="Folder for the plot."),
     as_json: bool = JSON,
     debug: bool = DEBUG,
@@ -263,7 +274,7 @@ def simulate(
     policy: str | None = value(
         "NAME", "For routing networks: a policy, all, or your own as file.py:ClassName."
     ),
-    seed: int = value("N", "Decides random arrivals and fates.", default=0, min=0),
+    seed: int = value("N", "Decides random arrivals and fates.", default=0, **_SEEDS),
     plot: Path | None = value("FILE.png", "Draw the backlog over time."),
     profile: Path | None = value("PATH", "For CQL: the checkpoint of an earlier run, or a file of profiles."),
     rate: list[str] = value(
@@ -275,7 +286,7 @@ def simulate(
     for_time: str | None = value(
         "TIME", "For CQL: how long tuples arrive at a rate; 10s if not given.", "--for"
     ),
-    processors: int | None = value("N", "For CQL: processors, 1 if not given.", min=1),
+    processors: int | None = value("N", "For CQL: processors, 1 if not given.", **_PROCESSORS),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -310,8 +321,8 @@ def route(
     """
     if optimize not in (None, "art", "mdr"):
         raise SetupError(f"--optimize {optimize} is unknown; write art or mdr")
-    if rate is not None and not 0 < rate < float("inf"):
-        raise SetupError(f"--rate {rate:g} is out of range; write a number above 0")
+    if rate is not None:
+        RATE.check(rate, f"--rate {rate:g}")
     from headgate.cli.simulating import solve
 
     solve(file, optimize, rate, as_json)
@@ -320,7 +331,7 @@ def route(
 def nexmark(
     folder: Path = argument("DIR", "A folder that is empty or does not exist yet."),
     events: int = typer.Option(..., metavar="N", min=1, help="How many events; 46 of 50 are bids."),
-    seed: int = value("S", "Equal seeds give equal events.", default=1, min=0),
+    seed: int = value("S", "Equal seeds give equal events.", default=1, **_SEEDS),
     rate: str | None = value("R", "Events per second of event time; 10000 if not given."),
     start: str | None = value("TIME", "Event time of the first event; 2015-07-15 if not given, UTC."),
     files: int = value("F", "Files per table, at most.", default=10, min=1, max=10_000),
@@ -369,8 +380,8 @@ def reproduce(
 def bench(
     study: str = argument("STUDY", f"One of {', '.join(_BENCHES)}."),
     out: Path = value("DIR", "Folder for the figures.", default=Path("bench-out")),
-    seed: int = typer.Option(7, min=0, help="Seed of the traffic of burst."),
-    seconds: float = typer.Option(60.0, min=10.0, help="Length of a run of eddies."),
+    seed: int = typer.Option(7, help="Seed of the traffic of burst.", **_SEEDS),
+    seconds: float = typer.Option(60.0, min=10.0, max=_LONGEST_S, help="Length of a run of eddies."),
     policy: list[str] = value(
         "NAME", "A policy of eddies; again for others. [default: optimal, wscq, sc, t]", default=[]
     ),

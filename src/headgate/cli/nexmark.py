@@ -53,8 +53,8 @@ def _rate(text: str | None) -> Fraction:
 def _start_us(text: str | None) -> int:
     try:
         return DEFAULT_START_US if text is None else iso_time_us(text)
-    except (SetupError, OverflowError):
-        raise SetupError(f"--start: '{text}' is not a time; write one such as 2015-07-15T08:00:00") from None
+    except SetupError as error:
+        raise SetupError(f"--start: {error}") from None
 
 
 def _time_us(sequence: EventSequence, number: int) -> int:

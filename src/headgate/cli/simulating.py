@@ -17,23 +17,32 @@ from rich import box
 from rich.table import Table
 
 from headgate.cli.script import Script
-from headgate.errors import SetupError, known_names
+from headgate.cli.working import Working
+from headgate.document import naming
+from headgate.errors import SetupError, known_names, nearest
 from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
 from headgate.outputs import check_file
 from headgate.placed import router_from
 from headgate.plain_json import json_text
 from headgate.planning.lower import Stages
+from headgate.quantity import RATE
 from headgate.report import clean, plot_backlogs, screen, shown, table_of
 from headgate.routing import evaluate, largest_rate, least_response_time, router_names
 from headgate.routing.solution import Solution
 from headgate.scheduling import strategy_named, strategy_names
-from headgate.simulator import Pool, Result, Scenario, simulate
+from headgate.simulator import Behaviour, Pool, Result, Scenario, simulate
 from headgate.simulator.eddies import EddyResult
 from headgate.simulator.routing_file import eddy_run, given_rate, read_network
+from headgate.simulator.scenario import check_entries, entries_of, total_inputs
 from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
 from headgate.statistics.profile_file import FILE_NAME, Measured, beside
-from headgate.workload.processes import Listed, TimesProcess, process_named
+from headgate.workload.processes import Listed, Process, Trace, process_named
+
+# entries of a run of which --json lists every change: some hundred megabytes
+_MOST_LISTED = 2e6
+# below the table of weights
+_WEIGHT = "weight: of the tuples that leave FROM and may go to several operators, the share that goes to TO"
 
 _clean = partial(clean, digits=12)
 
@@ -58,14 +67,21 @@ def simulate_strategies(
     for name in names:
         strategy_named(name)
     if plot is not None and plot.suffix.lower() != ".png":
-        raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png')}")
+        raise SetupError(f"--plot draws PNG; write {plot.with_suffix('.png') if plot.name else 'FILE.png'}")
     if plot is not None:
         check_file("--plot", plot)
-    workload = _workload(file, options, seed)
-    results = [simulate(workload.scenario, strategy_named(workload.strategy_text(name))) for name in names]
+    results = []
+    with Working(f"reading {file}") as working:
+        workload = _workload(file, options, seed)
+        with naming(str(file)):
+            _check_listed(workload.scenario, as_json)
+        for number, name in enumerate(names, start=1):
+            working.enter(f"simulating {name}, {number} of {len(names)}")
+            chosen = strategy_named(workload.strategy_text(name))
+            results.append(simulate(workload.scenario, chosen, report=working.report))
     if plot is not None:
         try:
-            plot_backlogs(results, plot, f"Backlog of {file.name}")
+            plot_backlogs(_ranked(results), plot, f"Backlog of {file.name}")
         except OSError as error:
             raise SetupError(f"--plot {plot} cannot be written: {error.strerror}") from None
         print(f"drew {plot}", file=sys.stderr)
@@ -75,20 +91,31 @@ def simulate_strategies(
         screen().print(_results_table(results))
 
 
+def _check_listed(scenario: Scenario, as_json: bool) -> None:
+    """Refuse to list every change of a run that has very many."""
+    if as_json and scenario.entries > _MOST_LISTED:
+        many = f"--json lists every change of the backlog, here about {2 * scenario.entries:.2g}"
+        raise SetupError(f"{many}; leave it out, or simulate fewer tuples")
+
+
 def simulate_policies(file: Path, policy: str, rates: list[str], seed: int, as_json: bool) -> None:
     """Run a routing network under a policy, under a router at 'file.py:ClassName', or under every policy."""
     names = router_names() if policy == "all" else (policy,)
     # raises if the policy is unknown, before the work begins
     routers = {name: router_from(name) for name in names}
     read = read_network(file)
-    rate = given_rate(read.network, _network_rate(rates), str(file))
-    # policies known by name are compiled
-    chosen = [name if name in router_names() else router for name, router in routers.items()]
-    runs = [eddy_run(read, router, rate, seed) for router in chosen]
-    # takes a moment to import
-    from headgate.simulator.eddies.eddy_simulation import simulate_eddy
+    total_rate, results = _network_rate(rates), []
+    with naming(str(file)), Working("simulating") as working:
+        rate = given_rate(read.network, total_rate)
+        # policies known by name are compiled
+        chosen = [name if name in router_names() else router for name, router in routers.items()]
+        runs = [eddy_run(read, router, rate, seed) for router in chosen]
+        # takes a moment to import
+        from headgate.simulator.eddies.eddy_simulation import simulate_eddy
 
-    results = [simulate_eddy(run) for run in runs]
+        for number, run in enumerate(runs, start=1):
+            working.enter(f"simulating {run.policy_name}, {number} of {len(runs)}")
+            results.append(simulate_eddy(run, working.report))
     if as_json:
         _print_json([_eddy_json(result) for result in results], policy)
     else:
@@ -102,20 +129,21 @@ def _print_json(documents: list[dict[str, Any]], name: str) -> None:
 def solve(file: Path, optimize: str | None, rate: float | None, as_json: bool) -> None:
     """Print the best routing of a network: least response time, largest rate, or by the file's weights."""
     read = read_network(file)
-    if optimize == "mdr":
-        solution = largest_rate(read.network)
-    elif optimize == "art":
-        solution = least_response_time(read.network, given_rate(read.network, rate, str(file)))
-    elif read.weights:
-        solution = evaluate(read.network, read.weights)
-    else:
+    if optimize is None and not read.weights:
         raise SetupError(f"{file} gives no weights; add --optimize art or --optimize mdr, or [weights.FROM]")
-    at_rate = rate or read.network.total_rate or solution.mdr
+    with naming(str(file)), Working("searching for the best routing"):
+        if optimize == "mdr":
+            solution = largest_rate(read.network)
+        elif optimize == "art":
+            solution = least_response_time(read.network, given_rate(read.network, rate))
+        else:
+            solution = evaluate(read.network, read.weights)
+        at_rate = rate or read.network.total_rate or solution.mdr
+        document = _route_json(solution, at_rate)
     if as_json:
-        print(json_text(_route_json(solution, at_rate), indent=None))
+        print(json_text(document, indent=None))
     else:
-        for table in _route_tables(solution, at_rate):
-            screen().print(table)
+        _print_routing(solution, at_rate)
 
 
 def _network_rate(texts: list[str]) -> float | None:
@@ -123,12 +151,7 @@ def _network_rate(texts: list[str]) -> float | None:
         return None
     if len(texts) > 1:
         raise SetupError("--rate is given twice; a network has one rate, of all its sources together")
-    try:
-        rate = float(texts[0])
-    except ValueError:
-        raise SetupError(f"--rate {texts[0]} is no number; write --rate 220") from None
-    if not 0 < rate < float("inf"):
-        raise SetupError(f"--rate {texts[0]} is out of range; write a number above 0")
+    rate: float = RATE.read(texts[0], "--rate ")
     return rate
 
 
@@ -141,10 +164,16 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
                 raise SetupError(f"{name} is for CQL files; {file} contains that itself")
         return read_workload(file, seed)
     network, measured, path = profiled_network(file, options.profile)
+    profiles = measured.of(tuple(network.operators), str(path))
+    processes = _processes(network, measured, options)
+    # before times are drawn, which may take long
+    behaviours = {name: Behaviour(own.seconds_per_tuple, own.selectivity) for name, own in profiles.items()}
+    expected = {stream: process.expected for stream, process in processes.items()}
+    check_entries(entries_of(total_inputs(network, behaviours, expected, {}), "page"))
     scenario = Scenario.from_profiles(
         network,
-        measured.of(tuple(network.operators), str(path)),
-        _arrivals(network, measured, options, seed),
+        profiles,
+        {name: process.times_s(arrivals_seed(seed, name)) for name, process in processes.items()},
         processors=Pool(options.processors or 1),
         seed=seed,
     )
@@ -163,20 +192,23 @@ def profiled_network(file: Path, profile: Path | None) -> tuple[Network, Measure
     return network, Measured.read(path), path
 
 
-def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, seed: int) -> dict[str, Any]:
+def _processes(network: Network, measured: Measured, options: MeasuredOptions) -> dict[str, Process]:
     rates = {**measured.tuples_per_s, **given_rates(options.rates, network)}
     traces = by_stream("--trace", options.traces, network)
-    arrivals = {}
-    process: TimesProcess
+    processes: dict[str, Process] = {}
     for stream in network.streams:
         if stream in traces:
-            process = process_named("trace", {"file": traces[stream]})
+            processes[stream] = Trace(file=traces[stream])
         elif (rate := known_rate(rates, stream)) == 0:
-            process = Listed(())
+            processes[stream] = Listed(times=())
         else:
-            process = process_named("poisson", {"rate": rate, "until": options.for_s or 10.0})
-        arrivals[stream] = process.times_s(arrivals_seed(seed, stream))
-    return arrivals
+            try:
+                settings = {"rate": rate, "until": options.for_s or 10.0}
+                processes[stream] = process_named("poisson", settings)
+            except SetupError as error:
+                right = f"add a lower --rate {stream}=N, or a shorter --for"
+                raise SetupError(f"stream {stream}: {error}; {right}") from None
+    return processes
 
 
 def arrivals_seed(seed: int, stream: str) -> int:
@@ -192,30 +224,24 @@ def known_rate(rates: Mapping[str, float], stream: str) -> float:
 
 def by_stream(option: str, given: Sequence[str], network: Network) -> Mapping[str, str]:
     """The values of an option that takes STREAM=VALUE."""
-    found = {}
+    found: dict[str, str] = {}
     for text in given:
         stream, equals, value = text.partition("=")
         if not equals or not value:
             raise SetupError(f"{option} {text} names no stream; write {option} STREAM=VALUE")
         if stream not in network.streams:
-            known = known_names(list(network.streams))
-            raise SetupError(f"{option}: no query reads a stream {stream}; known: {known}")
+            known = f"{nearest(stream, network.streams)}known: {known_names(network.streams)}"
+            raise SetupError(f"{option}: no query reads a stream {stream}; {known}")
+        if stream in found:
+            raise SetupError(f"{option} {stream} is given twice; keep one of them")
         found[stream] = value
     return found
 
 
 def given_rates(texts: Sequence[str], network: Network) -> dict[str, float]:
     """The values of ``--rate``: tuples per second, by stream."""
-    rates = {}
-    for stream, value in by_stream("--rate", texts, network).items():
-        try:
-            rates[stream] = float(value)
-        except ValueError:
-            rates[stream] = 0.0
-        if not 0 < rates[stream] < float("inf"):
-            right = f"write tuples per second, as in {stream}=1000"
-            raise SetupError(f"--rate {stream}={value} is no rate; {right}")
-    return rates
+    given = by_stream("--rate", texts, network).items()
+    return {stream: RATE.read(value, f"--rate {stream}=") for stream, value in given}
 
 
 def _result_json(result: Result) -> dict[str, Any]:
@@ -235,22 +261,25 @@ def _result_json(result: Result) -> dict[str, Any]:
     }
 
 
-def _results_table(results: Sequence[Result]) -> Table:
-    """One row per strategy: backlog in tuples (its peak in bytes too), latency in s.
-
-    Least peak backlog first; among equals least mean backlog, then least mean latency.
-    """
-    order = sorted(
+def _ranked(results: Sequence[Result]) -> list[Result]:
+    """Least peak backlog first; among equals least mean backlog, then least mean latency."""
+    return sorted(
         results,
         key=lambda r: (_clean(r.backlog.peak), _clean(r.backlog.mean), _clean(r.latency_mean_s) or 0.0),
     )
+
+
+def _results_table(results: Sequence[Result]) -> Table:
+    """One row per strategy, the best one first."""
     rows = []
-    for result in order:
+    for result in _ranked(results):
         backlog = result.backlog
         latencies = (result.latency_mean_s, result.latency_p99_s, result.latency_max_s)
         values = (backlog.peak, backlog.peak_bytes, backlog.mean, *latencies, result.throughput_per_s)
         rows.append((result.strategy, *(shown(value, digits=4) for value in values)))
-    return _ranking(rows, "strategy", "peak", "bytes", "mean", "latency mean", "p99", "max", "tuples/s out")
+    backlog_headings = ("peak backlog (tuples)", "peak (bytes)", "mean backlog (tuples)")
+    latency_headings = ("latency mean (s)", "latency p99 (s)", "latency max (s)")
+    return _ranking(rows, "strategy", *backlog_headings, *latency_headings, "output (tuples/s)")
 
 
 def _eddy_json(result: EddyResult) -> dict[str, Any]:
@@ -260,7 +289,8 @@ def _eddy_json(result: EddyResult) -> dict[str, Any]:
 
 def _eddies_table(results: Sequence[EddyResult]) -> Table:
     """One row per policy, least mean response time first."""
-    headings = ("response mean (s)", "delivered", "longest queue", "splits", "slides", "merges")
+    counts_of = ("delivered (tuples)", "longest queue (tuples)", "splits (times)", "slides (times)")
+    headings = ("response mean (s)", *counts_of, "merges (times)")
     rows = []
     for result in sorted(results, key=lambda result: math.inf if result.art is None else result.art):
         longest = max(result.longest_queue.values())
@@ -277,6 +307,7 @@ def _route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
         "mdr": solution.mdr,
         "art": solution.art(at_rate),
         "rate": at_rate,
+        "gap": solution.gap,
         "weights": {at: dict(row) for at, row in histories.weights.items()},
         "utilisation": solution.utilisation(at_rate),
         "resources": dict(solution.resources),
@@ -291,21 +322,26 @@ def _route_json(solution: Solution, at_rate: float) -> dict[str, Any]:
     }
 
 
-def _route_tables(solution: Solution, at_rate: float) -> list[Table]:
+def _print_routing(solution: Solution, at_rate: float) -> None:
     """Rates and response time, operators, weights."""
     art = solution.art(at_rate)
     summary = table_of("", "", show_header=False)
     summary.add_row("largest rate (tuples/s)", f"{solution.mdr:,.6g}")
     at = f"mean response time at {at_rate:,.6g} tuples/s (s)"
     summary.add_row(at, "-, some queue grows" if art is None else f"{art:,.4g}")
-    operators = table_of("operator", "resource", "utilisation")
+    if solution.gap:
+        summary.add_row("at most so much less is possible (share)", f"{solution.gap:.2g}")
+    operators = table_of("operator", "resource (units/s)", "utilisation (share)")
     for name, used in solution.utilisation(at_rate).items():
         operators.add_row(name, f"{solution.resources[name]:,.4g}", f"{used:.3f}")
-    weights = table_of("from", "to", "weight")
+    weights = table_of("from", "to", "weight (share)")
     for at, row in solution.histories.weights.items():
         for number, (to, weight) in enumerate(row.items()):
             weights.add_row("" if number else at, to, f"{weight:.4f}")
-    return [summary, operators, weights]
+    console = screen()
+    for table in (summary, operators, weights):
+        console.print(table)
+    console.print(_WEIGHT, soft_wrap=True)
 
 
 def _ranking(rows: Sequence[Sequence[str]], what: str, *headings: str) -> Table:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
 
 from sqlglot.tokens import TokenType
 
@@ -23,6 +24,7 @@ _TYPE_WORDS = (
     "TIMESTAMP_NTZ TINYINT VARCHAR VARIANT VOID"
 )
 _TYPES = tuple(_TYPE_WORDS.split())
+_MOST_SLOTS = 10_000
 
 
 def parse(text: str, origin: str = "<cql>") -> list[Statement]:
@@ -174,8 +176,11 @@ class StatementReader(SelectReader):
         token = self.current
         if token is None or token.kind is not TokenType.NUMBER or not token.value.isdigit():
             raise self.expected("a whole number of slots, as in SLOTS 4")
-        if int(token.value) == 0:
+        slots = Decimal(token.value)
+        if slots == 0:
             raise self.fail("a pool needs at least one slot; write SLOTS 1 or more")
+        if slots > _MOST_SLOTS:
+            raise self.fail(f"a slot is a thread; write at most SLOTS {_MOST_SLOTS}")
         return int(self.take().value)
 
     def _function(self, name: Name, existing: cql.Existing) -> cql.CreateFunction:

@@ -94,7 +94,9 @@ def simulated(case: JoinCase) -> JoinRow:
     """A case in the simulator: one processor, first come first served over both streams."""
     boxes = {f"probe_{name}": Box(name, s, 1.0) for name, s in zip(_SIDES, case.seconds, strict=True)}
     until_s = _TUPLES / (2 * case.rate)
-    arrivals = {name: Poisson(case.rate, until_s).times_s(seed) for seed, name in enumerate(_SIDES)}
+    arrivals = {
+        name: Poisson(rate=case.rate, until=until_s).times_s(seed) for seed, name in enumerate(_SIDES)
+    }
     plan = scenario(arrivals, boxes, {name: f"probe_{name}" for name in _SIDES})
     result = simulate(plan, strategy_named("fifo"))
     waits_s = result.outputs.latencies_s - np.array(case.seconds)[result.outputs.queries]
@@ -186,7 +188,7 @@ def _disciplines(study: Study) -> None:
 def _conjuncts(study: Study) -> None:
     """A composite condition: the exact mixture matches the simulation, an exponential time does not."""
     steps = ((1.0, 0.5), (1.0, 0.2), (4.0, 1.0))
-    arrivals = {"r": Poisson(1.0, 300_000.0).times_s(3)}
+    arrivals = {"r": Poisson(rate=1.0, until=300_000.0).times_s(3)}
     for load in (0.5, 0.9):
         plan = scenario(arrivals, path_of("r", *steps), {f"q{n}": f"r.{n}" for n in (1, 2, 3)}, load=load)
         conditions = [(b.seconds, b.selectivity) for b in plan.behaviours.values()]
@@ -206,7 +208,7 @@ def _bursts(study: Study, trace: Path | None) -> None:
     times_s = kinds_of["synthetic" if trace is None else "recorded"]["r"]
     times_s = times_s - times_s[0]
     rate = (len(times_s) - 1) / float(times_s[-1])
-    kinds = {"Poisson": Poisson(rate, float(times_s[-1])).times_s(5), "bursty": times_s}
+    kinds = {"Poisson": Poisson(rate=rate, until=float(times_s[-1])).times_s(5), "bursty": times_s}
     ratios: dict[str, dict[str, float]] = {kind: {} for kind in kinds}
     for load in (0.1, 0.3, 0.5, 0.7, 0.9):
         for kind, arrivals in kinds.items():
@@ -275,7 +277,9 @@ def _errors(
 ) -> list[tuple[float, float]]:
     """Relative errors of mean and p99 latency, per query."""
     boxes, outputs = _PLANS[plan_name]
-    arrivals = {s: Poisson(rate, _UNTIL_S).times_s(i) for i, (s, rate) in enumerate(_RATES.items())}
+    arrivals = {
+        s: Poisson(rate=rate, until=_UNTIL_S).times_s(i) for i, (s, rate) in enumerate(_RATES.items())
+    }
     plan = scenario(arrivals, boxes, outputs, load=load)
     if isinstance(processors, Pool):
         plan = slower(plan, processors.processors)

@@ -40,7 +40,10 @@ SHAPES = (
 def self_similar(seed: int = 1) -> Streams:
     """Five sums of 64 or 128 on/off flows, their rates rising over five phases."""
     until_s = len(_RATES) * _PHASE_S
-    flows = [OnOffTimes(_RATES, until_s, 64 if number % 2 else 128) for number in range(len(STREAMS))]
+    flows = [
+        OnOffTimes(rate=_RATES, until=until_s, flows=64 if number % 2 else 128)
+        for number in range(len(STREAMS))
+    ]
     return {name: flows[number].times_s(seed + number) for number, name in enumerate(STREAMS)}
 
 

@@ -92,7 +92,7 @@ _FEWEST = 500
 
 def recorded_arrivals(trace: Path, streams: tuple[str, ...]) -> Streams:
     """The busiest part of a trace, cut into one stretch per stream: 12 s each, less if the trace is short."""
-    times_s = Trace(str(trace)).times_s(seed=0)
+    times_s = Trace(file=str(trace)).times_s(seed=0)
     if len(times_s) < _FEWEST * len(streams):
         raise SetupError(f"{trace} has {len(times_s)} arrivals; at least {_FEWEST * len(streams)} are needed")
     length_s = float(times_s[-1] - times_s[0])

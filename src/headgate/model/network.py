@@ -16,7 +16,9 @@ from headgate.model.shedding import Utility
 from headgate.model.sql_tree import quote
 
 # splitting and joining again doubles the number of paths
-_MOST_PATHS = 10_000
+_MOST_PATHS = 2_000
+# operators on all paths to all operators
+_MOST_STEPS = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -148,11 +150,12 @@ class Network:
         self.operators: Mapping[str, Operator] = _in_topological_order(operators, self.streams)
         self.shared = shared
         """Operators that do not run themselves, and the equal operator that runs for each."""
-        self._readers: dict[str, tuple[str, ...]] = {name: () for name in self.operators}
+        readers: dict[str, list[str]] = {name: [] for name in self.operators}
         for operator in self.operators.values():
             for source in operator.inputs:
                 if isinstance(source, OperatorInput):
-                    self._readers[source.operator] += (operator.name,)
+                    readers[source.operator].append(operator.name)
+        self._readers = {name: tuple(own) for name, own in readers.items()}
         self._works_for = {query.name: self._below(query) for query in queries}
 
     def changed(
@@ -211,13 +214,18 @@ class Network:
     @cached_property
     def _paths_to(self) -> dict[str, tuple[tuple[str, ...], ...]]:
         found: dict[str, tuple[tuple[str, ...], ...]] = {}
+        steps = 0
         # in topological order, so that the paths of inputs are known
         for name, operator in self.operators.items():
             inputs = dict.fromkeys(operator.inputs)
             below = [path for i in inputs if isinstance(i, OperatorInput) for path in found[i.operator]]
+            steps += sum(map(len, below))
             if len(below) > _MOST_PATHS:
                 many = f"more than {_MOST_PATHS:,} paths lead from streams to {name}"
                 raise SetupError(f"{many}; split and join less often")
+            if steps > _MOST_STEPS:
+                long = f"paths from streams to {name} and before it have over {_MOST_STEPS:,} steps in all"
+                raise SetupError(f"{long}; write fewer operators in a row")
             starts_here = any(isinstance(i, StreamInput) for i in inputs)
             found[name] = (*((*path, name) for path in below), *[(name,)] * starts_here)
         return found

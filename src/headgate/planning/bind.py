@@ -9,11 +9,13 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
+from decimal import Decimal
 
 from sqlglot import exp
 
 from headgate.cql import statement as cql
 from headgate.cql.statement import CreateQuery, DeriveStream, ScalarExpression, Select, SelectItem, Star
+from headgate.cql.tokens import one_line
 from headgate.errors import QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import (
@@ -421,11 +423,13 @@ class Grouping:
     def _meant(self, written: ScalarExpression) -> ScalarExpression:
         meant = written
         if written.text.isdecimal():
-            number = int(written.text)
+            number = Decimal(written.text)
             if not 1 <= number <= len(self._items):
-                message = f"GROUP BY {number}: the select list has items 1 to {len(self._items)}"
+                message = (
+                    f"GROUP BY {one_line(written.text)}: the select list has items 1 to {len(self._items)}"
+                )
                 raise QueryError(message, written.span)
-            item = self._items[number - 1]
+            item = self._items[int(number) - 1]
             if isinstance(item, Star):
                 raise QueryError(f"GROUP BY {number} is a *; name the column", written.span)
             meant = item.expression

@@ -37,6 +37,8 @@ _RELATION_JOINS = {
     JoinKind.SEMI: physical.SemiRelationJoin,
     JoinKind.ANTI: physical.AntiRelationJoin,
 }
+MOST_JOINED = 14
+"""Streams of one join: the optimiser computes rates of all their subsets."""
 
 
 @dataclass(frozen=True)
@@ -215,6 +217,9 @@ class Scope:
             names = ", ".join(item.source.text for item in select.sources)
             message = f"FROM has only stored relations ({names}); join them with a stream"
             raise QueryError(message, select.sources[0].source.span)
+        if len(self.streams) > MOST_JOINED:
+            message = f"a join of {len(self.streams)} streams has too many orders; join {MOST_JOINED} at most"
+            raise QueryError(message, self.streams[MOST_JOINED].item.source.span)
         if len(self.streams) > 1 and select.is_aggregate:
             self._check_aggregated_join(select)
         for source in self.streams:

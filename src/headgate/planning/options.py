@@ -6,6 +6,7 @@ Spark's options are those of its documentation; ``tests/spark/test_options.py`` 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -152,7 +153,7 @@ class Options:
         value = setting.value.strip()
         if name in self.flags and value.lower() not in ("true", "false"):
             raise QueryError(f"{name} is true or false, not '{setting.value}'", setting.span)
-        if name in self.counts and not (value.isascii() and value.isdigit() and int(value) > 0):
+        if name in self.counts and not re.fullmatch(r"0*[1-9][0-9]{0,17}", value):
             raise QueryError(f"{name} is a whole number of 1 or more, not '{setting.value}'", setting.span)
 
 

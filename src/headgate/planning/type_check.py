@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from sqlglot import exp
 from sqlglot.dialects import Spark
@@ -164,7 +165,8 @@ class TypeCheck:
             return Type("d")
         if "." in match["digits"]:
             return Type("m")
-        number = int(match["digits"])
+        # of any length, unlike int
+        number = Decimal(match["digits"])
         return Type("i" if number < 2**31 else "l" if number < 2**63 else "m")
 
     def _unary(self, tree: exp.Expr) -> Type:

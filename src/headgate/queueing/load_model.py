@@ -37,6 +37,7 @@ _MOST_COPIES = 64
 # fewer intervals give no useful variance
 _FEWEST_INTERVALS = 20
 _FEWEST_ARRIVALS = 100
+_MOST_TICKS = 1_000_000
 
 Floats = NDArray[np.float64]
 
@@ -313,6 +314,9 @@ def tick_latencies(
     A tick takes ``overhead_s`` and, for each tuple that arrived since the last one began, its seconds.
     """
     end_s = max((float(times[-1]) for times in arrivals_s.values() if len(times)), default=0.0)
+    if overhead_s > 0 and end_s / overhead_s > _MOST_TICKS:
+        many = f"{end_s:g} s of arrivals have over {_MOST_TICKS:,} ticks of {overhead_s:g} s"
+        raise ParameterError(f"{many}; give fewer arrivals, or longer ticks")
     begin_s, begins = 0.0, [0.0]
     taken = dict.fromkeys(arrivals_s, 0)
     while begin_s <= end_s:

@@ -10,12 +10,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 
+import numpy as np
+from numpy.typing import NDArray
+
 from headgate.errors import SetupError, known_names
 from headgate.model.profile import in_sequence
 
 Moves = tuple[tuple[str, int], ...]
 
 _MOST_STATES = 1 << 17
+# bits of a bitmap of 64, without the sign
+MOST_OPERATORS = 62
 
 
 @dataclass(frozen=True)
@@ -29,6 +34,9 @@ class AnyOrder:
 
     def __post_init__(self) -> None:
         _check_operators(self.name, "any_order", self.operators)
+        if self.before and len(self.operators) > MOST_OPERATORS:
+            many = f"plans.{self.name}.any_order has {len(self.operators)} operators"
+            raise SetupError(f"{many}; with before, write {MOST_OPERATORS} at most")
         for pair in self.before:
             for operator in pair:
                 if operator not in self.operators:
@@ -66,36 +74,46 @@ class AnyOrder:
         if not self.before:
             return tuple(sorted(self.operators, key=lambda op: -_rank(costs[op], selectivities[op])))
         # dynamic programming over histories, from the full to the empty one: remaining cost per tuple
-        full = (1 << len(self.operators)) - 1
-        remaining: dict[int, tuple[float, str, int]] = {full: (0.0, "", full)}
-        for state, moves in reversed(self._reachable):
-            remaining[state] = min(
-                (costs[operator] + selectivities[operator] * remaining[after][0], operator, after)
-                for operator, after in moves
-            )
-        order, state = [], 0
-        while state != full:
-            _, operator, state = remaining[state]
-            order.append(operator)
+        own = np.array([(costs[operator], selectivities[operator]) for operator in self._sorted])
+        remaining, best = np.zeros(1), list[NDArray[np.int64]]()
+        for is_ready, after in reversed(self._levels):
+            through = np.where(is_ready, own[:, :1] + own[:, 1:] * remaining[after], np.inf)
+            best.append(through.argmin(axis=0))
+            remaining = through.min(axis=0)
+        order, at = [], 0
+        for choices, (_, after) in zip(reversed(best), self._levels, strict=True):
+            order.append(self._sorted[choices[at]])
+            at = after[choices[at], at]
         return tuple(order)
 
+    @property
+    def _sorted(self) -> list[str]:
+        """Of operators that are equally good, the first by name is chosen."""
+        return sorted(self.operators)
+
     @cached_property
-    def _reachable(self) -> tuple[tuple[int, Moves], ...]:
-        """Every history except the full one, with its moves, in order of length."""
-        level, found = {0}, []
+    def _levels(self) -> list[tuple[NDArray[np.bool_], NDArray[np.int64]]]:
+        """For histories of each length but the full one: ready operators, and positions after each.
+
+        Rows are operators by name, columns are histories; positions are those among the longer histories.
+        """
+        places = [self.operators.index(operator) for operator in self._sorted]
+        bits = np.array([1 << place for place in places])[:, None]
+        needs = np.array([self.needs[place] for place in places])[:, None]
+        states, count, found = np.zeros(1, np.int64), 0, []
         for _ in self.operators:
-            following: set[int] = set()
-            for state in sorted(level):
-                moves = self.moves(state)
-                found.append((state, moves))
-                following.update(after for _, after in moves)
-            if len(found) + len(following) > _MOST_STATES:
+            is_ready = (states & bits == 0) & (states & needs == needs)
+            longer = np.unique((states | bits)[is_ready])
+            count += len(states)
+            if count + len(longer) > _MOST_STATES:
                 raise SetupError(
                     f"plans.{self.name}: {len(self.operators)} operators with so few order constraints have "
-                    f"over {_MOST_STATES} histories; add to before, or leave it out"
+                    f"over {_MOST_STATES:,} histories; add to before, or leave it out"
                 )
-            level = following
-        return tuple(found)
+            after = np.where(is_ready, np.searchsorted(longer, states | bits), 0)
+            found.append((is_ready, after))
+            states = longer
+        return found
 
 
 def _rank(cost: float, selectivity: float) -> float:
@@ -119,6 +137,8 @@ class Paths:
             raise SetupError(f'plans.{self.name}.paths is empty; write [["op1", "op2"]]')
         for path in self.paths:
             _check_operators(self.name, "paths", path)
+            if self.paths.count(path) > 1:
+                raise SetupError(f"plans.{self.name}.paths names {list(path)} twice; keep one of them")
             for other in self.paths:
                 if path != other and path == other[: len(path)]:
                     raise SetupError(
@@ -136,15 +156,17 @@ class Paths:
 
         Histories that agree in what was visited and in how they may continue are one state.
         """
-        found = [(frozenset[str](), frozenset(self.paths))]
+        first = frozenset[str](), frozenset(self.paths)
+        found, numbers = [first], {first: 0}
         states: list[tuple[frozenset[str], Moves]] = []
         for done, endings in found:
             moves = []
             for operator in dict.fromkeys(path[0] for path in sorted(endings) if path):
                 after = done | {operator}, frozenset(path[1:] for path in endings if path[:1] == (operator,))
-                if after not in found:
+                if after not in numbers:
+                    numbers[after] = len(found)
                     found.append(after)
-                moves.append((operator, found.index(after)))
+                moves.append((operator, numbers[after]))
             states.append((done, tuple(moves)))
         return states
 

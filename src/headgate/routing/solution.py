@@ -208,6 +208,8 @@ class Solution:
     flows: Flows
     resources: Mapping[str, float]
     """Resource of every operator; for operators on a node, that of the whole node."""
+    gap: float = 0.0
+    """By which share the response time could at most be shorter, where a search ended before the optimum."""
 
     @classmethod
     def dividing_by_load(cls, network: RoutingNetwork, flows: Flows) -> Solution:

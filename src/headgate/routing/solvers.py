@@ -9,6 +9,9 @@ convex in the flows if delivered tuples have visited the same operators on all p
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import NamedTuple
+
 import numpy as np
 
 from headgate.errors import InternalError, SetupError
@@ -20,6 +23,13 @@ _MDR_TOLERANCE = 1e-9
 _ART_ROUNDS = 200
 _ART_GAP = 1e-5
 _RANDOM_STARTS = 20
+# a step of the general solver takes some microseconds for every pair of paths; beyond this many, in one
+# problem or in all steps together, flows are improved in a cheaper way, and not to the optimum
+_MOST_PAIRS = 50_000
+_MOST_EFFORT = 2_000_000
+_ROUGH_ROUNDS = 30
+_SHIFTS = 1000
+_HALVINGS = 12
 # solvers of smooth problems need some distance from the pole
 _MOST_UTILISED = 1 - 1e-9
 
@@ -81,22 +91,26 @@ def least_response_time(network: RoutingNetwork, rate: float) -> Solution:
         raise SetupError(f"no routing sustains {rate:g} tuples per second; the largest rate is {most:.6g}")
     if not any(column.delivered > 0 for column in columns):
         raise SetupError("no tuple reaches the sink, so there is no response time; raise selectivities of 0")
-    found = [_descend(problem, rate, columns, start) for start in _starts(problem, rate, columns, amounts)]
-    columns, amounts = min(found, key=lambda pair: _Restricted(problem, rate, pair[0]).value(pair[1]))
-    return Solution.dividing_by_delay(network, shares_of_paths(columns, amounts), rate)
+    descent = _Descent(problem, rate)
+    best = descent.from_flows(columns, amounts)
+    for start in _other_starts(problem, rate, columns, amounts):
+        if descent.effort < _MOST_EFFORT:
+            best = min(best, descent.from_flows(columns, start), key=lambda flows: flows.value)
+    flows = shares_of_paths(best.columns, best.amounts)
+    return replace(Solution.dividing_by_delay(network, flows, rate), gap=best.gap)
 
 
-def _starts(problem: Problem, rate: float, columns: list[PathColumn], amounts: Floats) -> list[Floats]:
-    """Starting points: one if the problem is convex, otherwise many, each near another local optimum."""
+def _other_starts(problem: Problem, rate: float, columns: list[PathColumn], amounts: Floats) -> list[Floats]:
+    """More starting points, each near another local optimum; none if the problem is convex."""
     if problem.has_fixed_visits:
-        return [amounts]
+        return []
     restricted = _Restricted(problem, rate, columns)
     # a fixed seed, since a routing is a function of its network
     generator = np.random.default_rng(0)
     mixed = generator.exponential(size=(_RANDOM_STARTS, len(columns))) ** 3
     single = np.eye(len(columns)) + restricted.belongs.T @ restricted.belongs * 1e-3
     other_plans = 1 - restricted.belongs.T @ restricted.belongs
-    found = [amounts]
+    found = []
     for start in (*(single + other_plans * amounts), *mixed):
         feasible = _feasible(start, restricted.belongs)
         if np.max(restricted.utilisation(feasible)) < _MOST_UTILISED:
@@ -147,45 +161,66 @@ class _Restricted:
         return np.asarray(slopes + more_visits)
 
 
-def _descend(
-    problem: Problem, rate: float, columns: list[PathColumn], amounts: Floats
-) -> tuple[list[PathColumn], Floats]:
-    for _ in range(_ART_ROUNDS):
-        restricted = _Restricted(problem, rate, columns)
-        amounts = _least_delay_on(restricted, amounts)
-        entering = _entering(restricted, rate, amounts)
-        if not entering:
-            break
-        # listed paths all stay; generated ones stay while they are used
-        kept = np.flatnonzero((amounts > 1e-9) | (not problem.has_fixed_visits))
-        columns = [columns[number] for number in kept] + entering
-        amounts = np.append(amounts[kept], np.zeros(len(entering)))
-    return columns, amounts
+class _Flows(NamedTuple):
+    columns: list[PathColumn]
+    amounts: Floats
+    value: float
+    gap: float
 
 
-def _entering(restricted: _Restricted, rate: float, amounts: Floats) -> list[PathColumn]:
-    """New paths that together would reduce the response time by more than the tolerance."""
+class _Descent:
+    """Improves flows, and generates paths that improve them further."""
+
+    def __init__(self, problem: Problem, rate: float) -> None:
+        self._problem = problem
+        self._rate = rate
+        self.effort = 0
+        """Pairs of paths in all steps of the general solver so far."""
+
+    def from_flows(self, columns: list[PathColumn], amounts: Floats) -> _Flows:
+        rough = 0
+        for _ in range(_ART_ROUNDS):
+            restricted = _Restricted(self._problem, self._rate, columns)
+            if len(columns) ** 2 > _MOST_PAIRS or self.effort > _MOST_EFFORT:
+                amounts, rough = _shifted(restricted, amounts), rough + 1
+            else:
+                amounts, effort = _least_delay_on(restricted, amounts)
+                self.effort += effort
+            entering, gap = _entering(restricted, self._rate, amounts)
+            if not entering or rough == _ROUGH_ROUNDS:
+                break
+            # listed paths all stay; generated ones stay while they are used
+            kept = np.flatnonzero((amounts > 1e-9) | (not self._problem.has_fixed_visits))
+            columns = [columns[number] for number in kept] + entering
+            amounts = np.append(amounts[kept], np.zeros(len(entering)))
+        return _Flows(columns, amounts, restricted.value(amounts), gap)
+
+
+def _entering(restricted: _Restricted, rate: float, amounts: Floats) -> tuple[list[PathColumn], float]:
+    """New paths that together would reduce the response time by more than the tolerance; by how much."""
     problem, columns = restricted.problem, restricted.columns
     by_server = restricted.server_slopes(amounts)
     paid = restricted.belongs @ (amounts * (by_server @ restricted.used))
     cheapest = [problem.cheapest(plan, by_server) for plan in problem.plans]
     gains = [paid[number] - rate * column.utilisation @ by_server for number, column in enumerate(cheapest)]
-    if sum(gains) <= _ART_GAP * restricted.value(amounts):
-        return []
+    gap = float(sum(gains)) / (restricted.value(amounts) or 1.0)
+    if gap <= _ART_GAP:
+        return [], 0.0
     known = {(column.plan, column.order) for column in columns}
-    return [c for c, gain in zip(cheapest, gains, strict=True) if gain > 0 and (c.plan, c.order) not in known]
+    better = [c for c, gain in zip(cheapest, gains, strict=True) if gain > 0]
+    return [c for c in better if (c.plan, c.order) not in known], min(gap, 1.0)
 
 
-def _least_delay_on(restricted: _Restricted, start: Floats) -> Floats:
-    """The best flows on the given paths: a small smooth problem with linear constraints."""
+def _least_delay_on(restricted: _Restricted, start: Floats) -> tuple[Floats, int]:
+    """The best flows on the given paths, a small smooth problem with linear constraints; and the effort."""
+    scale = restricted.value(start)
+    if scale == 0:
+        # work too small for a number: no flows are faster
+        return start, 0
     # takes a third of a second to import
     from scipy.optimize import minimize
 
     used, belongs = restricted.used, restricted.belongs
-    scale = restricted.value(start)
-    if scale == 0:
-        # work too small for a number: no flows are faster
-        return start
     found = minimize(
         lambda x: min(restricted.value(x) / scale, 1e30),
         start,
@@ -199,7 +234,31 @@ def _least_delay_on(restricted: _Restricted, start: Floats) -> Floats:
         options={"maxiter": 200, "ftol": 1e-10},
     )
     moved = _feasible(np.asarray(found.x), belongs)
-    return moved if restricted.value(moved) < restricted.value(start) else start
+    effort = int(found.nit) * len(start) ** 2
+    return (moved if restricted.value(moved) < restricted.value(start) else start), effort
+
+
+def _shifted(restricted: _Restricted, amounts: Floats) -> Floats:
+    """Better flows on many paths: each plan in turn moves tuples to its cheapest path, by Newton's steps."""
+    used, value, amounts = restricted.used, restricted.value(amounts), amounts.copy()
+    for _ in range(1 + _SHIFTS // len(restricted.belongs)):
+        before = value
+        for paths in map(np.flatnonzero, restricted.belongs):
+            slopes = restricted.slopes(amounts)[paths]
+            best = int(slopes.argmin())
+            steep = 2 * restricted.weights(amounts) / (1 - restricted.utilisation(amounts)) ** 3
+            bends = steep @ (used[:, paths] - used[:, paths[best], None]) ** 2
+            step = np.zeros(len(amounts))
+            step[paths] = -np.minimum(amounts[paths], (slopes - slopes[best]) / np.maximum(bends, 1e-300))
+            step[paths[best]] = -step[paths].sum()
+            # the steps of several paths together may go too far
+            for length in 0.5 ** np.arange(_HALVINGS):
+                if (moved := restricted.value(amounts + length * step)) < value:
+                    amounts, value = amounts + length * step, moved
+                    break
+        if before - value <= _ART_GAP / 10 * value:
+            break
+    return _feasible(amounts, restricted.belongs)
 
 
 def _feasible(amounts: Floats, belongs: Floats) -> Floats:

@@ -14,6 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from headgate.errors import HeadgateError, SetupError, known_names, nearest
+from headgate.quantity import Quantity
 from headgate.scheduling.baselines import Aging, Fifo, OldestInTurn, RoundRobin
 from headgate.scheduling.capacity import Greedy, PathCapacity, SegmentStrategy, SimplifiedSegment, Threshold
 from headgate.scheduling.chain_envelope import Chain, Mixed
@@ -26,6 +27,8 @@ _CLASSES: tuple[Any, ...] = (
     *(Fifo, RoundRobin, Greedy, Chain, ChainFlush, ExactChainFlush, Mixed),
     *(PathCapacity, SegmentStrategy, SimplifiedSegment, Threshold, LeastSlack),
 )
+SETTING = Quantity("", 0, 1e15)
+"""Settings of strategies: seconds, bytes and ratios."""
 _STRATEGIES: dict[str, Any] = {strategy.name: strategy for strategy in _CLASSES}
 
 
@@ -80,14 +83,9 @@ def _with_settings(text: str) -> Strategy:
         key, _, value = setting.strip().partition("=")
         key = key.strip()
         if key not in numeric:
-            raise SetupError(f"strategy {name} has no setting {key!r}; it has {known_names(numeric)}")
-        where = f"strategy {name}: {setting.strip()}"
-        try:
-            given[key] = float(value)
-        except ValueError:
-            raise SetupError(f"{where} is not a number; write {key}=0.5") from None
-        if not given[key] >= 0:
-            raise SetupError(f"{where} is out of range; write a number of 0 or more")
+            alike = nearest(key, numeric)
+            raise SetupError(f"strategy {name} has no setting {key!r}; {alike}it has {known_names(numeric)}")
+        given[key] = SETTING.read(value.strip(), f"strategy {name}: {key}=")
     strategy: Strategy = _STRATEGIES[name](**given)
     return strategy
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
@@ -13,12 +14,14 @@ from headgate.errors import StalledError
 from headgate.model.uniform_hash import exponential, mix, tuple_id, uniform
 from headgate.simulator import priority_kernel as kernel
 from headgate.simulator.compilation import jit
-from headgate.simulator.results import Records, Rows, columns
+from headgate.simulator.results import Records, Report, Rows, columns, silent
 from headgate.simulator.scenario import Integers, OnePerOperator, Pool, Scenario
 from headgate.simulator.virtual_engine import StaticPriority
 
+_REPORT_EVERY_S = 0.2
 
-def run_priority(scenario: Scenario, priority: StaticPriority) -> Records:
+
+def run_priority(scenario: Scenario, priority: StaticPriority, report: Report = silent) -> Records:
     """The same records as ``VirtualEngine`` gives, with the changes of one completion combined."""
     pool, unit_s, grid = scenario.processors, scenario.time_unit_s, scenario.numbered.grid
     rules = kernel.Rules(
@@ -31,10 +34,25 @@ def run_priority(scenario: Scenario, priority: StaticPriority) -> Records:
         begun_first=int(priority.begun_first),
     )
     tables = _tables(scenario, priority)
-    changes, outputs, left = kernel.run_kernel(tables, rules)
+    expected = max(scenario.entries, 1.0)
+    changes, outputs, left = _watched(tables, rules, lambda turns: report(turns / expected))
     if left:
         raise StalledError(f"{left} entries are left that no operator takes")
     return Records(columns(changes), columns(outputs), tables.operators["busy"], tables.operators["turns"])
+
+
+def _watched(
+    tables: kernel.Tables, rules: kernel.Rules, report: Callable[[int], None]
+) -> tuple[Rows, Rows, int]:
+    """Run beside this thread, which reports turns, and stops the run when it is interrupted."""
+    with ThreadPoolExecutor(1) as executor:
+        future = executor.submit(kernel.run_kernel, tables, rules)
+        try:
+            while not wait([future], _REPORT_EVERY_S).done:
+                report(int(tables.control["turns"][0]))
+        finally:
+            tables.control["is_stopped"] = not future.done()
+        return future.result()
 
 
 def _tables(scenario: Scenario, priority: StaticPriority) -> kernel.Tables:
@@ -86,6 +104,7 @@ def _tables(scenario: Scenario, priority: StaticPriority) -> kernel.Tables:
         peers=np.array(_flat(peers), np.int64),
         arrivals=_fill(kernel.ARRIVAL, len(ticks), tick=ticks, stream=arrivals.streams, number=numbers),
         services=np.zeros(pool.processors if isinstance(pool, Pool) else len(behaviours), kernel.SERVICE),
+        control=np.zeros(1, kernel.CONTROL),
     )
 
 
@@ -129,7 +148,7 @@ class Batch:
     width: float
 
 
-def run_servers(scenario: Scenario) -> Records:
+def run_servers(scenario: Scenario, report: Report = silent) -> Records:
     """The same records, operator by operator instead of in order of time.
 
     No operator competes for its processor, and entries arrive in the order in which they leave the operator
@@ -155,6 +174,7 @@ def run_servers(scenario: Scenario) -> Records:
             batches.update({operator: batch for operator, _ in readers})
     # operators are numbered in topological order
     for operator, readers in enumerate(numbered.readers):
+        report(operator / len(numbered.readers))
         coming = batches.pop(operator)
         service = _service_ticks(scenario, operator, coming)
         done = np.cumsum(service)

@@ -9,6 +9,7 @@ it does. Columns ``x_at`` and ``x_end`` are a range of another table's rows.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,6 +41,7 @@ LEVEL = row(i8="peer_at peer_end queues")
 ARRIVAL = row(i8="tick stream number")
 ENTRY = row(f8="amount width", u8="identity", i8="rank arrival edge units remaining next previous")
 SERVICE = row(i8="entry operator end")
+CONTROL = row(i8="is_stopped turns")
 
 
 class Rules(NamedTuple):
@@ -69,6 +71,8 @@ class Tables(NamedTuple):
     arrivals: Rows
     services: Rows
     """What every processor does, in order of starting."""
+    control: Rows
+    """One row, through which another thread watches the run, and stops it."""
 
 
 @jit
@@ -175,9 +179,9 @@ def _choose(tables: Tables, entries: Rows, services: Rows, each: int) -> int:
     return NONE
 
 
-@jit
+@partial(jit, nogil=True)
 def run_kernel(tables: Tables, rules: Rules) -> tuple[Rows, Rows, int]:
-    """Run to the end. Changes of the backlog, outputs, and the number of entries left over."""
+    """Run to the end, or to a stop. Changes of the backlog, outputs, and the number of entries left over."""
     operators, levels, services, arrivals = tables.operators, tables.levels, tables.services, tables.arrivals
     places, first = tables.places, rules.begun_first
     entries, used, free = np.empty(1024, ENTRY), 0, NONE
@@ -185,7 +189,7 @@ def run_kernel(tables: Tables, rules: Rules) -> tuple[Rows, Rows, int]:
     outputs, output_count = np.empty(4096, OUTPUT), 0
     now = next_rank = under_way = waiting = 0
     changed = False
-    while True:
+    while tables.control[0].is_stopped == 0:
         # on to the next instant
         instant = _NEVER
         if next_rank < len(arrivals):
@@ -212,6 +216,7 @@ def run_kernel(tables: Tables, rules: Rules) -> tuple[Rows, Rows, int]:
                 operator, entry = operators[services[i].operator], entries[services[i].entry]
                 operator.busy += entry.remaining
                 operator.turns += 1
+                tables.control[0].turns += 1
                 operator.serving -= 1
                 rank, arrival, identity, change = entry.rank, entry.arrival, entry.identity, -entry.units
                 amount, width = entry.amount * operator.selectivity, entry.width * operator.size_ratio

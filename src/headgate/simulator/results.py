@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -13,6 +13,12 @@ from numpy.typing import NDArray
 from headgate.simulator.scenario import Floats, Integers, Scenario
 
 Rows = NDArray[Any]
+Report = Callable[[float], None]
+"""Called now and then during a long run, with the share of it that is done."""
+
+
+def silent(share: float) -> None:
+    """Report nothing."""
 
 
 def row(**names: str) -> np.dtype[Any]:

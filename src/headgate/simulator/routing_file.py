@@ -5,8 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated, Any, ClassVar
 
-from headgate.errors import SetupError, known_names
+from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+
+from headgate.document import (
+    REQUIRED,
+    Names,
+    Right,
+    Section,
+    Tables,
+    checked,
+    naming,
+    path_of,
+    problem,
+    read_toml,
+    shown,
+    unknown,
+)
+from headgate.errors import SetupError
+from headgate.quantity import BYTES, RATE, TIME, Quantity
 from headgate.routing import Router
 from headgate.routing.monitor import Intervals
 from headgate.routing.routing_network import (
@@ -19,18 +37,159 @@ from headgate.routing.routing_network import (
 )
 from headgate.routing.solution import check_weights
 from headgate.simulator.eddies import EddyRun, Links, LoadSharing
-from headgate.simulator.toml_table import Table, is_number, quote, toml_content
+from headgate.simulator.scenario import Service
 
-_KEYS = ("max_queue", "total_resource", "sources", "operators", "plans", "nodes", "weights", "simulation")
-_SOURCE = "[sources.NAME] with rate = 200"
-_OPERATOR = "[operators.NAME] with resource = 10, per_tuple = 0.1 and selectivity = 0.5"
-_PLAN = '[plans.NAME] with source = "op0" and any_order = ["op1", "op2"]'
-_NODE = "[nodes.NAME] with resource = 100"
-_SIMULATION_KEYS = (
-    *("seconds", "warm_up", "service", "message_seconds", "message_tuples"),
-    *("ticket_limit", "solve_every", "links", "sharing"),
-)
-_LINK_KEYS = ("bytes_per_second", "page_tuples", "tuple_bytes", "page_timer")
+_MOST_OPERATORS = 200
+# as many as an eddy tells apart
+_MOST_PATHS = 64
+_RESOURCE = Quantity("units per second", 1e-9, 1e12)
+_PER_TUPLE = Quantity("units per tuple", 1e-9, 1e12)
+_SELECTIVITY = Quantity("results per tuple", 0, 1e6)
+_WEIGHT = Quantity("", 0, 1e9)
+_COUNT = Quantity("tuples", 1, 1e9, is_whole=True)
+_LENGTH = Quantity("tuples", 1e-3, 1e9)
+_SOME_TIME = Quantity("seconds", 1e-3, 1e9)
+_WARM_UP = Quantity("seconds", 0, 1e9)
+_BANDWIDTH = Quantity("bytes per second", 1e-3, 1e15)
+
+
+def _tuples(given: Any) -> Any:
+    """Lists of lists as tuples, which cannot change."""
+    return tuple(map(_tuples, given)) if isinstance(given, list) else given
+
+
+def _from_to(given: Any) -> Any:
+    return tuple(given) if isinstance(given, list) else (given, given)
+
+
+_Selectivity = Annotated[
+    Annotated[float, _SELECTIVITY, Tag("number")]
+    | Annotated[dict[str, Annotated[float, _SELECTIVITY]], Tag("table")],
+    Discriminator(lambda given: "table" if isinstance(given, dict) else "number"),
+]
+_Path = Annotated[tuple[str, ...], Field(min_length=1, max_length=_MOST_OPERATORS)]
+_Pair = tuple[str, str]
+
+
+class _Source(Section):
+    example: ClassVar[str] = "[sources.NAME] with rate = 200"
+    rate: Annotated[float, Quantity(RATE.unit, 0, RATE.most)] | None = None
+    node: Annotated[str, Right("the name of a node")] | None = None
+
+
+class _Node(Section):
+    example: ClassVar[str] = "[nodes.NAME] with resource = 100"
+    resource: Annotated[float, _RESOURCE] = REQUIRED
+
+
+class _Operator(Section):
+    example: ClassVar[str] = "[operators.NAME] with resource = 10, per_tuple = 0.1 and selectivity = 0.5"
+    resource: Annotated[float, _RESOURCE] | None = None
+    per_tuple: Annotated[float, _PER_TUPLE] = REQUIRED
+    selectivity: _Selectivity = 1.0
+    node: Annotated[str, Right("the name of a node")] | None = None
+
+
+class _Plan(Section):
+    example: ClassVar[str] = '[plans.NAME] with source = "op0" and any_order = ["op1", "op2"]'
+    source: Annotated[str, Right('the name of a source, as in source = "op0"')] = REQUIRED
+    any_order: Annotated[Names, Right('["op1", "op2"], or paths = [["op1", "op2"]]')] | None = None
+    before: (
+        Annotated[
+            tuple[_Pair, ...],
+            Field(max_length=_MOST_OPERATORS),
+            BeforeValidator(_tuples),
+            Right(f'[["op1", "op2"]], up to {_MOST_OPERATORS} pairs of [first, then]'),
+        ]
+        | None
+    ) = None
+    paths: (
+        Annotated[
+            tuple[_Path, ...],
+            Field(min_length=1, max_length=_MOST_PATHS),
+            BeforeValidator(_tuples),
+            Right(f'[["op3", "op5"], ["op5", "op3"]], up to {_MOST_PATHS} paths'),
+        ]
+        | None
+    ) = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> _Plan:
+        if self.any_order and self.paths:
+            raise problem("and paths exclude each other; keep one of them", "any_order")
+        if self.before and self.paths:
+            raise problem("has no meaning beside paths; keep one of them", "before")
+        if not self.any_order and not self.paths:
+            raise problem('is missing; write ["op1", "op2"], or paths = [["op1", "op2"]]', "any_order")
+        return self
+
+    def named(self, name: str) -> RoutingPlan:
+        if self.paths:
+            return Paths(name, self.source, self.paths)
+        return AnyOrder(name, self.source, self.any_order or (), self.before or ())
+
+
+class _Links(Section):
+    example: ClassVar[str] = "links = { bytes_per_second = [1e6, 1e8] }"
+    bytes_per_second: Annotated[
+        tuple[Annotated[float, _BANDWIDTH], Annotated[float, _BANDWIDTH]],
+        BeforeValidator(_from_to),
+        Right("1e6, or [least, most]"),
+    ] = Links.bytes_per_s
+    page_tuples: Annotated[int, _COUNT] = Links.page_tuples
+    tuple_bytes: Annotated[float, BYTES] = Links.tuple_bytes
+    page_timer: Annotated[float, _SOME_TIME] = Links.page_timer_s
+
+    @model_validator(mode="after")
+    def _check_together(self) -> _Links:
+        least, most = self.bytes_per_second
+        if least > most:
+            raise problem(f"= [{least:g}, {most:g}] is wrong; write [least, most]", "bytes_per_second")
+        return self
+
+    @property
+    def links(self) -> Links:
+        return Links(self.bytes_per_second, self.page_tuples, self.tuple_bytes, self.page_timer)
+
+
+class _Sharing(Section):
+    example: ClassVar[str] = "sharing = { split_at = 300 }"
+    split_at: Annotated[int, _COUNT] = LoadSharing.split_at
+    accept_below: Annotated[int, _COUNT] = LoadSharing.accept_below
+
+
+class _Simulation(Section):
+    example: ClassVar[str] = "[simulation] with seconds = 450"
+    seconds: Annotated[float, TIME] = EddyRun.seconds
+    warm_up: Annotated[float, _WARM_UP] = 0.0
+    service: Service = EddyRun.service
+    message_seconds: Annotated[float, _SOME_TIME] = Intervals.seconds
+    message_tuples: Annotated[int, _COUNT] = Intervals.tuples
+    ticket_limit: Annotated[int, _COUNT] = EddyRun.ticket_limit
+    solve_every: Annotated[float, _SOME_TIME] = EddyRun.solve_every_s
+    links: _Links | None = None
+    sharing: _Sharing | None = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> _Simulation:
+        if self.warm_up >= self.seconds:
+            nothing = f"leaves nothing of {self.seconds:g} seconds"
+            raise problem(f"= {self.warm_up:g} {nothing}; write less", "warm_up")
+        return self
+
+
+class _Network(Section):
+    max_queue: Annotated[float, _LENGTH] = 10_000.0
+    total_resource: Annotated[float, _RESOURCE] | None = None
+    sources: Annotated[dict[str, _Source], Tables(_MOST_OPERATORS)] = REQUIRED
+    operators: Annotated[dict[str, _Operator], Tables(_MOST_OPERATORS)] = REQUIRED
+    plans: Annotated[dict[str, _Plan], Tables(_MOST_OPERATORS)] = REQUIRED
+    nodes: Annotated[dict[str, _Node], Tables(_MOST_OPERATORS)] | None = None
+    weights: Annotated[_Weights, Tables(2 * _MOST_OPERATORS, "[weights.FROM] with TO = 0.5")] | None = None
+    simulation: _Simulation = _Simulation()
+
+
+_Weights = dict[str, dict[str, Annotated[float, _WEIGHT]]]
 
 
 @dataclass(frozen=True)
@@ -39,7 +198,7 @@ class NetworkFile:
 
     network: RoutingNetwork
     weights: Mapping[str, Mapping[str, float]]
-    simulation: Table
+    simulation: _Simulation
     source_nodes: Mapping[str, str]
     """The nodes of sources; the tuples of a source on a node go over links as well."""
 
@@ -49,146 +208,69 @@ def is_network(path: Path) -> bool:
     if path.suffix.lower() in (".sql", ".cql") or not path.is_file():
         return False
     try:
-        content = toml_content(path)
+        content = read_toml(path, "a network")
     except SetupError:
         return False
     return "plans" in content or "sources" in content
 
 
 def read_network(path: Path) -> NetworkFile:
-    whole = Table(toml_content(path), str(path)).only(*_KEYS)
-    sources = whole.tables("sources", _SOURCE, "rate", "node")
-    operators = whole.tables("operators", _OPERATOR, "resource", "per_tuple", "selectivity", "node")
-    plans = whole.tables("plans", _PLAN, "source", "any_order", "paths", "before")
-    for name in operators:
-        if name in sources:
-            raise whole.error(f"operators.{name}", "has the name of a source; choose another")
-    nodes = whole.tables("nodes", _NODE, "resource") if "nodes" in whole else {}
-    weights: dict[str, dict[str, float]] = {}
-    if "weights" in whole:
-        rows = whole.tables("weights", "[weights.FROM] with TO = 0.5")
-        weights = {name: {to: table.number(to) for to in table.keys} for name, table in rows.items()}
-    with whole.errors():
+    whole: _Network = checked(_Network, read_toml(path, "a routing network (.toml)"), str(path))
+    with naming(str(path)):
         network = RoutingNetwork(
-            rates={name: table.number("rate", None) for name, table in sources.items()},
-            operators={name: _operator(name, table, sources) for name, table in operators.items()},
-            plans={name: _plan(name, table) for name, table in plans.items()},
-            max_queue=whole.number("max_queue", 10_000.0, above=True),
-            nodes={name: table.number("resource", above=True) for name, table in nodes.items()},
-            total_resource=whole.number("total_resource", None, above=True),
+            rates={name: source.rate for name, source in whole.sources.items()},
+            operators={name: _operator(name, whole) for name in whole.operators},
+            plans={name: plan.named(name) for name, plan in whole.plans.items()},
+            max_queue=whole.max_queue,
+            nodes={name: node.resource for name, node in (whole.nodes or {}).items()},
+            total_resource=whole.total_resource,
         )
         network.shares()
-        check_weights(network, weights)
-    source_nodes = {name: table.raw("node", "") for name, table in sources.items() if "node" in table}
-    for name, node in source_nodes.items():
-        if node not in nodes:
-            problem = f"= {quote(node)} is not a node; known: {known_names(list(nodes))}"
-            raise sources[name].error("node", problem)
-    simulation = whole.table("simulation", "[simulation] with seconds = 450")
-    return NetworkFile(network, weights, simulation, source_nodes)
+        check_weights(network, whole.weights or {})
+        source_nodes = {name: source.node for name, source in whole.sources.items() if source.node}
+        for name, node in source_nodes.items():
+            if node not in network.nodes:
+                place = path_of("sources", name, "node")
+                raise SetupError(f"{place} = {shown(node)} {unknown(node, 'a node', network.nodes)}")
+    return NetworkFile(network, whole.weights or {}, whole.simulation, source_nodes)
 
 
-def _operator(name: str, table: Table, sources: Mapping[str, Table]) -> PlacedOperator:
-    node = table.raw("node", "", None)
-    if node is not None and not isinstance(node, str):
-        raise table.error("node", f"= {quote(node)} is wrong; write the name of a node")
-    selectivity: float | dict[str, float]
-    if isinstance(table.raw("selectivity", "", 1.0), dict):
-        by_source = table.table("selectivity", "")
-        for source in by_source.keys:
-            if source not in sources:
-                raise by_source.error(source, f"is not a source; known: {known_names(list(sources))}")
-        selectivity = {source: by_source.number(source) for source in by_source.keys}
-    else:
-        selectivity = table.number("selectivity", 1.0)
-    per_tuple = table.number("per_tuple", above=True)
-    return PlacedOperator(name, per_tuple, selectivity, table.number("resource", None, above=True), node)
+def _operator(name: str, whole: _Network) -> PlacedOperator:
+    if name in whole.sources:
+        raise SetupError(f"{path_of('operators', name)} has the name of a source; choose another")
+    own = whole.operators[name]
+    for source in own.selectivity if isinstance(own.selectivity, dict) else ():
+        if source not in whole.sources:
+            place = path_of("operators", name, "selectivity", source)
+            raise SetupError(f"{place} {unknown(source, 'a source', whole.sources)}")
+    return PlacedOperator(name, own.per_tuple, own.selectivity, own.resource, own.node)
 
 
-def _plan(name: str, table: Table) -> RoutingPlan:
-    table.one_of("any_order", "paths")
-    source = table.raw("source", 'the name of a source, as in source = "op0"')
-    if not isinstance(source, str):
-        raise table.error("source", f"= {quote(source)} is wrong; write the name of a source")
-    if "paths" in table:
-        if "before" in table:
-            raise table.error("before", "has no meaning beside paths; keep one of them")
-        return Paths(name, source, _lists(table, "paths", '[["op3", "op5"], ["op5", "op3"]]'))
-    operators = table.names("any_order", '["op1", "op2"], or paths = [["op1", "op2"]]')
-    before: list[tuple[str, str]] = []
-    for pair in _lists(table, "before", '[["op1", "op2"]]') if "before" in table else ():
-        if len(pair) != 2:
-            raise table.error("before", f"= {quote(list(pair))} is not a pair; write [first, then]")
-        before.append((pair[0], pair[1]))
-    return AnyOrder(name, source, operators, tuple(before))
-
-
-def _lists(table: Table, key: str, example: str) -> tuple[tuple[str, ...], ...]:
-    value = table.raw(key, example)
-    if not isinstance(value, list) or not all(
-        isinstance(inner, list) and all(isinstance(name, str) for name in inner) for inner in value
-    ):
-        raise table.error(key, f"= {quote(value)} is wrong; write {example}")
-    return tuple(tuple(inner) for inner in value)
-
-
-def given_rate(network: RoutingNetwork, rate: float | None, file: str) -> float:
+def given_rate(network: RoutingNetwork, rate: float | None) -> float:
     """The total source rate: the given one, or that of the file."""
     found = network.total_rate if rate is None else rate
-    if found is None or not is_number(found):
-        first = next(iter(network.rates))
-        raise SetupError(f"{file}: sources.{first}.rate is missing; write it, or add --rate 200")
+    if found is None:
+        first = path_of("sources", next(iter(network.rates)), "rate")
+        raise SetupError(f"{first} is missing; write it, or add --rate 200")
     return found
 
 
 def eddy_run(read: NetworkFile, policy: str | Router, rate: float, seed: int) -> EddyRun:
     """The run that a file describes; a shared resource always moves between operators."""
-    table = read.simulation.only(*_SIMULATION_KEYS)
-    seconds = table.number("seconds", EddyRun.seconds, above=True)
-    warm_up_s = table.number("warm_up", 0.0)
-    if warm_up_s >= seconds:
-        raise table.error("warm_up", f"= {warm_up_s:g} leaves nothing of {seconds:g} seconds; write less")
+    own = read.simulation
+    sharing = own.sharing or (_Sharing() if SHARED in read.network.servers else None)
     return EddyRun(
         network=read.network,
         policy=policy,
         rate=rate,
-        seconds=seconds,
+        seconds=own.seconds,
         seed=seed,
-        warm_up_s=warm_up_s,
-        links=_links(table),
-        sharing=_sharing(table, is_default=SHARED in read.network.servers),
-        intervals=Intervals(
-            seconds=table.number("message_seconds", Intervals.seconds, above=True),
-            tuples=table.whole("message_tuples", Intervals.tuples, least=1),
-        ),
-        ticket_limit=table.whole("ticket_limit", EddyRun.ticket_limit, least=1),
-        service=table.choice("service", ("exponential", "constant")),
+        warm_up_s=own.warm_up,
+        links=None if own.links is None else own.links.links,
+        sharing=None if sharing is None else LoadSharing(sharing.split_at, sharing.accept_below),
+        intervals=Intervals(seconds=own.message_seconds, tuples=own.message_tuples),
+        ticket_limit=own.ticket_limit,
+        service=own.service,
         source_nodes=read.source_nodes,
-        solve_every_s=table.number("solve_every", EddyRun.solve_every_s, above=True),
-    )
-
-
-def _links(simulation: Table) -> Links | None:
-    if "links" not in simulation:
-        return None
-    table = simulation.table("links", "links = { bytes_per_second = [1e6, 1e8] }").only(*_LINK_KEYS)
-    value = table.raw("bytes_per_second", "", list(Links.bytes_per_s))
-    both = value if isinstance(value, list) else [value, value]
-    if len(both) != 2 or not all(is_number(v) and v > 0 for v in both) or both[0] > both[1]:
-        raise table.error("bytes_per_second", f"= {quote(value)} is wrong; write 1e6, or [least, most]")
-    return Links(
-        bytes_per_s=(float(both[0]), float(both[1])),
-        page_tuples=table.whole("page_tuples", Links.page_tuples, least=1),
-        tuple_bytes=table.number("tuple_bytes", Links.tuple_bytes, above=True),
-        page_timer_s=table.number("page_timer", Links.page_timer_s, above=True),
-    )
-
-
-def _sharing(simulation: Table, is_default: bool) -> LoadSharing | None:
-    if "sharing" not in simulation:
-        return LoadSharing() if is_default else None
-    table = simulation.table("sharing", "sharing = { split_at = 300 }").only("split_at", "accept_below")
-    return LoadSharing(
-        split_at=table.whole("split_at", LoadSharing.split_at, least=1),
-        accept_below=table.whole("accept_below", LoadSharing.accept_below, least=1),
+        solve_every_s=own.solve_every,
     )

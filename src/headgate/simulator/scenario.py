@@ -23,7 +23,8 @@ from headgate.model.operator import OperatorInput, StreamInput, is_ordered
 from headgate.model.profile import Profile, Profiles
 from headgate.model.uniform_hash import key_of
 
-_MOST_ENTRIES = 2e8
+# those of a run, which keeps some 50 bytes of each
+_MOST_ENTRIES = 3e7
 _MOST_TIME_UNITS = 5e6
 # below, a decimal number as a float times a power of ten is off by a quarter at most, and rounds correctly
 _EXACT = 2.0**50
@@ -95,8 +96,7 @@ class Scenario:
         # by the bytes too, since widths may grow without bound
         if not math.isfinite(self.work_s + sum(load.bytes for load in self.loads.values())):
             raise SetupError("seconds and selectivities multiply to more than can be counted; lower them")
-        if self.entries > _MOST_ENTRIES:
-            raise SetupError(f"about {self.entries:.3g} entries to serve are too many; lower selectivities")
+        check_entries(self.entries)
         if self.time_units > _MOST_TIME_UNITS:
             cuts = f"a time unit of {self.time_unit_s:g} s cuts the run {self.time_units:.3g} times"
             raise SetupError(f"{cuts}; write a longer one")
@@ -130,23 +130,8 @@ class Scenario:
     @cached_property
     def loads(self) -> Mapping[str, TotalInput]:
         """The expected total input of each operator."""
-        loads: dict[str, TotalInput] = {}
-        for name, operator in self.network.operators.items():
-            tuples = amount_bytes = pages = 0.0
-            for source in operator.inputs:
-                if isinstance(source, StreamInput):
-                    arrived = float(len(self.arrivals_s[source.stream]))
-                    tuples += arrived
-                    amount_bytes += arrived * self.width(source.stream)
-                    pages += arrived
-                else:
-                    below, behaviour = loads[source.operator], self.behaviours[source.operator]
-                    tuples += below.tuples * behaviour.selectivity
-                    amount_bytes += below.bytes * behaviour.selectivity * behaviour.size_ratio
-                    # a page goes on as one page, unless nothing is left of it
-                    pages += below.pages * (behaviour.selectivity > 0)
-            loads[name] = TotalInput(tuples, amount_bytes, pages)
-        return loads
+        arrived = {stream: float(len(times)) for stream, times in self.arrivals_s.items()}
+        return total_inputs(self.network, self.behaviours, arrived, self.bytes_per_tuple)
 
     @cached_property
     def profiles(self) -> Mapping[str, Profile]:
@@ -161,10 +146,11 @@ class Scenario:
 
     def _assumed_width(self, operator: str) -> float:
         """The width where no input is expected: that of the first input."""
-        source = self.network.operators[operator].inputs[0]
-        if isinstance(source, StreamInput):
-            return self.width(source.stream)
-        return self._assumed_width(source.operator) * self.behaviours[source.operator].size_ratio
+        ratio, source = 1.0, self.network.operators[operator].inputs[0]
+        while isinstance(source, OperatorInput):
+            ratio *= self.behaviours[source.operator].size_ratio
+            source = self.network.operators[source.operator].inputs[0]
+        return self.width(source.stream) * ratio
 
     @property
     def work_s(self) -> float:
@@ -174,8 +160,7 @@ class Scenario:
     @property
     def entries(self) -> float:
         """Entries that operators are expected to serve, all together."""
-        is_random = self.fate == "random"
-        return sum(load.tuples if is_random else load.pages for load in self.loads.values())
+        return entries_of(self.loads, self.fate)
 
     @property
     def time_units(self) -> float:
@@ -184,6 +169,43 @@ class Scenario:
     @property
     def last_arrival_s(self) -> float:
         return max((float(times[-1]) for times in self.arrivals_s.values() if len(times)), default=0.0)
+
+
+def total_inputs(
+    network: Network,
+    behaviours: Mapping[str, Behaviour],
+    arrived: Mapping[str, float],
+    bytes_per_tuple: Mapping[str, float],
+) -> dict[str, TotalInput]:
+    """The expected total input of each operator, by the tuples of each stream."""
+    loads: dict[str, TotalInput] = {}
+    for name, operator in network.operators.items():
+        tuples = amount_bytes = pages = 0.0
+        for source in operator.inputs:
+            if isinstance(source, StreamInput):
+                own = arrived[source.stream]
+                tuples += own
+                amount_bytes += own * bytes_per_tuple.get(source.stream, Profile.bytes_per_tuple)
+                pages += own
+            else:
+                below, behaviour = loads[source.operator], behaviours[source.operator]
+                tuples += below.tuples * behaviour.selectivity
+                amount_bytes += below.bytes * behaviour.selectivity * behaviour.size_ratio
+                # a page goes on as one page, unless nothing is left of it
+                pages += below.pages * (behaviour.selectivity > 0)
+        loads[name] = TotalInput(tuples, amount_bytes, pages)
+    return loads
+
+
+def entries_of(loads: Mapping[str, TotalInput], fate: Fate) -> float:
+    return sum(load.tuples if fate == "random" else load.pages for load in loads.values())
+
+
+def check_entries(entries: float) -> None:
+    # not a number where infinite loads meet a selectivity of 0
+    if not entries <= _MOST_ENTRIES:
+        most = f"write fewer tuples, operators or results, for {_MOST_ENTRIES:.0e} at most"
+        raise SetupError(f"about {entries:.3g} entries to serve are too many; {most}")
 
 
 def nearest(value: float) -> int:
@@ -200,7 +222,7 @@ class Grid:
     @staticmethod
     def of(scenario: Scenario) -> Grid:
         """The finest grid on which the whole run is exact."""
-        longest_s = scenario.last_arrival_s + scenario.work_s
+        longest_s = max(scenario.last_arrival_s + scenario.work_s, scenario.time_unit_s or 0.0)
         largest = sum(load.tuples + 1 for load in scenario.loads.values())
         widest = max((load.bytes for load in scenario.loads.values()), default=0.0)
         narrowest = min((scenario.width(stream) for stream in scenario.network.streams), default=1.0)

@@ -26,11 +26,12 @@ from headgate.runtime.drive import Observer, drive
 from headgate.scheduling import Strategy
 from headgate.scheduling.baselines import Fifo
 from headgate.scheduling.strategy import UnitStrategy
-from headgate.simulator.results import CHANGE, OUTPUT, Records, Result, columns
+from headgate.simulator.results import CHANGE, OUTPUT, Records, Report, Result, columns, silent
 from headgate.simulator.scenario import Grid, OnePerOperator, Reader, Scenario, Upstream
 
 # below this many entries and time units the general loop ends before the compiled one is loaded
 _WORTH_COMPILING = 50_000
+_REPORT_EVERY = 1000
 
 Origin = tuple[int, int, int]
 """Rank, tick of arrival and stream of a source tuple."""
@@ -349,21 +350,39 @@ def static_priority(strategy: Strategy, network: Network, profiles: Profiles) ->
     return None
 
 
-def simulate(scenario: Scenario, strategy: Strategy, observers: Iterable[Observer] = ()) -> Result:
+def simulate(
+    scenario: Scenario, strategy: Strategy, observers: Iterable[Observer] = (), report: Report = silent
+) -> Result:
     """Run to the end; the same scenario and strategy always give the same result.
 
-    Long runs of strategies with static priorities use the compiled loop, unless there are observers.
+    Long runs of strategies with static priorities use the compiled loop, unless there are observers. The
+    share that is done is reported.
     """
     observers = tuple(observers)
     priority = static_priority(strategy, scenario.network, scenario.profiles)
     if priority is None or observers or scenario.entries + scenario.time_units < _WORTH_COMPILING:
-        return simulate_stepwise(scenario, strategy, observers)
+        counters = () if report is silent else (_TurnCounter(scenario.entries, report),)
+        return simulate_stepwise(scenario, strategy, (*observers, *counters))
     # takes half a second to import
     from headgate.simulator.compiled_runs import are_independent, run_priority, run_servers
 
     independent = are_independent(scenario)
-    records = run_servers(scenario) if independent else run_priority(scenario, priority)
+    records = run_servers(scenario, report) if independent else run_priority(scenario, priority, report)
     return Result.of(strategy.name, scenario, records)
+
+
+class _TurnCounter:
+    """An observer that reports how much of a run is done."""
+
+    def __init__(self, expected: float, report: Report) -> None:
+        self._expected = max(expected, 1.0)
+        self._report = report
+        self._turns = 0
+
+    def __call__(self, event: Event) -> None:
+        self._turns += isinstance(event, TurnFinished)
+        if self._turns % _REPORT_EVERY == 0:
+            self._report(self._turns / self._expected)
 
 
 def simulate_stepwise(scenario: Scenario, strategy: Strategy, observers: Iterable[Observer] = ()) -> Result:

@@ -7,27 +7,123 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+from typing import Annotated, ClassVar, Literal
 
-import numpy as np
+from pydantic import model_validator
 
-from headgate.errors import known_names
+from headgate.document import (
+    REQUIRED,
+    Names,
+    Right,
+    Section,
+    Tables,
+    checked,
+    naming,
+    path_of,
+    problem,
+    read_toml,
+    shown,
+    unknown,
+)
+from headgate.errors import SetupError
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Input, OperatorInput, StreamInput, Synthetic
 from headgate.model.uniform_hash import key_of
-from headgate.scheduling import strategy_named
-from headgate.simulator.scenario import Behaviour, OnePerOperator, Pool, Scenario
-from headgate.simulator.toml_table import Table, is_number, quote, toml_content
-from headgate.workload.processes import Times, check_sorted, process_named, process_names
+from headgate.quantity import BYTES, PROCESSORS, RATIO, SECONDS, SELECTIVITY, TIME
+from headgate.scheduling import SETTING, strategy_named
+from headgate.simulator.scenario import (
+    Behaviour,
+    Fate,
+    OnePerOperator,
+    Pool,
+    Scenario,
+    Service,
+    check_entries,
+    entries_of,
+    total_inputs,
+)
+from headgate.workload.processes import MOST_TUPLES, Arrivals, Times, Trace
 
-_ARRIVALS = 'a list of times, or { process = "poisson", rate = 10, until = 100 }'
-_KEYS = ("time_unit", "processors", "servers", "fate", "streams", "operators", "queries", "strategies")
-# in full and in short
-_RATIO = ("output_size_ratio", "size_ratio")
-_OPERATOR_KEYS = ("input", "inputs", "seconds", "selectivity", *_RATIO, "ordered", "service")
 _ANY_LINE = re.MULTILINE | re.IGNORECASE
-_STREAM = '[streams.NAME] with arrivals = [0, 1, 2] or { process = "poisson", rate = 10, until = 100 }'
-_OPERATOR = '[operators.NAME] with input = "STREAM", seconds = 1 and selectivity = 0.5'
-_QUERY = '[queries.NAME] with output = "OPERATOR"'
+_INPUT = 'the name of a stream or an operator, or inputs = ["a", "b"]'
+
+
+class _Stream(Section):
+    example: ClassVar[str] = (
+        '[streams.NAME] with arrivals = [0, 1, 2] or { process = "poisson", rate = 10, until = 100 }'
+    )
+    arrivals: Arrivals = REQUIRED
+    bytes: Annotated[float, BYTES] = 64.0
+
+    def times_s(self, seed: int, folder: Path) -> Times:
+        process = self.arrivals
+        # relative to the workload file, which can be run from anywhere
+        return (process.beside(folder) if isinstance(process, Trace) else process).times_s(seed)
+
+
+class _Operator(Section):
+    example: ClassVar[str] = '[operators.NAME] with input = "STREAM", seconds = 1 and selectivity = 0.5'
+    input: Annotated[Names, Right(_INPUT)] | None = None
+    inputs: Annotated[Names, Right('a list of names, as in ["a", "b"]')] | None = None
+    seconds: Annotated[float, SECONDS] = REQUIRED
+    selectivity: Annotated[float, SELECTIVITY] = 1.0
+    output_size_ratio: Annotated[float, RATIO] | None = None
+    size_ratio: Annotated[float, RATIO] | None = None
+    """Short for the same."""
+    ordered: bool = False
+    service: Service = "constant"
+
+    @model_validator(mode="after")
+    def _check_together(self) -> _Operator:
+        if self.input and self.inputs:
+            raise problem("and inputs exclude each other; keep one of them", "input")
+        if not self.names:
+            raise problem(f"is missing; write {_INPUT}", "input")
+        if self.output_size_ratio and self.size_ratio:
+            raise problem("and size_ratio are the same; keep one of them", "output_size_ratio")
+        if self.ordered and len(self.names) < 2:
+            raise problem("needs several inputs; one input is in order anyway", "ordered")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.inputs or self.input or ()
+
+    @property
+    def behaviour(self) -> Behaviour:
+        ratio = self.output_size_ratio or self.size_ratio or 1.0
+        return Behaviour(self.seconds, self.selectivity, ratio, self.service)
+
+
+class _Query(Section):
+    example: ClassVar[str] = '[queries.NAME] with output = "OPERATOR"'
+    output: Annotated[Names, Right("the name of an operator, or a list of names")] = REQUIRED
+    latency: Annotated[float, TIME] | None = None
+
+
+_Settings = dict[str, dict[str, Annotated[float, SETTING]]]
+
+
+class _Workload(Section):
+    time_unit: Annotated[float, TIME] | None = None
+    processors: Annotated[int, PROCESSORS] | None = None
+    servers: Literal["pool", "each"] = "pool"
+    fate: Fate = "page"
+    streams: Annotated[dict[str, _Stream], Tables()] = REQUIRED
+    operators: Annotated[dict[str, _Operator], Tables()] = REQUIRED
+    queries: Annotated[dict[str, _Query], Tables()] | None = None
+    strategies: Annotated[_Settings, Tables(example="[strategies.NAME] with its settings")] | None = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> _Workload:
+        if self.servers == "each" and self.processors:
+            raise problem('has no meaning with servers = "each"; keep one of them', "processors")
+        tuples = sum(stream.arrivals.expected for stream in self.streams.values())
+        if tuples > MOST_TUPLES:
+            raise problem(
+                f": about {tuples:.3g} tuples of all are too many; {MOST_TUPLES:,} can be", "streams"
+            )
+        return self
 
 
 @dataclass(frozen=True)
@@ -59,127 +155,75 @@ def is_workload(path: Path) -> bool:
 
 def read_workload(path: Path, seed: int = 0) -> WorkloadFile:
     """Read and check a file; ``seed`` decides random arrivals and results."""
-    whole = Table(toml_content(path), str(path)).only(*_KEYS)
-    streams = whole.tables("streams", _STREAM, "arrivals", "bytes")
-    operators = whole.tables("operators", _OPERATOR, *_OPERATOR_KEYS)
-    for name in operators:
-        if name in streams:
-            raise whole.error(f"operators.{name}", "has the name of a stream; choose another")
-    with whole.errors():
+    whole: _Workload = checked(_Workload, read_toml(path, "a workload file (.toml)"), str(path))
+    with naming(str(path)):
+        network = _network(whole)
+        for name, settings in (whole.strategies or {}).items():
+            with naming(path_of("strategies", name)):
+                strategy_named(_with(name, settings))
+        # before times are drawn, which may take long
+        network.paths()
+        behaviours = {name: operator.behaviour for name, operator in whole.operators.items()}
+        expected = {name: stream.arrivals.expected for name, stream in whole.streams.items()}
+        check_entries(entries_of(total_inputs(network, behaviours, expected, {}), whole.fate))
+        arrivals_s = {}
+        for name, stream in whole.streams.items():
+            with naming(path_of("streams", name, "arrivals")):
+                # streams of one process differ: each has a seed of its own
+                arrivals_s[name] = stream.times_s(key_of(seed, "arrivals", name) >> 1, path.parent)
         scenario = Scenario(
-            network=_network(whole, streams, operators),
-            behaviours={name: _behaviour(table) for name, table in operators.items()},
-            arrivals_s={name: _arrivals(table, name, path, seed) for name, table in streams.items()},
-            bytes_per_tuple={n: table.number("bytes", 64.0, above=True) for n, table in streams.items()},
-            time_unit_s=whole.number("time_unit", None, above=True),
-            processors=_processors(whole),
-            fate=whole.choice("fate", ("page", "random")),
+            network=network,
+            behaviours=behaviours,
+            arrivals_s=arrivals_s,
+            bytes_per_tuple={name: stream.bytes for name, stream in whole.streams.items()},
+            time_unit_s=whole.time_unit,
+            processors=OnePerOperator() if whole.servers == "each" else Pool(whole.processors or 1),
+            fate=whole.fate,
             seed=seed,
         )
-    return WorkloadFile(scenario, _strategy_settings(whole))
+    return WorkloadFile(scenario, whole.strategies or {})
 
 
-def _behaviour(table: Table) -> Behaviour:
-    table.one_of(*_RATIO, "are the same")
-    return Behaviour(
-        seconds=table.number("seconds"),
-        selectivity=table.number("selectivity", 1.0),
-        size_ratio=table.number(_RATIO[0] if _RATIO[0] in table else _RATIO[1], 1.0, above=True),
-        service=table.choice("service", ("constant", "exponential")),
-    )
-
-
-def _network(whole: Table, streams: Mapping[str, Table], operators: Mapping[str, Table]) -> Network:
-    inputs = {name: _inputs(table, streams, operators) for name, table in operators.items()}
+def _network(whole: _Workload) -> Network:
+    inputs = {name: _inputs(name, whole) for name in whole.operators}
     below = {name: [i.operator for i in own if isinstance(i, OperatorInput)] for name, own in inputs.items()}
     try:
         TopologicalSorter(below).prepare()
     except CycleError as error:
         circle = " -> ".join(reversed(error.args[1]))
-        raise whole.error("operators", f"form a cycle: {circle}; break it") from None
-    for name, table in operators.items():
-        if table.flag("ordered") and len(inputs[name]) < 2:
-            raise table.error("ordered", "needs several inputs; one input is in order anyway")
+        raise SetupError(f"operators form a cycle: {circle}; break it") from None
     return Network(
-        tuple(StreamDefinition(name, "synthetic", None) for name in streams),
+        tuple(StreamDefinition(name, "synthetic", None) for name in whole.streams),
         (),
-        tuple(Synthetic(name, inputs[name], table.flag("ordered")) for name, table in operators.items()),
-        _queries(whole, operators, below),
+        tuple(Synthetic(name, inputs[name], operator.ordered) for name, operator in whole.operators.items()),
+        _queries(whole, read={name for names in below.values() for name in names}),
     )
 
 
-def _inputs(table: Table, streams: Mapping[str, Table], operators: Mapping[str, Table]) -> tuple[Input, ...]:
-    table.one_of("input", "inputs")
-    key = "inputs" if "inputs" in table else "input"
-    found: list[Input] = []
-    for name in table.names(key, 'the name of a stream or an operator, or inputs = ["a", "b"]'):
-        if name in streams:
-            found.append(StreamInput(name, name, ()))
-        elif name in operators:
-            found.append(OperatorInput(name))
-        else:
-            known = known_names([*streams, *operators])
-            raise table.error(key, f"= {quote(name)} is not a stream or operator; known: {known}")
-    return tuple(found)
+def _inputs(operator: str, whole: _Workload) -> tuple[Input, ...]:
+    if operator in whole.streams:
+        raise SetupError(f"{path_of('operators', operator)} has the name of a stream; choose another")
+    own = whole.operators[operator]
+    for name in own.names:
+        if name not in whole.streams and name not in whole.operators:
+            place = path_of("operators", operator, "inputs" if own.inputs else "input")
+            known = [*whole.streams, *whole.operators]
+            raise SetupError(f"{place} = {shown(name)} {unknown(name, 'a stream or operator', known)}")
+    return tuple(StreamInput(n, n, ()) if n in whole.streams else OperatorInput(n) for n in own.names)
 
 
-def _queries(
-    whole: Table, operators: Mapping[str, Table], below: Mapping[str, list[str]]
-) -> tuple[QueryDefinition, ...]:
-    if "queries" not in whole:
-        read = {name for names in below.values() for name in names}
-        last = [name for name in operators if name not in read]
-        return tuple(QueryDefinition(name, (name,), SinkDefinition("none")) for name in last)
-    queries = []
-    for name, table in whole.tables("queries", _QUERY, "output", "latency").items():
-        outputs = table.names("output", "the name of an operator")
-        for output in outputs:
-            if output not in operators:
-                known = known_names(list(operators))
-                raise table.error("output", f"= {quote(output)} is not an operator; known: {known}")
-        latency_s = table.number("latency", None, above=True)
-        queries.append(QueryDefinition(name, outputs, SinkDefinition("none"), latency_s))
-    return tuple(queries)
-
-
-def _processors(whole: Table) -> Pool | OnePerOperator:
-    processors = whole.whole("processors", default=1, least=1)
-    if whole.choice("servers", ("pool", "each")) == "pool":
-        return Pool(processors)
-    if "processors" in whole:
-        raise whole.error("processors", 'has no meaning with servers = "each"; keep one of them')
-    return OnePerOperator()
-
-
-def _strategy_settings(whole: Table) -> dict[str, dict[str, float]]:
-    if "strategies" not in whole:
-        return {}
-    settings = {}
-    for name, table in whole.tables("strategies", "[strategies.NAME] with its settings").items():
-        settings[name] = {key: table.number(key, least=float("-inf")) for key in table.keys}
-        with whole.errors(f"strategies.{name}:"):
-            strategy_named(_with(name, settings[name]))
-    return settings
-
-
-def _arrivals(table: Table, stream: str, path: Path, seed: int) -> Times:
-    """Arrival times of the stream: a list, or a process with its settings."""
-    value = table.raw("arrivals", _ARRIVALS)
-    with table.errors("arrivals:"):
-        if isinstance(value, list):
-            for number, time in enumerate(value):
-                if not is_number(time):
-                    problem = f"= {quote(time)} is not a number; write seconds"
-                    raise table.error(f"arrivals[{number}]", problem)
-            return check_sorted(np.array(value, np.float64), "the times")
-        if not isinstance(value, dict):
-            raise table.error("arrivals", f"= {quote(value)} is wrong; write {_ARRIVALS}")
-        settings = dict(value)
-        name = settings.pop("process", None)
-        if not isinstance(name, str):
-            raise table.error("arrivals", f"name no process; known: {known_names(process_names())}")
-        if isinstance(file := settings.get("file"), str):
-            # relative to the workload file, which can be run from anywhere
-            settings["file"] = str(path.parent / file)
-        # streams of one process differ: each has a seed of its own
-        return process_named(name, settings).times_s(key_of(seed, "arrivals", stream) >> 1)
+def _queries(whole: _Workload, read: set[str]) -> tuple[QueryDefinition, ...]:
+    """The queries of the file; without any, one for each operator that no other reads."""
+    none = SinkDefinition("none")
+    if whole.queries is None:
+        return tuple(QueryDefinition(name, (name,), none) for name in whole.operators if name not in read)
+    for name, query in whole.queries.items():
+        place = path_of("queries", name, "output")
+        for output in query.output:
+            if output not in whole.operators:
+                raise SetupError(
+                    f"{place} = {shown(output)} {unknown(output, 'an operator', whole.operators)}"
+                )
+        if len(set(query.output)) < len(query.output):
+            raise SetupError(f"{place} names an operator twice; write each once")
+    return tuple(QueryDefinition(name, q.output, none, q.latency) for name, q in whole.queries.items())

@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from headgate.display import html_table, plural
 from headgate.errors import SetupError, known_names
-from headgate.model.profile import Profile, Profiles, TickCosts
+from headgate.model.profile import Profiles, TickCosts
 from headgate.plain_json import json_text
 
 FILE_NAME = "profiles.json"
 _SUFFIX = ".profile.json"
-_KEYS = [field.name for field in fields(Profile)]
-# the others tell how well these are known, and may be left out
-_MAIN_KEYS = _KEYS[:3]
 
 
 @dataclass(frozen=True)
@@ -62,35 +57,18 @@ class Measured:
         """What a profile file holds."""
         if not isinstance(path, (str, Path)):
             raise SetupError(f"a {type(path).__name__} is not a path; pass that of a profile file (JSON)")
-        try:
-            return Measured.from_json(Path(path).read_text(encoding="utf-8"), str(path))
-        except FileNotFoundError:
-            raise SetupError(f"no such file: {path}; run --checkpoint writes it when it ends") from None
-        # a path may have characters that no file has, or a file bytes that are no text
-        except (OSError, ValueError):
-            raise SetupError(f"{path} cannot be read; pass a profile file (JSON)") from None
+        # takes a moment to import, and most commands read no profile
+        from headgate.document import read_json
+
+        hint = "; run --checkpoint writes it when it ends"
+        return _checked(read_json(Path(path), "a profile file (JSON)", hint), str(path))
 
     @staticmethod
     def from_json(text: str, origin: str) -> Measured:
         """The inverse of ``to_json``; ``origin`` is named in errors."""
-        try:
-            document = json.loads(text)
-        except ValueError as error:
-            raise SetupError(f"{origin} is not valid JSON: {error}") from None
-        if not isinstance(document, dict) or not isinstance(document.get("operators"), dict):
-            raise SetupError(f'{origin} holds no profiles; write {{"operators": {{NAME: {{...}}}}}}')
-        rates = document.get("tuples_per_s", {})
-        if not isinstance(rates, dict):
-            raise SetupError(f"{origin}: tuples_per_s is not an object; write a number for every stream")
-        parts = document.get("predicates", {})
-        if not isinstance(parts, dict) or not all(isinstance(own, dict) for own in parts.values()):
-            raise SetupError(f"{origin}: predicates is wrong; write {{OPERATOR: {{TEXT: {{...}}}}}}")
-        return Measured(
-            _profiles(document["operators"], f"{origin}: operators"),
-            {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in _known(rates).items()},
-            _tick(document["tick"], origin) if "tick" in document else None,
-            {name: _profiles(own, f"{origin}: predicates.{name}") for name, own in parts.items()},
-        )
+        from headgate.document import parse_json
+
+        return _checked(parse_json(text, origin), origin)
 
     def of(self, operators: tuple[str, ...], origin: str) -> Profiles:
         """The profiles of some operators, all of which must be known."""
@@ -115,36 +93,7 @@ def _document(profiles: Profiles) -> dict[str, dict[str, float]]:
     return {name: asdict(profile) for name, profile in profiles.items()}
 
 
-def _profiles(document: dict[str, Any], place: str) -> dict[str, Profile]:
-    return {name: _profile(given, f"{place}.{name}") for name, given in document.items()}
+def _checked(document: Any, origin: str) -> Measured:
+    from headgate.statistics.profile_schema import measured_numbers
 
-
-def _profile(given: Any, place: str) -> Profile:
-    if not isinstance(given, dict):
-        raise SetupError(f"{place} is not an object; write {', '.join(_MAIN_KEYS)}")
-    given = _known(given)
-    for key in given:
-        if key not in _KEYS:
-            raise SetupError(f"{place}.{key} is no known key; known here: {known_names(_MAIN_KEYS)}")
-    if "seconds_per_tuple" not in given:
-        raise SetupError(f"{place}.seconds_per_tuple is missing; write a number of 0 or more")
-    numbers = {key: _number(value, f"{place}.{key}") for key, value in given.items()}
-    return Profile(samples=int(numbers.pop("samples", 0)), **numbers)
-
-
-def _tick(given: Any, origin: str) -> TickCosts:
-    keys = [field.name for field in fields(TickCosts)]
-    needed = {field.name for field in fields(TickCosts) if field.default is MISSING}
-    if not isinstance(given, dict) or not needed <= set(given) <= set(keys):
-        raise SetupError(f"{origin}: tick is wrong; write an object with {', '.join(keys)}")
-    return TickCosts(**{key: _number(value, f"{origin}: tick.{key}") for key, value in given.items()})
-
-
-def _known(given: dict[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in given.items() if value is not None}
-
-
-def _number(value: Any, place: str) -> float:
-    if not isinstance(value, (int, float)) or isinstance(value, bool) or not 0 <= value < math.inf:
-        raise SetupError(f"{place} = {value!r} is wrong; write a number of 0 or more")
-    return float(value)
+    return Measured(*measured_numbers(document, origin))

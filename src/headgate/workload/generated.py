@@ -14,6 +14,7 @@ from typing import Any, ClassVar, NamedTuple
 import pyarrow as pa
 
 from headgate.errors import SetupError, known_names, nearest
+from headgate.quantity import Quantity
 
 SQL_NAMES = {
     pa.int32(): "INT",
@@ -104,40 +105,19 @@ class GeneratedStream(ABC):
         """The rows of ``[begin_us, end_us)``; ``start_us`` is the event time of traffic time 0."""
 
 
-def whole(text: str) -> int:
-    try:
-        return int(text)
-    except ValueError:
-        raise SetupError(f"'{text}' is not a whole number") from None
-
-
-def number(text: str) -> float:
-    try:
-        return float(text)
-    except ValueError:
-        raise SetupError(f"'{text}' is not a number") from None
-
-
-def at_least_one(parse: Callable[[str], int]) -> Callable[[str], int]:
-    def checked(text: str) -> int:
-        count = parse(text)
-        if count < 1:
-            raise SetupError(f"'{text}' is too small; write more than 0")
-        return count
-
-    return checked
+_SPEED = Quantity("traffic seconds per second", 1e-6, 1e6)
+_PARTITIONS = Quantity("partitions", 1, 1000, is_whole=True)
+_ROWS = Quantity("rows", 1, 1e12, is_whole=True)
 
 
 def _speed(text: str) -> float | None:
     if text.strip().lower() == "max":
         return None
     try:
-        speed = float(text)
-    except ValueError:
-        speed = 0.0
-    if not 0 < speed < float("inf"):
-        raise SetupError(f"'{text}' is not a speed; write a number above 0, or 'max'")
-    return speed
+        speed: float = _SPEED.read(text)
+        return speed
+    except SetupError as error:
+        raise SetupError(f"{error}, or 'max'") from None
 
 
 def iso_time_us(text: str) -> int:
@@ -145,19 +125,20 @@ def iso_time_us(text: str) -> int:
     try:
         # Python 3.10 does not read the letter for UTC
         moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
+        utc = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+        # whole numbers: a float would round
+        return (utc - EPOCH) // timedelta(microseconds=1)
+    # an hour before the year 1 has no place in another time zone
+    except (ValueError, OverflowError):
         raise SetupError(f"'{text}' is not a time; write one like 2026-01-31T12:00:00Z") from None
-    utc = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    # whole numbers: a float would round
-    return (utc - EPOCH) // timedelta(microseconds=1)
 
 
 # short for the same cap
 _SHORT = {"rowsPerTrigger": "maxRowsPerTrigger"}
 _COMMON: Mapping[str, Option] = {
     "speed": (_speed, 1.0),
-    "partitions": (at_least_one(whole), 2),
-    "maxRowsPerTrigger": (at_least_one(whole), None),
+    "partitions": (_PARTITIONS.read, 2),
+    "maxRowsPerTrigger": (_ROWS.read, None),
 }
 COMMON_OPTIONS = (*_COMMON, *_SHORT)
 """The names of options that all generated streams have."""
@@ -180,6 +161,4 @@ def read_options(source: str, options: Mapping[str, str], own: Mapping[str, Opti
             settings[name] = known[name][0](text)
         except SetupError as error:
             raise SetupError(f"option {name}: {error}") from None
-        except (ValueError, OverflowError):
-            raise SetupError(f"option {name}: '{text}' is not a valid value") from None
     return settings

@@ -9,16 +9,15 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from headgate.errors import SetupError, known_names, nearest, unknown_name
+from headgate.quantity import SEED, Quantity
 from headgate.workload.generated import (
     COMMON_OPTIONS,
     SQL_NAMES,
     DeclaredColumn,
     GeneratedStream,
     Option,
-    at_least_one,
     iso_time_us,
     read_options,
-    whole,
 )
 from headgate.workload.nexmark import (
     DEFAULT_RATE,
@@ -38,11 +37,12 @@ def _table(text: str) -> str:
     return name
 
 
+_EVENTS = Quantity("events", 1, 1e15, is_whole=True)
 _OPTIONS: Mapping[str, Option] = {
     "table": (_table, None),
-    "events": (at_least_one(whole), None),
+    "events": (_EVENTS.read, None),
     "rate": (parse_rate, DEFAULT_RATE),
-    "seed": (whole, DEFAULT_SEED),
+    "seed": (SEED.read, DEFAULT_SEED),
     "start": (iso_time_us, DEFAULT_START_US),
 }
 

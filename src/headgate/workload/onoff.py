@@ -26,13 +26,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError
+from headgate.quantity import FLOWS, SEED
 from headgate.workload.traffic import Arrivals, RatePhases, TruncatedPareto
 
 OnPeriods = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]
 
 EPOCH_US = 1_000_000_000
-# an epoch of this many flows takes about 60 MB
-MOST_FLOWS = 1024
+# an epoch takes some 20 bytes for each
+_MOST_PERIODS = 1e7
 HIGHEST_RATE = 50e6
 TUPLES_PER_CELL = 8192
 TUPLES_PER_BLOCK = 65536
@@ -56,16 +57,16 @@ class OnOff:
     longest_us: int = 100_000_000
 
     def __post_init__(self) -> None:
-        if self.seed < 0:
-            raise SetupError(f"a seed of {self.seed} is negative; write 0 or more")
-        if not 1 <= self.flows <= MOST_FLOWS:
-            raise SetupError(f"{self.flows} flows are out of range; write 1 to {MOST_FLOWS}")
+        SEED.check(self.seed, f"a seed of {self.seed}")
+        FLOWS.check(self.flows, f"a number of {self.flows} flows")
         if self.rate.highest > HIGHEST_RATE:
             raise SetupError(f"a rate of {self.rate.highest:g} is too high; write at most {HIGHEST_RATE:g}")
         if self.longest_us > EPOCH_US:
             raise SetupError(f"periods are at most {EPOCH_US / 1e6:g} s long")
-        # the periods check their own bounds
-        _ = self.on_time, self.off_time
+        periods = self.flows * EPOCH_US / (self.on_time.mean + self.off_time.mean)
+        if periods > _MOST_PERIODS:
+            many = f"{self.flows} flows have about {periods:.2g} periods in {EPOCH_US / 1e6:g} s"
+            raise SetupError(f"{many}, more than {_MOST_PERIODS:.0e}; write fewer flows, or longer periods")
 
     @property
     def on_time(self) -> TruncatedPareto:

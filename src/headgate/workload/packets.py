@@ -19,17 +19,15 @@ from numpy.typing import NDArray
 
 from headgate.errors import SetupError, known_names
 from headgate.model.uniform_hash import mix
+from headgate.quantity import FLOWS, SEED, SHAPE, Quantity
 from headgate.workload.generated import (
     COMMON_OPTIONS,
     SQL_NAMES,
     DeclaredColumn,
     GeneratedStream,
     Option,
-    at_least_one,
     iso_time_us,
-    number,
     read_options,
-    whole,
 )
 from headgate.workload.onoff import AlwaysOn, OnOff
 from headgate.workload.traffic import Arrivals, RatePhases, TruncatedPareto, traffic_time_us
@@ -39,7 +37,8 @@ PORT_SHARES = (0.5, 0.18, 0.12, 0.05, 0.04, 0.03, 0.03, 0.02, 0.02, 0.01)
 PROTOCOLS = ("tcp", "udp", "icmp")
 PROTOCOL_SHARES = (0.8, 0.18, 0.02)
 PACKET_BYTES = TruncatedPareto(shape=1.1, shortest=40, longest=1501)
-MOST_KEYS = 1 << 24
+_KEYS = Quantity("keys", 1, 1 << 24, is_whole=True)
+_SKEW = Quantity("", 0, 10)
 PACKETS = pa.schema(
     [
         ("ts", pa.timestamp("us", tz="UTC")),
@@ -62,10 +61,8 @@ class Values:
     skew: float = 1.0
 
     def __post_init__(self) -> None:
-        if not 1 <= self.keys <= MOST_KEYS:
-            raise SetupError(f"{self.keys} keys are out of range; write 1 to {MOST_KEYS}")
-        if not 0 <= self.skew <= 10:
-            raise SetupError(f"a skew of {self.skew:g} is out of range; write 0 (uniform) to 10")
+        _KEYS.check(self.keys, f"a number of {self.keys} keys")
+        _SKEW.check(self.skew, f"a skew of {self.skew:g}")
 
     def check(self, schema: pa.Schema) -> None:
         """Raise if a column cannot be filled."""
@@ -175,21 +172,33 @@ def _process(text: str) -> type[OnOff]:
     return found
 
 
+def _duration_us(text: str) -> int:
+    duration_us = traffic_time_us(text)
+    if duration_us < 1:
+        raise SetupError(f"'{text}' is too short; write 1 us or more")
+    return duration_us
+
+
 def _start_us(text: str) -> int | None:
-    return None if text.strip().lower() == "now" else iso_time_us(text)
+    if text.strip().lower() == "now":
+        return None
+    try:
+        return iso_time_us(text)
+    except SetupError as error:
+        raise SetupError(f"{error}, or 'now'") from None
 
 
 _OPTIONS: Mapping[str, Option] = {
     "rate": (RatePhases.parse, RatePhases.constant(1000)),
     "process": (_process, OnOff),
-    "flows": (whole, 64),
-    "seed": (whole, 7),
-    "onShape": (number, 1.4),
-    "offShape": (number, 1.2),
+    "flows": (FLOWS.read, 64),
+    "seed": (SEED.read, 7),
+    "onShape": (SHAPE.read, 1.4),
+    "offShape": (SHAPE.read, 1.2),
     "start": (_start_us, None),
-    "duration": (at_least_one(traffic_time_us), None),
-    "keys": (whole, 1000),
-    "skew": (number, 1.0),
+    "duration": (_duration_us, None),
+    "keys": (_KEYS.read, 1000),
+    "skew": (_SKEW.read, 1.0),
 }
 
 

@@ -3,85 +3,102 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, fields
 from pathlib import Path
-from typing import Any, Protocol, get_type_hints
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import csv, parquet
+from pydantic import BeforeValidator, FailFast, Field, GetCoreSchemaHandler, model_validator
+from pydantic_core import core_schema
 
-from headgate.errors import SetupError, known_names
+from headgate.document import REQUIRED, Right, Section, check_table, checked, problem, shown
+from headgate.errors import SetupError, known_names, nearest
+from headgate.quantity import FLOWS, RATE, SHAPE, TIME, Quantity
 from headgate.workload.onoff import OnOff, ramps
 from headgate.workload.traffic import RatePhases, TruncatedPareto
 
 Times = NDArray[np.float64]
 
 # 8 bytes each: more would fill the memory, and no simulation of them would end
-MOST_TUPLES = 50_000_000
+MOST_TUPLES = 30_000_000
+_MOST_CSV_BYTES = 1_000_000_000
+_MOST_PHASES = 1000
+_MOST_CELLS = 100_000
 _SECONDS = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
+# seconds since 1970 are times as well
+_MOMENT = Quantity("seconds", 0, 1e10)
+_SPEED = Quantity("", 1e-6, 1e6)
+_EXAMPLE = 'a list of times, or { process = "poisson", rate = 10, until = 100 }'
 
 
-class TimesProcess(Protocol):
+def _several(given: Any) -> Any:
+    return tuple(given) if isinstance(given, (list, tuple)) else (given,)
+
+
+_SOME, _ALSO = Field(min_length=1, max_length=_MOST_PHASES), f"or a list of up to {_MOST_PHASES:,}"
+_Rates = Annotated[
+    tuple[Annotated[float, RATE], ...], _SOME, BeforeValidator(_several), Right(f"{RATE}, {_ALSO}")
+]
+_Spans = Annotated[
+    tuple[Annotated[float, TIME], ...], _SOME, BeforeValidator(_several), Right(f"{TIME}, {_ALSO}")
+]
+_Moments = Annotated[tuple[Annotated[float, _MOMENT], ...], FailFast(), BeforeValidator(_several)]
+
+
+class Process(Section):
     """An arrival process with all of its settings."""
+
+    example: ClassVar[str] = _EXAMPLE
+    process: str = ""
+    """Its name, as documents write it."""
+
+    @property
+    def expected(self) -> float:
+        """How many tuples arrive, on average."""
+        raise NotImplementedError
 
     def times_s(self, seed: int) -> Times:
         """Arrival times in seconds, in order."""
+        raise NotImplementedError
+
+    @model_validator(mode="after")
+    def _check_expected(self) -> Process:
+        try:
+            expected = self.expected
+        except SetupError as error:
+            raise problem(f": {error}") from None
+        if expected > MOST_TUPLES:
+            raise problem(f": about {expected:.3g} tuples are too many; {MOST_TUPLES:,} can be")
+        return self
 
 
-def check_positive(**settings: float | tuple[float, ...]) -> None:
-    for name, setting in settings.items():
-        for value in setting if isinstance(setting, tuple) else (setting,):
-            if not 0 < value < float("inf"):
-                raise SetupError(f"{name} = {value:g} is out of range; write a number above 0")
-
-
-def check_expected(tuples: float) -> None:
-    if tuples > MOST_TUPLES:
-        raise SetupError(f"about {tuples:,.0f} arrivals are too many; keep below {MOST_TUPLES:,}")
-
-
-def check_sorted(times_s: Times, what: str) -> Times:
-    """The times, unless one is negative, infinite or before its predecessor."""
-    if not np.all(np.isfinite(times_s)):
-        raise SetupError(f"{what} contain a value that is not a finite number")
-    if len(times_s) and times_s[0] < 0:
-        raise SetupError(f"{what} begin at {times_s[0]:g}; write times of 0 or more")
-    falls = np.flatnonzero(np.diff(times_s) < 0)
-    if len(falls):
-        at = int(falls[0])
-        raise SetupError(f"{what} are not sorted: {times_s[at + 1]:g} comes after {times_s[at]:g}; sort them")
-    return times_s
-
-
-@dataclass(frozen=True)
-class Listed:
+class Listed(Process):
     """Arrivals at these ``times``, in seconds; the seed has no effect."""
 
-    times: tuple[float, ...]
+    times: _Moments = REQUIRED
 
-    def __post_init__(self) -> None:
-        self.times_s(seed=0)
+    @property
+    def expected(self) -> float:
+        _check_sorted(np.asarray(self.times, np.float64), "the times")
+        return len(self.times)
 
     def times_s(self, seed: int) -> Times:
-        return check_sorted(np.asarray(self.times, np.float64), "times")
+        return np.asarray(self.times, np.float64)
 
 
-@dataclass(frozen=True)
-class Phases:
+class Phases(Process):
     """Poisson arrivals at one rate after the other, each for its ``seconds``; one number holds for all."""
 
-    rates: tuple[float, ...]
-    seconds: tuple[float, ...]
+    rates: _Rates = REQUIRED
+    seconds: _Spans = REQUIRED
 
-    def __post_init__(self) -> None:
-        if not self.rates:
-            raise SetupError("rates = [] has no phase; write one rate or more, as in [10, 20, 40]")
+    @property
+    def expected(self) -> float:
         if len(self.seconds) not in (1, len(self.rates)):
             raise SetupError(f"{len(self.seconds)} seconds for {len(self.rates)} rates; write one for each")
-        check_positive(rates=self.rates, seconds=self.seconds)
-        check_expected(max(self.rates) * sum(self.seconds))
+        return float(np.sum(np.multiply(self.rates, self.seconds)))
 
     def times_s(self, seed: int) -> Times:
         ends = np.cumsum(self.seconds * (len(self.rates) if len(self.seconds) == 1 else 1))
@@ -95,38 +112,37 @@ class Phases:
         return np.concatenate(times)
 
 
-@dataclass(frozen=True)
-class Poisson:
+class Poisson(Process):
     """``rate`` tuples per second on average, with exponential gaps, until ``until`` seconds."""
 
-    rate: float
-    until: float
+    rate: Annotated[float, RATE] = REQUIRED
+    until: Annotated[float, TIME] = REQUIRED
 
-    def __post_init__(self) -> None:
-        check_positive(rate=self.rate, until=self.until)
-        check_expected(self.rate * self.until)
+    @property
+    def expected(self) -> float:
+        return self.rate * self.until
 
     def times_s(self, seed: int) -> Times:
-        return Phases((self.rate,), (self.until,)).times_s(seed)
+        return Phases(rates=(self.rate,), seconds=(self.until,)).times_s(seed)
 
 
-@dataclass(frozen=True)
-class ParetoFlows:
+class ParetoFlows(Process):
     """Flows begin every ``gap`` seconds on average; each emits ``rate`` tuples per second for a Pareto time.
 
     Times last from ``shortest`` to ``longest`` seconds. ``rate`` is that of one flow while it emits.
     """
 
-    until: float
-    rate: float = 1.0
-    gap: float = 1.0
-    shape: float = 1.5
-    shortest: float = 1.0
-    longest: float = 1000.0
+    until: Annotated[float, TIME] = REQUIRED
+    rate: Annotated[float, RATE] = 1.0
+    gap: Annotated[float, TIME] = 1.0
+    shape: Annotated[float, SHAPE] = 1.5
+    shortest: Annotated[float, TIME] = 1.0
+    longest: Annotated[float, TIME] = 1000.0
 
-    def __post_init__(self) -> None:
-        check_positive(until=self.until, rate=self.rate, gap=self.gap)
-        check_expected(self.until / self.gap * self.durations.mean * self.rate)
+    @property
+    def expected(self) -> float:
+        # a flow has one tuple at least
+        return self.until / self.gap * max(1.0, min(self.durations.mean, self.until) * self.rate)
 
     @property
     def durations(self) -> TruncatedPareto:
@@ -136,32 +152,33 @@ class ParetoFlows:
     def times_s(self, seed: int) -> Times:
         generator = np.random.default_rng(seed)
         starts = generator.uniform(0, self.until, generator.poisson(self.until / self.gap))
-        durations = self.durations.at(generator.random(len(starts)))
+        durations = np.minimum(self.durations.at(generator.random(len(starts))), self.until - starts)
         counts = np.ceil(durations * self.rate).astype(np.int64)
         emitted = np.repeat(starts, counts) + ramps(counts) / self.rate
         return np.sort(emitted[emitted < self.until])
 
 
-@dataclass(frozen=True)
-class OnOffTimes:
+class OnOffTimes(Process):
     """The sum of ``flows`` on/off flows (see ``OnOff``): ``rate`` tuples per second, until ``until``.
 
     Several rates hold for equal parts of that time. Periods last from ``shortest`` to ``longest`` seconds.
     """
 
-    rate: tuple[float, ...]
-    until: float
-    flows: int = 64
-    on_shape: float = 1.4
-    off_shape: float = 1.2
-    shortest: float = 0.05
-    longest: float = 100.0
+    rate: _Rates = REQUIRED
+    until: Annotated[float, TIME] = REQUIRED
+    flows: Annotated[int, FLOWS] = 64
+    on_shape: Annotated[float, SHAPE] = 1.4
+    off_shape: Annotated[float, SHAPE] = 1.2
+    shortest: Annotated[float, TIME] = 0.05
+    longest: Annotated[float, TIME] = 100.0
 
-    def __post_init__(self) -> None:
-        check_positive(until=self.until)
-        check_expected(max(self.rate, default=0.0) * self.until)
-        # the traffic checks the rest
-        self._traffic(seed=0)
+    @property
+    def expected(self) -> float:
+        cell_s = self._traffic(seed=0).cell_us / 1e6
+        if self.until > _MOST_CELLS * cell_s:
+            too_long = f"{self.until:g} seconds are too long at this rate"
+            raise SetupError(f"{too_long}; write {_MOST_CELLS * cell_s:g} at most")
+        return float(np.mean(self.rate)) * self.until
 
     def _traffic(self, seed: int) -> OnOff:
         starts = tuple(round(i * self.until / len(self.rate) * 1e6) for i in range(len(self.rate)))
@@ -179,25 +196,28 @@ class OnOffTimes:
         return np.asarray(self._traffic(seed).arrivals(0, round(self.until * 1e6)).time_us / 1e6)
 
 
-@dataclass(frozen=True)
-class Trace:
+class Trace(Process):
     """Recorded times: a column of a Parquet or CSV file, the first one if none is named.
 
     ``unit`` is us, ms or s; by default the ending of the column's name (``_us``, ``_ms``, ``_s``), else s.
     Only times in ``[begin, until)`` count, from ``begin`` on; with ``speed`` 2 the gaps are half as long.
     """
 
-    file: str
+    file: str = REQUIRED
     column: str = ""
-    unit: str = ""
-    begin: float = 0.0
-    until: float = float("inf")
-    speed: float = 1.0
+    unit: Literal["", "us", "ms", "s"] = ""
+    begin: Annotated[float, _MOMENT] = 0.0
+    until: Annotated[float, _MOMENT] | None = None
+    speed: Annotated[float, _SPEED] = 1.0
 
-    def __post_init__(self) -> None:
-        check_positive(speed=self.speed)
-        if self.unit and self.unit not in _SECONDS:
-            raise SetupError(f"unit = '{self.unit}' is unknown; write {', '.join(_SECONDS)}")
+    @property
+    def expected(self) -> float:
+        """Known once the file is read, which may have no more rows than there may be tuples."""
+        return 0.0
+
+    def beside(self, folder: Path) -> Trace:
+        """The same, with its file relative to a folder."""
+        return self.model_copy(update={"file": str(folder / self.file)})
 
     def times_s(self, seed: int) -> Times:
         """The recorded times in seconds; the seed has no effect."""
@@ -206,27 +226,48 @@ class Trace:
             raise SetupError(f"column {name} of {self.file} is not all numbers; times must be")
         ending = name.rpartition("_")[2]
         unit_s = _SECONDS[self.unit or (ending if ending in _SECONDS else "s")]
-        times = check_sorted(np.asarray(column.to_numpy(), np.float64) * unit_s, f"the times of {self.file}")
-        first, last = np.searchsorted(times, [self.begin, self.until])
-        return np.asarray((times[first:last] - self.begin) / self.speed)
+        times = _check_sorted(np.asarray(column.to_numpy(), np.float64) * unit_s, f"the times of {self.file}")
+        last = len(times) if self.until is None else np.searchsorted(times, self.until)
+        return np.asarray((times[np.searchsorted(times, self.begin) : last] - self.begin) / self.speed)
 
     def _read(self) -> tuple[str, pa.ChunkedArray]:
-        if not Path(self.file).is_file():
+        path = Path(self.file)
+        if not path.is_file():
             raise SetupError(f"there is no file {self.file}")
+        is_csv = self.file.endswith(".csv")
+        if is_csv and path.stat().st_size > _MOST_CSV_BYTES:
+            raise SetupError(
+                f"{self.file} is larger than {_MOST_CSV_BYTES / 1e9:g} GB; convert it to Parquet"
+            )
         try:
-            table = csv.read_csv(self.file) if self.file.endswith(".csv") else parquet.read_table(self.file)
+            if not is_csv and (rows := parquet.read_metadata(self.file).num_rows) > MOST_TUPLES:
+                raise SetupError(f"{self.file} has {rows:,} rows; record {MOST_TUPLES:,} at most")
+            table = csv.read_csv(self.file) if is_csv else parquet.read_table(self.file)
         except (pa.ArrowException, OSError) as error:
             reason = " ".join(str(error).split())
             raise SetupError(f"{self.file} is neither Parquet nor .csv with a header: {reason}") from None
         if not table.column_names:
             raise SetupError(f"{self.file} has no columns; one with times is needed")
         name = self.column or table.column_names[0]
-        if name not in table.column_names:
-            raise SetupError(f"{self.file} has no column {name}; it has {known_names(table.column_names)}")
+        if table.column_names.count(name) != 1:
+            number = "several columns" if name in table.column_names else "no column"
+            raise SetupError(f"{self.file} has {number} {name}; it has {known_names(table.column_names)}")
         return name, table.column(name)
 
 
-_PROCESSES: dict[str, type[Any]] = {
+def _check_sorted(times_s: Times, what: str) -> Times:
+    """The times, unless one is out of range or before its predecessor."""
+    for time_s in (times_s.min(initial=0.0), times_s.max(initial=0.0)):
+        if not _MOMENT.holds(time_s):
+            raise SetupError(f"{what} contain {time_s:g}; write {_MOMENT}")
+    falls = np.flatnonzero(np.diff(times_s) < 0)
+    if len(falls):
+        at = int(falls[0])
+        raise SetupError(f"{what} are not sorted: {times_s[at + 1]:g} comes after {times_s[at]:g}; sort them")
+    return times_s
+
+
+_BY_NAME: dict[str, type[Process]] = {
     "list": Listed,
     "poisson": Poisson,
     "phases": Phases,
@@ -237,42 +278,36 @@ _PROCESSES: dict[str, type[Any]] = {
 
 
 def process_names() -> tuple[str, ...]:
-    return tuple(_PROCESSES)
+    return tuple(_BY_NAME)
 
 
-def process_named(name: str, settings: Mapping[str, object]) -> TimesProcess:
+def _with_process(given: Any) -> Any:
+    """The settings of a process; a list is short for the process of that name."""
+    if isinstance(given, list):
+        return {"process": "list", "times": given}
+    check_table(given, _EXAMPLE)
+    name, known = given.get("process"), f"known: {known_names(_BY_NAME)}"
+    if name is None:
+        raise problem(f"name no process; {known}")
+    if not isinstance(name, str) or name not in _BY_NAME:
+        raise problem(f"= {shown(name)} is no process; {nearest(str(name), _BY_NAME)}{known}", "process")
+    return given
+
+
+class _ByName:
+    """An annotation: the model of a process is that of its name."""
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> Any:
+        models = {name: handler.generate_schema(model) for name, model in _BY_NAME.items()}
+        by_name = core_schema.tagged_union_schema(models, discriminator="process")
+        return core_schema.no_info_before_validator_function(_with_process, by_name)
+
+
+Arrivals = Annotated[Process, _ByName()]
+"""A process in a document."""
+
+
+def process_named(name: str, settings: Mapping[str, object]) -> Process:
     """The process of that name; raises on a missing, unknown or impossible setting."""
-    if name not in _PROCESSES:
-        raise SetupError(f"unknown process {name}; known: {known_names(process_names())}")
-    chosen = _PROCESSES[name]
-    known = {field.name: field for field in fields(chosen)}
-    for setting in settings:
-        if setting not in known:
-            raise SetupError(f"process {name} has no setting {setting}; it has {known_names(list(known))}")
-    for field in known.values():
-        if field.default is MISSING and field.name not in settings:
-            raise SetupError(f"process {name} needs {field.name}; it has {known_names(list(known))}")
-    types = get_type_hints(chosen)
-    checked = {key: _checked(f"process {name}: {key}", value, types[key]) for key, value in settings.items()}
-    try:
-        process: TimesProcess = chosen(**checked)
-    except SetupError as error:
-        raise SetupError(f"process {name}: {error}") from None
+    process: Process = checked(Arrivals, {"process": name, **settings}, f"process {name}")
     return process
-
-
-def _checked(what: str, value: object, wanted: object) -> object:
-    if wanted in (str, int) and type(value) is wanted:
-        return value
-    if wanted is float and _is_number(value):
-        return float(value)  # type: ignore[arg-type]
-    if wanted == tuple[float, ...]:
-        values = value if isinstance(value, (list, tuple)) else [value]
-        if all(map(_is_number, values)):
-            return tuple(map(float, values))
-    names: dict[object, str] = {str: "a text", int: "a whole number", float: "a number"}
-    raise SetupError(f"{what} = {value!r} is not valid; write {names.get(wanted, 'a list of numbers')}")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError
+from headgate.quantity import RATE, SHAPE, Quantity
 
 
 @dataclass(frozen=True)
@@ -46,6 +47,7 @@ _MICROSECONDS = {
     **dict.fromkeys(("min", "m", "minute", "minutes"), 60_000_000),
     **dict.fromkeys(("h", "hour", "hours"), 3_600_000_000),
 }
+_DURATION_US = Quantity("microseconds", 0, 1e13)
 _DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-z]+)\s*", re.IGNORECASE)
 
 
@@ -54,7 +56,9 @@ def traffic_time_us(text: str) -> int:
     match = _DURATION.fullmatch(text)
     if not match or match[2].lower() not in _MICROSECONDS:
         raise SetupError(f"'{text}' is not a duration; write a number and us, ms, s, min or h, as in '60 s'")
-    return round(float(match[1]) * _MICROSECONDS[match[2].lower()])
+    value_us = float(match[1]) * _MICROSECONDS[match[2].lower()]
+    _DURATION_US.check(value_us, f"'{text}'")
+    return round(value_us)
 
 
 @dataclass(frozen=True)
@@ -70,8 +74,7 @@ class RatePhases:
         if any(later <= earlier for earlier, later in pairwise(self.starts_us)):
             raise SetupError("rate phases must be written in order of time, each later than the one before")
         for rate in self.tuples_per_second:
-            if not 0 < rate < float("inf"):
-                raise SetupError(f"a rate of {rate:g} tuples per second is out of range; write more than 0")
+            RATE.check(rate, f"a rate of {rate:g}")
 
     @staticmethod
     def constant(tuples_per_second: float) -> RatePhases:
@@ -122,8 +125,7 @@ class TruncatedPareto:
     longest: float
 
     def __post_init__(self) -> None:
-        if not self.shape > 0:
-            raise SetupError(f"a Pareto shape of {self.shape:g} is out of range; write a number above 0")
+        SHAPE.check(self.shape, f"a Pareto shape of {self.shape:g}")
         if not 0 < self.shortest < self.longest:
             bounds = f"durations from {self.shortest:g} to {self.longest:g}"
             raise SetupError(f"{bounds} are not an interval above 0")

@@ -65,6 +65,10 @@ def choose(problems: Sequence[JoinProblem], capacity: float, plans_of: PlansOf =
         raise SetupError(f"a capacity of {capacity:g} processors is out of range; write a number above 0")
     found = [_plans(problem, plans_of, capacity) for problem in problems]
     choices = [Choice(problem, plans) for problem, (plans, _) in zip(problems, found, strict=True)]
+    for choice in choices:
+        if not np.isfinite(choice.shed.cost_per_s(choice.whole)).all():
+            many = f"the rates and windows of {choice.problem.query} multiply to more than can be counted"
+            raise SetupError(f"{many}; write lower rates or shorter windows")
     chosen = _Together(choices, capacity).candidates() if len(choices) > 1 else ()
     decisions: dict[str, QueryDecision] = {}
     for number, (choice, (_, is_partial)) in enumerate(zip(choices, found, strict=True)):

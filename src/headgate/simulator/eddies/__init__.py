@@ -14,6 +14,9 @@ from headgate.routing.monitor import TICKET_LIMIT
 from headgate.routing.routing_network import RoutingNetwork
 from headgate.simulator.scenario import Service
 
+# arrivals, messages and checks of the load; what follows from arrivals is several times as much
+_MOST_EVENTS = 1e8
+
 
 @dataclass(frozen=True)
 class Links:
@@ -64,6 +67,11 @@ class EddyRun:
             router_named(self.policy)
         if not (self.rate > 0 and self.seconds > 0):
             raise SetupError("a run needs a rate and a time above 0")
+        messages = len(self.network.operators) / self.intervals.seconds
+        events = self.seconds * (1 + messages + self.rate)
+        if events > _MOST_EVENTS:
+            many = f"{self.seconds:g} seconds have about {events:.3g} events"
+            raise SetupError(f"{many}, over {_MOST_EVENTS:.0e}; write fewer seconds, or a lower rate")
 
     @property
     def policy_name(self) -> str:

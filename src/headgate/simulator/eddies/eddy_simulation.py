@@ -13,19 +13,19 @@ from headgate.routing import OperatorStatistics, Outcome, Router, RoutingView, r
 from headgate.routing.policies import best_routing, learnt_network, next_operator
 from headgate.runtime.usercode import routed
 from headgate.simulator.eddies import EddyResult, EddyRun
-from headgate.simulator.eddies.kernel import FULL, advance
+from headgate.simulator.eddies.kernel import FULL, PAUSED, advance
 from headgate.simulator.eddies.moves import send_to_place
 from headgate.simulator.eddies.world import NONE, POLICIES, World, WorldBuilder, with_more_room
-from headgate.simulator.results import Rows
+from headgate.simulator.results import Report, Rows, silent
 
 _MOST_TUPLES = 20_000_000
 # a selectivity of fewer tuples is too noisy
 _ENOUGH = 100
 
 
-def simulate_eddy(run: EddyRun) -> EddyResult:
-    """Run to the end; the same run always gives the same result."""
-    builder = WorldBuilder(run)
+def simulate_eddy(run: EddyRun, report: Report = silent) -> EddyResult:
+    """Run to the end; the same run always gives the same result. The share that is done is reported."""
+    builder = WorldBuilder(run, report)
     world = builder.world()
     if run.policy == "optimal":
         world = _run_solving(builder, world)
@@ -63,10 +63,14 @@ def _run_solving(builder: WorldBuilder, world: World) -> World:
 def _advance(builder: WorldBuilder, world: World, until_s: float) -> World:
     """Process events until a time is reached, the run is stopped, or tuples wait for a router."""
     room = 64 + len(builder.plans) + int(np.max(world.selectivities)) + 2 * len(builder.nodes)
-    while advance(world, until_s, room) == FULL:
-        if len(world.tuples) > _MOST_TUPLES:
-            raise SetupError(f"the network holds over {_MOST_TUPLES:,} tuples; lower the rate or the time")
-        world = with_more_room(world)
+    while (reason := advance(world, until_s, room)) in (FULL, PAUSED):
+        builder.report(float(world.state["now"][0]) / builder.run.seconds)
+        if reason == FULL:
+            if len(world.tuples) > _MOST_TUPLES:
+                raise SetupError(
+                    f"the network holds over {_MOST_TUPLES:,} tuples; lower the rate or the time"
+                )
+            world = with_more_room(world)
     return world
 
 
@@ -98,6 +102,7 @@ class _Routing:
         world = _advance(self._builder, world, self._builder.run.seconds)
         while world.waiting["head"][0] != NONE:
             self._send_waiting(world)
+            self._builder.report(float(world.state["now"][0]) / self._builder.run.seconds)
             if _is_stopped(world):
                 break
             world = _advance(self._builder, world, self._builder.run.seconds)

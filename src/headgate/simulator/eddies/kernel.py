@@ -16,9 +16,10 @@ from headgate.simulator.eddies.moves import dispatch, note, schedule
 from headgate.simulator.eddies.world import CHECK_S, NONE, World
 from headgate.simulator.results import Rows
 
-REACHED, OVERLOADED, FULL, WAITING = range(4)
+REACHED, OVERLOADED, FULL, WAITING, PAUSED = range(5)
 """Why ``advance`` returns."""
 
+_EVENTS_PER_CALL = 500_000
 _FADE = 0.9
 _MICRO = 1e6
 _QUIET_S = 5.0
@@ -278,10 +279,11 @@ def _balance(world: World, now: float) -> None:
 def advance(world: World, until: float, room: int) -> int:
     """Process events until a time is reached, a node is overloaded, rows run out or tuples wait for a router.
 
-    ``room`` is the number of rows that one event may need.
+    ``room`` is the number of rows that one event may need. After many events it pauses, so that the caller
+    can show progress, and be interrupted.
     """
     state = world.state[0]
-    while True:
+    for _ in range(_EVENTS_PER_CALL):
         if state.free_tuples < room or state.free_pages < room or len(world.events) - state.events < room:
             return FULL
         event = world.events[0]
@@ -313,3 +315,4 @@ def advance(world: World, until: float, room: int) -> int:
             return WAITING
         if state.overloaded >= 0 and world.settings[0].stop_at > 0:
             return OVERLOADED
+    return PAUSED

@@ -10,15 +10,15 @@ import numpy as np
 from headgate.errors import SetupError
 from headgate.model.uniform_hash import exponential, key_of, mix, uniform
 from headgate.routing.monitor import UNKNOWN_SELECTIVITY
-from headgate.routing.routing_network import SHARED, Paths, RoutingNetwork
+from headgate.routing.routing_network import MOST_OPERATORS, SHARED, Paths, RoutingNetwork
 from headgate.routing.solution import Flows
 from headgate.simulator.eddies import EddyRun
-from headgate.simulator.results import Rows, row
+from headgate.simulator.results import Report, Rows, row, silent
 
 _MOST_COPIES = 8
 _MOST_PATHS = 64
-# bits of a bitmap of 64, without the sign
-_MOST_OPERATORS = 62
+# of one tuple: there must be room for all of them at once
+_MOST_RESULTS = 10_000
 
 CHECK_S = 1.0
 """Time between two checks of the load of nodes."""
@@ -124,8 +124,9 @@ def _longer(rows: Rows, least: int) -> Rows:
 class WorldBuilder:
     """The order of sources, plans, operators and nodes in the rows, and the initial rows."""
 
-    def __init__(self, run: EddyRun) -> None:
+    def __init__(self, run: EddyRun, report: Report = silent) -> None:
         self.run = run
+        self.report = report
         network = run.network
         self.sources = list(network.rates)
         self.plans = sorted(network.plans, key=lambda name: self.sources.index(network.plans[name].source))
@@ -144,9 +145,14 @@ class WorldBuilder:
         per_tuple = np.array([operator.per_tuple for operator in network.operators.values()])
         self.seconds = per_tuple / np.array(list(self.nodes.values()))[self._node_of]
         """Mean service time of every operator, on the node that it is on at first."""
-        for name in self.plans:
-            if len(network.plans[name].operators) > _MOST_OPERATORS:
-                raise SetupError(f"plans.{name} has over {_MOST_OPERATORS} operators")
+        for name, plan in network.plans.items():
+            if len(plan.operators) > MOST_OPERATORS:
+                raise SetupError(f"plans.{name} has over {MOST_OPERATORS} operators, too many to simulate")
+            for operator in plan.operators:
+                results = network.operators[operator].selectivity_of(plan.source)
+                if results > _MOST_RESULTS:
+                    many = f"operators.{operator}.selectivity = {results:g} is too high to simulate"
+                    raise SetupError(f"{many}; write {_MOST_RESULTS:,} at most")
 
     def planned_network(self) -> RoutingNetwork:
         """The network at the rate of the run."""
