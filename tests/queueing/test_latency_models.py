@@ -67,6 +67,47 @@ def test_one_operator_is_one_queue_under_every_model() -> None:
         )
 
 
+def merging(rates: dict[str, float]) -> LoadModel:
+    """An operator over streams, and over another operator whose output is far from Poisson."""
+    streams = tuple(StreamDefinition(name, "synthetic", None) for name in ("busy", *rates))
+    read = tuple(StreamInput(name, name, ()) for name in rates)
+    network = Network(
+        streams,
+        (),
+        (
+            Synthetic("below", (StreamInput("busy", "busy", ()),)),
+            Synthetic("merge", (*read, OperatorInput("below"))),
+        ),
+        (QueryDefinition("q", ("merge",), SinkDefinition("none")),),
+    )
+    profiles = {"below": Profile(0.18, 1.0), "merge": Profile(0.08, 1.0)}
+    return LoadModel(network, profiles, {"busy": 5.0, **rates})
+
+
+def test_a_poisson_stream_in_two_parts_makes_no_difference_where_operators_have_servers() -> None:
+    whole, parts = merging({"r": 5.0}), merging({"r": 2.0, "s": 3.0})
+    one, two = (OwnServers().predict(plan).operators["merge"].delay for plan in (whole, parts))
+    assert two.mean_s == pytest.approx(one.mean_s)
+    assert two.percentile(0.99) == pytest.approx(one.percentile(0.99))
+    assert two.mean_s == pytest.approx(simulated_merge_s(), rel=0.05)
+
+
+def simulated_merge_s() -> float:
+    """Mean time at the operator that merges, by Lindley's recursion over single tuples."""
+    generator = np.random.default_rng(3)
+
+    def poisson() -> np.ndarray:
+        return np.cumsum(generator.exponential(1 / 5.0, 150_000))
+
+    def served(arrivals: np.ndarray, seconds: float) -> np.ndarray:
+        # a tuple leaves a service after the later of its arrival and the departure before it
+        steps = np.arange(len(arrivals)) * seconds
+        return np.maximum.accumulate(arrivals - steps) + steps + seconds
+
+    merged = np.sort(np.concatenate([poisson(), served(poisson(), 0.18)]))
+    return float((served(merged, 0.08) - merged).mean())
+
+
 @pytest.mark.parametrize("load", [0.3, 0.8])
 @pytest.mark.parametrize("name", PLANS)
 def test_first_in_first_out_on_one_processor_is_as_simulated(name: str, load: float) -> None:

@@ -164,11 +164,9 @@ class OwnServers:
         """Squared coefficient of variation of the time between arrivals, merged by rates."""
         total = weighted = 0.0
         for source in dict.fromkeys(load.network.operators[name].inputs):
-            if isinstance(source, StreamInput):
-                rate, squared = load.leaf_rate(name), 1.0
-            else:
+            rate, squared = load.rate_from(source, name), 1.0
+            if not isinstance(source, StreamInput):
                 selectivity = load.profile[source.operator].selectivity
-                rate = load.arriving[source.operator] * selectivity
                 # of a stream from which a share is picked, or of which each tuple becomes several at once
                 squared = selectivity * variability[source.operator] + abs(1 - selectivity)
             total += rate
