@@ -11,9 +11,10 @@ from headgate.model.operator import JoinSide, OperatorInput, Project, StreamInpu
 from headgate.model.profile import Profile
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.queueing import MG1, Overloaded, ParameterError, md1
-from headgate.queueing.latency_models import ByPriority, InTicks, OnServer, OwnServers, waiting_share
+from headgate.queueing.latency_models import ByPriority, OnServer, OwnServers, waiting_share
 from headgate.queueing.load_model import LoadModel, mixture, work_by_operator
 from headgate.queueing.prediction import LoadPrediction
+from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool
 from headgate.simulator.virtual_engine import static_priority

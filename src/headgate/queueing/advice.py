@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
 from typing import Literal
@@ -20,6 +20,7 @@ from headgate.queueing.load_model import LoadModel
 from headgate.queueing.mg1 import largest_kept
 from headgate.queueing.prediction import LoadPrediction
 from headgate.queueing.service_times import Overloaded, ParameterError, check_amount, check_share
+from headgate.queueing.tick_model import InTicks
 
 DEFAULT_PERCENTILE = 0.99
 _MOST_PROCESSORS = 4096
@@ -30,6 +31,8 @@ _TREND_S = 60.0
 _SURE = 3.0
 _FEWEST = 5
 _STEPS = 64
+# an answer is sure if it holds within this many standard errors
+_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
@@ -85,16 +88,27 @@ class Remedies:
 
 @dataclass(frozen=True)
 class QueryAdvice:
-    """One query: its broken bounds, and the largest factor on all rates at which it keeps them."""
+    """One query: its broken bounds, and the largest factor on all rates at which it keeps them.
+
+    ``may_shed`` says that it keeps its bounds by shedding, as far as that helps. ``is_sure`` is False if the
+    answer would be another one were all costs off by twice their standard error.
+    """
 
     query: str
     broken: tuple[Broken, ...]
     largest_factor: float
     remedies: Remedies | None
+    may_shed: bool = False
+    is_sure: bool = True
+
+    @property
+    def shed_share(self) -> float | None:
+        """The share of its input that the query has to shed; None if it need not, or if that is no help."""
+        return self.remedies.shed_share if self.remedies is not None and self.may_shed else None
 
     @property
     def fits(self) -> bool:
-        return not self.broken
+        return not self.broken or self.shed_share is not None
 
 
 @dataclass(frozen=True)
@@ -106,10 +120,16 @@ class Advice:
     utilisation: float
     prediction: LoadPrediction | None
     queries: Mapping[str, QueryAdvice]
+    sure_factor: float
+    """The largest factor on all rates at which all fit even if costs are higher by twice their error."""
 
     @property
     def fits(self) -> bool:
         return all(advice.fits for advice in self.queries.values())
+
+    @property
+    def is_sure(self) -> bool:
+        return all(advice.is_sure for advice in self.queries.values())
 
     @property
     def largest_factor(self) -> float:
@@ -117,7 +137,13 @@ class Advice:
 
     def largest_rates(self, query: str | None = None) -> dict[str, float]:
         """Tuples per second of all streams at the largest factor of a query, or of all."""
-        factor = self.largest_factor if query is None else self.queries[query].largest_factor
+        return self._rates(self.largest_factor if query is None else self.queries[query].largest_factor)
+
+    def sure_rates(self) -> dict[str, float]:
+        """Tuples per second of all streams at the sure factor."""
+        return self._rates(self.sure_factor)
+
+    def _rates(self, factor: float) -> dict[str, float]:
         return {stream: rate * factor if rate else 0.0 for stream, rate in self.load.rates.items()}
 
 
@@ -126,11 +152,31 @@ def advise(load: LoadModel, model: LatencyModel, percentile: float = DEFAULT_PER
     check_share("percentile", percentile)
     prediction, utilisation = _predicted(load, model)
     broken = _broken(load, prediction, utilisation, percentile)
+    # where costs are as far off as they may well be, in both directions
+    ends = [
+        {bound.query for bound in broken_bounds(*_off_by(errors, load, model), percentile)}
+        for errors in (-_ERRORS, _ERRORS)
+    ]
     queries = {}
-    for query in load.network.queries:
-        own = tuple(bound for bound in broken if bound.query == query)
-        queries[query] = _query_advice(load, model, percentile, query, own)
-    return Advice(load, percentile, utilisation, prediction, queries)
+    for name, query in load.network.queries.items():
+        own = tuple(bound for bound in broken if bound.query == name)
+        found = _query_advice(load, model, percentile, name, own)
+        is_sure = all((name in end) == bool(own) for end in ends)
+        queries[name] = replace(found, may_shed=query.overload == "shed", is_sure=is_sure)
+    sure_factor = 0.0
+    if load.busy_processors > 0:
+        sure_factor = largest_kept(
+            lambda factor: not broken_bounds(*_off_by(_ERRORS, load.scaled(factor), model), percentile),
+            precision=_PRECISION,
+        )
+    return Advice(load, percentile, utilisation, prediction, queries, sure_factor)
+
+
+def _off_by(errors: float, load: LoadModel, model: LatencyModel) -> tuple[LoadModel, LatencyModel]:
+    """The load where costs are off by so many standard errors."""
+    if isinstance(model, InTicks) and model.error + model.work_error > 0:
+        return load, model.off_by(errors)
+    return load.off_by(errors), model
 
 
 def broken_bounds(
