@@ -44,6 +44,7 @@ class Run:
     _network: Network
     _controller: ManualController
     _statistics: StatisticsStore
+    _processors: int
 
     @property
     def checkpoint(self) -> str:
@@ -109,7 +110,7 @@ class Run:
         """Statistics of the whole run: operators, predicates, rates of streams, and ticks."""
         status = self.status()
         rates = {name: c.rows_in / status.seconds for name, c in status.streams.items() if status.seconds}
-        return self._statistics.snapshot(rates)
+        return self._statistics.snapshot(rates, self._processors)
 
     def pools(self) -> Mapping[str, Any]:
         """Statistics of every pool: slots, calls, tuples passed, and busy seconds."""
@@ -121,7 +122,7 @@ class Run:
         self._run.pools.alter(name, slots)
 
     def warnings(self) -> tuple[str, ...]:
-        """Warnings so far of queries that are about to exceed their bounds."""
+        """Warnings so far: queries that may exceed their bounds, or that admission could not check."""
         return self._recorder.warnings
 
     def results(self, query: str) -> Any:
@@ -168,6 +169,8 @@ class RunSettings:
     balance_pools: bool = False
     rest_s: Callable[[float], float] | None = None
     controller: Controller | None = None
+    warnings: Sequence[str] = ()
+    """Of admission."""
 
 
 @dataclass(frozen=True)
@@ -241,9 +244,10 @@ class Launcher:
             balance_pools=settings.balance_pools,
             rest_s=settings.rest_s,
         )
-        handle = Run(run, recorder, settings.checkpoint is None, network, manual, statistics)
-        if run.pools_want_tasks:
-            recorder.warn(run.pools_want_tasks)
+        is_temporary = settings.checkpoint is None
+        handle = Run(run, recorder, is_temporary, network, manual, statistics, limits.processors)
+        for warning in (*settings.warnings, *filter(None, [run.pools_want_tasks])):
+            recorder.warn(warning)
         run.start()
         return handle
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate import cql
-from headgate.control.admission import Refused, check_admission
+from headgate.control.admission import Refused, check_admission, with_machine_bounds
 from headgate.control.overrides import FixedController, Overrides, has_orders
 from headgate.cql.measure import parse_duration_us
 from headgate.cql.statement import CreateFunction, CreateQuery
@@ -61,6 +61,8 @@ class Session:
         self._functions: dict[str, Callable[..., Any]] = {}
         self.measured: Measured | None = None
         """Statistics of an earlier run or profile; with them, queries are admitted by their bounds."""
+        self.warnings: tuple[str, ...] = ()
+        """What admission could not check, and queries that it admits although they do not fit."""
         self._planned: tuple[int, Stages] | None = None
 
     @cached_property
@@ -97,10 +99,8 @@ class Session:
                 found = located_function(statement.location.text, statement.location.span)
                 self.function(statement.name.text, found, statement.returns)
         if self.measured is not None and new and not force:
-            from headgate.spark.application.cluster import processors
-
             try:
-                check_admission(self.network(), new, self.measured, processors(self._spark))
+                self.warnings = check_admission(self.network(), new, self.measured)
             except Refused:
                 for name in new:
                     self.catalog.drop_query(name)
@@ -251,27 +251,36 @@ class Session:
             plans=self._stages().optimized,
             routing=router_for_run(routing) if isinstance(routing, str) else routing,
             balance_pools=balance_pools,
+            warnings=self.warnings,
         )
         return self._launcher().launch(network, settings)
 
     def _launcher(self) -> Launcher:
         return Launcher(self._spark, self._sources, self._callbacks, self._functions)
 
-    def profile(self, seconds: float = 20.0, progress: Callable[[str], None] = lambda text: None) -> Measured:
+    def profile(
+        self,
+        seconds: float = 20.0,
+        progress: Callable[[str], None] = lambda text: None,
+        say: Callable[[str], None] = lambda text: None,
+    ) -> Measured:
         """Run all declared queries over a sample, and measure the cost and selectivity of their operators.
 
-        Results are discarded. Streams that end are read again until the time is over.
+        Results are discarded. Streams that end are read again until the time is over. If that was too short
+        to measure every operator, it is extended, which ``say`` is told. ``Measured.not_measured`` names what
+        could not be measured all the same.
         """
         if not self.catalog.queries:
             raise SetupError("nothing to profile: no CREATE QUERY was executed")
-        from headgate.spark.measuring import rates_of_files
+        from headgate.spark.application.cluster import processors
+        from headgate.spark.measuring import known_rates
 
         network = self.network()
         endless = not all(self._sources.ends(stream) for stream in network.streams.values())
         statistics = StatisticsStore(network, Measured({}, predicates=self._known_predicates()))
         # the selectivity of a join of two is that of its predicate
         profiler, controller = Profiler(network, seconds, statistics), FixedController(has_orders(network))
-        while profiler.wants_more():
+        while profiler.wants_more() or self._extended(profiler, say):
             progress(profiler.stage)
             settings = RunSettings(
                 strategy=Sampling(profiler.rounds) if profiler.separates_operators else Fifo(),
@@ -286,5 +295,13 @@ class Session:
             run.run_for(profiler.seconds_left, _TICKS_PER_ROUND)
             profiler.end_round(run.status())
             shutil.rmtree(run.checkpoint, ignore_errors=True)
-        self.measured = profiler.measured(rates_of_files(self._sources, network.streams.values()))
+        rates = known_rates(self._sources, network.streams.values())
+        self.measured = with_machine_bounds(profiler.measured(rates, processors(self._spark)), network)
         return self.measured
+
+    @staticmethod
+    def _extended(profiler: Profiler, say: Callable[[str], None]) -> bool:
+        missing = profiler.extend()
+        if missing:
+            say(f"measuring longer than asked: {missing}")
+        return bool(missing)

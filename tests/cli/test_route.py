@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.support import invoke
+from tests.cli.support import headings_without_unit, invoke
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three_selections.toml"
 S3 = EXAMPLE.read_text()
@@ -79,6 +79,7 @@ def test_people_get_tables() -> None:
     result = invoke("route", EXAMPLE, "--optimize", "mdr")
     assert result.exit_code == 0
     assert "243.726" in result.stdout and "op0" in result.stdout
+    assert headings_without_unit(result.stdout) == {"operator", "from", "to"}
 
 
 WRONG = [

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.support import invoke
+from tests.cli.support import headings_without_unit, invoke
 
 from headgate.scheduling import strategy_names
 
@@ -46,6 +46,10 @@ def test_the_table_is_ranked_by_peak_backlog() -> None:
     peaks = [float(row[2]) for row in rows]
     assert peaks == sorted(peaks)
     assert peaks[0] < peaks[-1]
+
+
+def test_every_column_has_a_unit() -> None:
+    assert headings_without_unit(invoke("simulate", EXAMPLE).stdout) == {"strategy"}
 
 
 def test_an_own_strategy_is_named_by_its_file(tmp_path: Path) -> None:
@@ -141,6 +145,23 @@ def test_a_stream_that_was_silent_stays_silent(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("no_spark")
+def test_strategies_are_not_ranked_by_numbers_that_nothing_measured(tmp_path: Path) -> None:
+    own: dict[str, Any] = dict(PROFILES["operators"])
+    made_up = {"seconds_per_tuple": 1e-6, "selectivity": 1.0, "samples": 0}
+    options = ("--rate", "flows=9", "--for", "1s", "--json")
+    script, profile = measured(tmp_path, {**PROFILES, "operators": {**own, "heavy.join": made_up}})
+    failed = invoke("simulate", script, "--profile", profile, "--strategy", "all", *options)
+    assert failed.exit_code == 2 and failed.stdout == "" and failed.stderr.count("\n") == 1
+    assert "has no profile of operator heavy.join (no tick measured it); measure it with" in failed.stderr
+    # behind a join that finds nothing, a projection has nothing to do
+    silent = {name: own[name] for name in ("heavy.select_p", "heavy.join")}
+    silent["heavy.join"] = {**silent["heavy.join"], "selectivity": 0.0}
+    script, profile = measured(tmp_path, {**PROFILES, "operators": silent})
+    done = invoke("simulate", script, "--profile", profile, *options)
+    assert done.exit_code == 0 and json.loads(done.stdout)["outputs"] == []
+    assert done.stderr == "not measured, as no tuple reached it: heavy.project; it counts as idle\n"
+
+
 def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
     script, profile = measured(tmp_path)
     (tmp_path / "t.csv").write_text("time_s\n0.5\n1.5\n")

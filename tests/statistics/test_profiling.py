@@ -11,8 +11,9 @@ from headgate.model.event import StreamCounts
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import TickCosts
 from headgate.model.view import QueueView, SystemView, Turn
-from headgate.statistics.estimators import tick_costs
-from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
+from headgate.statistics.estimators import TickWork, tick_costs
+from headgate.statistics.operators import Passed
+from headgate.statistics.profiling import KnownRates, Profiler, Sampling, rests, sampled
 from headgate.statistics.store import StatisticsStore
 from headgate.status import RunStatus, TickRecord
 
@@ -47,12 +48,25 @@ def test_results_do_not_go_where_the_script_sends_them() -> None:
 
 
 class Round:
-    """A round of a run: its ticks, followed by the store, and its status."""
+    """A round of a run: its ticks, followed by the store, and its status.
 
-    def __init__(self, store: StatisticsStore, rows: int, seconds: float, ticks: int = 5) -> None:
-        history = [TickRecord(float(at), 0.0, rows // ticks, 0, 0, 0, 0, {}, {}, 0.1) for at in range(ticks)]
+    A tick begins when the one before it ends, and takes what has arrived by then.
+    """
+
+    def __init__(self, store: StatisticsStore, per_s: float, ticks: int = 5, tick_s: float = 1.0) -> None:
+        rows = int(per_s * tick_s)
+        for number in range(ticks):
+            # half as much again in every second tick, so that ticks tell what each costs anyway
+            worked = [TickWork(dict.fromkeys(CHAIN.operators, rows * (1 + number % 2 / 2)), 0.0, 0.1)]
+            store.operators.add(worked, dict.fromkeys(CHAIN.operators, Passed(rows, rows)), {})
+        history = [
+            TickRecord(at_s * tick_s, tick_s, rows, 0, 0, 0, 0, {}, {}, 0.1) for at_s in range(1, ticks + 1)
+        ]
         store.follow(lambda: history)
-        self.status = RunStatus({}, {STREAM: StreamCounts(rows)}, 0, 0, 0, ticks, seconds, history)
+        # before the first tick, as much again was waiting
+        waiting = [replace(history[0], rows_in=2 * rows), *history[1:]] if history else []
+        counts = StreamCounts(sum(tick.rows_in for tick in waiting))
+        self.status = RunStatus({}, {STREAM: counts}, 0, 0, 0, ticks, ticks * tick_s, waiting)
 
 
 def profiler(seconds: float = 0.0) -> tuple[Profiler, StatisticsStore]:
@@ -60,37 +74,87 @@ def profiler(seconds: float = 0.0) -> tuple[Profiler, StatisticsStore]:
     return Profiler(CHAIN, seconds, store), store
 
 
+def run_through(profiling: Profiler, store: StatisticsStore, per_s: float, ticks: int) -> list[str]:
+    """Rounds of so many ticks, as long as more are wanted; what was said when the time was too short."""
+    said: list[str] = []
+    while True:
+        if not profiling.wants_more():
+            said.append(profiling.extend())
+            if not said[-1]:
+                return said[:-1]
+        profiling.end_round(Round(store, per_s, ticks).status)
+
+
 def test_the_first_round_does_not_count() -> None:
     profiling, store = profiler()
     assert profiling.wants_more()
-    profiling.end_round(Round(store, 1_000_000, 1.0).status)
+    profiling.end_round(Round(store, 1_000_000, 9).status)
     assert profiling.wants_more() and profiling.separates_operators
-    assert store.tick_costs() is not None
-    profiling.end_round(Round(store, 400, 1.0).status)
+    # its ticks measure Java's compiler
+    assert store.tick_costs() is None and store.unmeasured().keys() == {*CHAIN.operators, "ticks"}
+    profiling.end_round(Round(store, 400, 9).status)
     assert profiling.wants_more() and not profiling.separates_operators
     # ticks in which operators rest are not those that will be run
     assert store.tick_costs() is None
-    profiling.end_round(Round(store, 600, 3.0).status)
-    assert not profiling.wants_more()
-    assert profiling.measured({}).tuples_per_s == {STREAM: 250.0}
-    assert profiling.measured({STREAM: 7.0}).tuples_per_s == {STREAM: 7.0}
+    profiling.end_round(Round(store, 600, 9).status)
+    assert not profiling.wants_more() and profiling.extend() == ""
+    # what waited before a round is no part of its rate
+    assert profiling.measured(KnownRates(), 2).tuples_per_s == {STREAM: pytest.approx(500.0)}
+    assert profiling.measured(KnownRates(), 2).processors == 2
 
 
-def test_rounds_that_tell_too_little_are_repeated_but_not_for_ever() -> None:
+def test_a_rate_that_is_declared_or_recorded_needs_no_counting() -> None:
     profiling, store = profiler()
-    while profiling.wants_more():
-        profiling.end_round(Round(store, 10, 0.1, ticks=1).status)
-    assert profiling.rounds == 7
-    assert profiling.measured({}).tick is None
+    run_through(profiling, store, 500, 9)
+    declared = profiling.measured(KnownRates(declared={STREAM: 700.0}), 2)
+    assert declared.tuples_per_s == {STREAM: 700.0} and declared.machine_bound == {}
+    recorded = profiling.measured(KnownRates(recorded={STREAM: 9000.0}), 2)
+    assert recorded.tuples_per_s == {STREAM: 9000.0} and recorded.machine_bound == {}
+
+
+def test_a_declared_rate_that_was_not_reached_is_machine_bound() -> None:
+    profiling, store = profiler()
+    run_through(profiling, store, 500, 9)
+    found = profiling.measured(KnownRates(declared={STREAM: 5000.0}), 2)
+    assert found.tuples_per_s == {STREAM: 5000.0}
+    assert found.machine_bound == {STREAM: pytest.approx(500.0)}
+
+
+def test_what_is_read_as_fast_as_possible_has_no_rate() -> None:
+    profiling, store = profiler()
+    run_through(profiling, store, 500, 9)
+    found = profiling.measured(KnownRates(unpaced={STREAM}), 2)
+    assert found.tuples_per_s == {} and found.machine_bound == {STREAM: pytest.approx(500.0)}
+
+
+def test_a_time_that_is_too_short_is_extended_until_all_is_measured() -> None:
+    profiling, store = profiler()
+    said = run_through(profiling, store, 500, 3)
+    assert said[0].startswith("0.0 (only 1 of 4 ticks had 200 tuples or more for its query), 0.1 (")
+    assert "ticks (too few of them did any work)" in said[0]
+    assert profiling.measured(KnownRates(), 2).not_measured == {}
+    assert profiling.stage.endswith("longer than asked")
+
+
+def test_a_time_is_not_extended_for_ever() -> None:
+    # a tick of a round has no beginning: the costs of ticks are never known
+    profiling, store = profiler()
+    said = run_through(profiling, store, 500, 1)
+    assert 1 < len(said) <= 6
+    assert profiling.measured(KnownRates(), 2).tick is None
+    # nor where nothing comes that could be measured
+    idle, nothing = profiler()
+    assert len(run_through(idle, nothing, 0, 0)) == 1
+    assert idle.measured(KnownRates(), 2).not_measured.keys() == {*CHAIN.operators, "ticks"}
 
 
 def test_what_waits_for_nobody_comes_in_ticks_of_several_sizes() -> None:
     profiling, store = profiler()
     sizes: list[int] = []
-    while profiling.wants_more():
+    while profiling.wants_more() or profiling.extend():
         sizes.append(profiling.files_per_tick)
-        profiling.end_round(Round(store, 10, 0.1, ticks=1).status)
-    assert sizes == [1, 1, 1, 3, 1, 3, 1]
+        profiling.end_round(Round(store, 500, 2).status)
+    assert sizes[:6] == [1, 1, 1, 3, 1, 3]
 
 
 def tick(at_s: float, rows: int, busy_s: float) -> TickRecord:

@@ -33,6 +33,7 @@ from headgate.planning.statistics import (
 )
 from headgate.report import screen
 from headgate.simulator.toml_table import Table, toml_content
+from headgate.statistics.completeness import with_idle_operators
 from headgate.statistics.profile_file import FILE_NAME, Measured
 
 _WINDOW = ("insert_seconds", "expire_seconds", "probe_seconds")
@@ -61,7 +62,7 @@ def _decide(catalog: Catalog, profile: Path, capacity: float, plans_of: PlansOf)
     statistics: MeasuredStatistics | WrittenStatistics
     texts: Collection[str] = ()
     if measured.suffix.lower() == ".json":
-        statistics = MeasuredStatistics(Measured.read(measured))
+        statistics = MeasuredStatistics(with_idle_operators(Measured.read(measured), stages.lowered))
     else:
         content = toml_content(profile, "a profile (.toml or .json)", "; headgate profile writes one")
         statistics, texts = _written(content, str(profile), catalog), content.get("predicates", {})
@@ -112,8 +113,11 @@ def _candidate_json(candidate: Candidate, capacity: float) -> Json:
 def _table(own: QueryDecision, capacity: float) -> TextTable:
     title = f"the best {len(own.candidates)} of {own.considered} plans"
     table = TextTable(box=box.SIMPLE_HEAD, title=title if len(own.candidates) < own.considered else None)
-    for heading in ("", "order", "utilisation", "results/s", "keep"):
-        table.add_column(heading, justify="right" if heading in ("utilisation", "results/s") else "left")
+    for heading in ("", "order"):
+        table.add_column(heading)
+    for heading in (f"utilisation (of {capacity:g} processors)", "results (tuples/s)"):
+        table.add_column(heading, justify="right")
+    table.add_column("keep (share of the stream)")
     for candidate in own.candidates:
         is_chosen = str(candidate) == str(own.chosen)
         # with other queries beside it, the chosen one has boxes of its own

@@ -173,13 +173,19 @@ def watch(run: Run, for_s: float | None, progress: Progress, interrupt: Interrup
     shown: tuple[str, ...] = ()
     while not run.wait(max(0.0, min(_LOOK_EVERY_S, end_s - time.monotonic()))):
         progress.show()
-        warnings = run.warnings()
-        if warnings != shown:
-            progress.say(f"warning: {warnings[-1]}")
-            shown = warnings
+        shown = _show_new(run.warnings(), shown, progress)
         if interrupt.wanted or time.monotonic() >= end_s:
             run.stop()
-            return
+            break
+    _show_new(run.warnings(), shown, progress)
+
+
+def _show_new(warnings: tuple[str, ...], shown: tuple[str, ...], progress: Progress) -> tuple[str, ...]:
+    """Show the warnings that are new; older ones are forgotten when there are many."""
+    seen = len(shown) if warnings[: len(shown)] == shown else len(warnings) - 1
+    for warning in warnings[seen:]:
+        progress.say(f"warning: {warning}")
+    return warnings
 
 
 def _tidy_up(run: Run) -> None:
@@ -265,17 +271,28 @@ def _dead_letters(run: Run) -> Path:
     return Path(run.checkpoint) / "dead-letters"
 
 
-def measure(script: Script, master: str, length_s: float, target: Path, as_json: bool) -> None:
-    """Profile the queries of a script, and write the profile."""
+def measure(script: Script, master: str, length_s: float, target: Path, as_json: bool) -> bool:
+    """Profile the queries of a script, and write the profile; returns whether it is complete."""
     with Progress("starting Spark") as progress:
         session = Session(master=master).execute(script.text, script.origin)
-        measured = session.profile(length_s, progress.enter)
+        measured = session.profile(length_s, progress.enter, progress.say)
     target.write_text(measured.to_json() + "\n", encoding="utf-8")
     if as_json:
         print(measured.to_json())
     else:
         screen().print(profile_table(measured))
         screen().print(f"written to {target}", soft_wrap=True)
+    for stream, per_s in measured.machine_bound.items():
+        print(_machine_bound(stream, per_s, measured.tuples_per_s.get(stream)), file=sys.stderr)
+    for name, reason in measured.not_measured.items():
+        print(f"not measured: {name}: {reason}", file=sys.stderr)
+    return not measured.not_measured
+
+
+def _machine_bound(stream: str, per_s: float, declared_per_s: float | None) -> str:
+    if declared_per_s is None:
+        return f"{stream}: machine-bound, read at {per_s:,.0f} tuples/s; its own rate is not known"
+    return f"{stream}: machine-bound, {per_s:,.0f} of {declared_per_s:,.0f} tuples/s"
 
 
 def show_sql(script: Script, as_json: bool) -> None:

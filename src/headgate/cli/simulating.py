@@ -31,6 +31,7 @@ from headgate.simulator import Pool, Result, Scenario, simulate
 from headgate.simulator.eddies import EddyResult
 from headgate.simulator.routing_file import eddy_run, given_rate, read_network
 from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
+from headgate.statistics.completeness import NotMeasured, idle_operators, operator_profiles, stream_rate
 from headgate.statistics.profile_file import FILE_NAME, Measured, beside
 from headgate.workload.processes import Listed, TimesProcess, process_named
 
@@ -138,9 +139,10 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
                 raise SetupError(f"{name} is for CQL files; {file} contains that itself")
         return read_workload(file, seed)
     network, measured, path = profiled_network(file, options.profile)
+    note_idle(measured, network)
     scenario = Scenario.from_profiles(
         network,
-        measured.of(tuple(network.operators), str(path)),
+        operator_profiles(measured, network, str(path), f"headgate profile {file}"),
         _arrivals(network, measured, options, seed),
         processors=Pool(options.processors or 1),
         seed=seed,
@@ -160,15 +162,22 @@ def profiled_network(file: Path, profile: Path | None) -> tuple[Network, Measure
     return network, Measured.read(path), path
 
 
+def note_idle(measured: Measured, network: Network) -> None:
+    """Say which operators were not measured and count as idle, on standard error."""
+    idle = idle_operators(measured, network)
+    if idle:
+        print(f"not measured, as no tuple reached it: {', '.join(idle)}; it counts as idle", file=sys.stderr)
+
+
 def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, seed: int) -> dict[str, Any]:
-    rates = {**measured.tuples_per_s, **given_rates(options.rates, network)}
+    given = given_rates(options.rates, network)
     traces = by_stream("--trace", options.traces, network)
     arrivals = {}
     process: TimesProcess
     for stream in network.streams:
         if stream in traces:
             process = process_named("trace", {"file": traces[stream]})
-        elif (rate := known_rate(rates, stream)) == 0:
+        elif (rate := known_rate(measured, given, stream)) == 0:
             process = Listed(())
         else:
             process = process_named("poisson", {"rate": rate, "until": options.for_s or 10.0})
@@ -181,10 +190,14 @@ def arrivals_seed(seed: int, stream: str) -> int:
     return key_of(seed, "arrivals", stream) >> 1
 
 
-def known_rate(rates: Mapping[str, float], stream: str) -> float:
-    if stream not in rates:
-        raise SetupError(f"no rate of stream {stream} is known; add --rate {stream}=1000")
-    return rates[stream]
+def known_rate(measured: Measured, given: Mapping[str, float], stream: str) -> float:
+    """Tuples per second of a stream, as given or as profiled."""
+    if stream in given:
+        return given[stream]
+    try:
+        return stream_rate(measured, stream)
+    except NotMeasured as error:
+        raise SetupError(f"{error}; add --rate {stream}=1000") from None
 
 
 def by_stream(option: str, given: Sequence[str], network: Network) -> Mapping[str, str]:
@@ -247,7 +260,9 @@ def _results_table(results: Sequence[Result]) -> Table:
         latencies = (result.latency_mean_s, result.latency_p99_s, result.latency_max_s)
         values = (backlog.peak, backlog.peak_bytes, backlog.mean, *latencies, result.throughput_per_s)
         rows.append((result.strategy, *(shown(value, digits=4) for value in values)))
-    return _ranking(rows, "strategy", "peak", "bytes", "mean", "latency mean", "p99", "max", "tuples/s out")
+    backlog_headings = ("peak backlog (tuples)", "peak (bytes)", "mean backlog (tuples)")
+    latency_headings = ("latency mean (s)", "latency p99 (s)", "latency max (s)")
+    return _ranking(rows, "strategy", *backlog_headings, *latency_headings, "output (tuples/s)")
 
 
 def _eddy_json(result: EddyResult) -> dict[str, Any]:
@@ -257,7 +272,8 @@ def _eddy_json(result: EddyResult) -> dict[str, Any]:
 
 def _eddies_table(results: Sequence[EddyResult]) -> Table:
     """One row per policy, least mean response time first."""
-    headings = ("response mean (s)", "delivered", "longest queue", "splits", "slides", "merges")
+    counts_of = ("delivered (tuples)", "longest queue (tuples)", "splits (times)", "slides (times)")
+    headings = ("response mean (s)", *counts_of, "merges (times)")
     rows = []
     for result in sorted(results, key=lambda result: math.inf if result.art is None else result.art):
         longest = max(result.longest_queue.values())
@@ -295,10 +311,10 @@ def _route_tables(solution: Solution, at_rate: float) -> list[Table]:
     summary.add_row("largest rate (tuples/s)", f"{solution.mdr:,.6g}")
     at = f"mean response time at {at_rate:,.6g} tuples/s (s)"
     summary.add_row(at, "-, some queue grows" if art is None else f"{art:,.4g}")
-    operators = table_of("operator", "resource", "utilisation")
+    operators = table_of("operator", "resource (servers)", "utilisation (share)")
     for name, used in solution.utilisation(at_rate).items():
         operators.add_row(name, f"{solution.resources[name]:,.4g}", f"{used:.3f}")
-    weights = table_of("from", "to", "weight")
+    weights = table_of("from", "to", "weight (share)")
     for at, row in solution.histories.weights.items():
         for number, (to, weight) in enumerate(row.items()):
             weights.add_row("" if number else at, to, f"{weight:.4f}")

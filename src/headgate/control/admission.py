@@ -4,23 +4,50 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.errors import OverloadError
 from headgate.model.event import Event, TickCommitted
 from headgate.model.network import Network
 from headgate.queueing.advice import Advice, Drift, Warning, advise
-from headgate.queueing.latency_models import InTicks, LatencyModel, OnServer
+from headgate.queueing.latency_models import LatencyModel
 from headgate.queueing.load_model import LoadModel
+from headgate.queueing.tick_model import InTicks
+from headgate.statistics.completeness import NotMeasured, operator_profiles, stream_rate, tick_costs_of
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
 
 _CHECK_EVERY_S = 5.0
 _REPEAT_AFTER_S = 60.0
+_PROFILE = "the profile"
 
 
 class Refused(OverloadError):
     """A query would break its own bounds, or those of another; the text is the advice."""
+
+
+def measured_load(network: Network, measured: Measured, origin: str = _PROFILE) -> LoadModel:
+    """The load of a network at the rates of its profile; raises ``NotMeasured`` if that lacks any of it."""
+    profiles = operator_profiles(measured, network, origin)
+    return LoadModel(network, profiles, {stream: stream_rate(measured, stream) for stream in network.streams})
+
+
+def measured_ticks(measured: Measured, origin: str = _PROFILE) -> InTicks:
+    """Ticks as the profile has measured them; raises if it has not: no result is earlier than a tick."""
+    return InTicks.measured(tick_costs_of(measured, origin), measured.processors)
+
+
+def with_machine_bounds(measured: Measured, network: Network) -> Measured:
+    """The profile, with the rates that the machine can take where it cannot take those of the streams."""
+    try:
+        load = measured_load(network, measured)
+        utilisation = measured_ticks(measured).utilisation(load)
+    except NotMeasured:
+        return measured
+    if utilisation < 1:
+        return measured
+    most = {stream: rate / utilisation for stream, rate in load.rates.items()}
+    return replace(measured, machine_bound={**most, **measured.machine_bound})
 
 
 @dataclass(frozen=True)
@@ -39,15 +66,18 @@ class Admission:
         """Why not, in one line: which bounds break, by how much, and what would fit."""
         if self.admitted:
             return ""
-        lines = [
-            f"{'' if query in self.new else 'running '}query {query}: "
+        factor = self.advice.largest_factor
+        most = f"all fits at {factor:.3g} times the present rates" if factor > 0 else "no rate would fit"
+        return f"{'; '.join(self.reasons().values())}; {most}"
+
+    def reasons(self) -> dict[str, str]:
+        """By query that does not fit: its broken bounds, and what would make it fit."""
+        return {
+            query: f"{'' if query in self.new else 'running '}query {query}: "
             f"{'; '.join(map(str, own.broken))} ({own.remedies})"
             for query, own in self.advice.queries.items()
             if not own.fits
-        ]
-        factor = self.advice.largest_factor
-        most = f"all fits at {factor:.3g} times the present rates" if factor > 0 else "no rate would fit"
-        return f"{'; '.join(lines)}; {most}"
+        }
 
 
 def admission(plan: LoadModel, new: Collection[str], model: LatencyModel) -> Admission:
@@ -56,19 +86,28 @@ def admission(plan: LoadModel, new: Collection[str], model: LatencyModel) -> Adm
     return Admission(names, advise(plan, model))
 
 
-def check_admission(network: Network, new: Collection[str], measured: Measured, processors: int) -> None:
-    """Raise ``Refused`` if a query would break its bounds; one that is not measured yet is admitted."""
+def check_admission(network: Network, new: Collection[str], measured: Measured) -> tuple[str, ...]:
+    """Raise ``Refused`` if a query would break the bounds that it declares; returns warnings.
+
+    The verdict is that of ``headgate advise`` on the same profile. Queries without bounds and queries that
+    shed are admitted all the same, with a warning if they do not fit; so is what was not measured.
+    """
     bounded = bounded_queries(network)
-    is_known = network.operators.keys() <= measured.profiles.keys() and (
-        network.streams.keys() <= measured.tuples_per_s.keys()
-    )
-    if not bounded or not is_known:
-        return
-    rates = {stream: measured.tuples_per_s[stream] for stream in network.streams}
-    model = OnServer(processors) if measured.tick is None else InTicks.measured(measured.tick)
-    found = admission(LoadModel(network, measured.profiles, rates), new, model)
-    if any(not found.advice.queries[name].fits for name in bounded):
+    try:
+        load, model = measured_load(network, measured), measured_ticks(measured)
+    except NotMeasured as error:
+        names = ", ".join(sorted(bounded))
+        return (f"bounds of {names} are not checked: {error}",) if bounded else ()
+    found = admission(load, new, model)
+    reasons = found.reasons()
+    if bounded & reasons.keys():
         raise Refused(f"{found.reason}; --force (or force=True) lets it in")
+    doubtful = [
+        f"query {name} keeps its bounds by a margin smaller than the error of its profile"
+        for name, own in found.advice.queries.items()
+        if name in bounded and not own.is_sure
+    ]
+    return (*reasons.values(), *doubtful)
 
 
 def bounded_queries(network: Network) -> set[str]:
@@ -112,10 +151,14 @@ class BoundsWatch:
                     self._warn(warning)
 
     def _update_plan(self, rates: dict[str, float]) -> None:
-        costs = self._statistics.snapshot({}).tick
-        if costs is None:
+        measured = self._statistics.snapshot(rates)
+        # the latest estimates: rates may have changed the costs of joins
+        latest = {name: self._statistics.profiles[name] for name in measured.profiles}
+        measured = replace(measured, profiles=latest)
+        try:
+            plan, model = measured_load(self._network, measured), measured_ticks(measured)
+        except NotMeasured:
             return
-        plan, model = LoadModel(self._network, self._statistics.profiles, rates), InTicks.measured(costs)
         if self._drift is None:
             self._drift = Drift(plan, model)
         else:

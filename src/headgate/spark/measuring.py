@@ -18,7 +18,9 @@ from headgate.spark.samples import TaskTime, Trial, run_trials
 from headgate.spark.sources import Sources, timestamp_us
 from headgate.spark.tick_plan import TickPlan, counted_rows
 from headgate.statistics.estimators import TickWork
-from headgate.statistics.store import TELLING_ROWS, Passed
+from headgate.statistics.operators import TELLING_ROWS, Passed
+from headgate.statistics.profiling import KnownRates
+from headgate.workload.packets import BurstSettings
 
 Stored = Sequence[tuple[StoreTask, BlockRef | None]]
 
@@ -80,10 +82,19 @@ class Measuring:
             tuples = {name: taken[name] for name in names}
             if max(tuples.values()) >= TELLING_ROWS:
                 tag = self._tag(batch_id, group)
-                seconds = self._task_time.seconds(tag) + self._in_shared_jobs.get(tag, 0.0)
-                works.append(TickWork(tuples, rows_stored[group], seconds))
+                seconds = self._seconds(tag)
+                if seconds is not None:
+                    works.append(TickWork(tuples, rows_stored[group], seconds))
         self._in_shared_jobs.clear()
         return works
+
+    def _seconds(self, tag: str) -> float | None:
+        """Processor seconds under a tag; None if Spark, on a busy machine, is too late to tell."""
+        seconds = self._task_time.seconds(tag)
+        if seconds is None:
+            self._task_time.settle()
+            seconds = self._task_time.seconds(tag)
+        return None if seconds is None else seconds + self._in_shared_jobs.get(tag, 0.0)
 
     def _taken_by_last(self, results: Mapping[str, int]) -> dict[str, float]:
         """Tuples that the last operators of queries have taken: as many as they pass on."""
@@ -93,10 +104,13 @@ class Measuring:
             if query.name in results and len(query.outputs) == 1
         }
 
-    def passed(self, plan: TickPlan, results: Mapping[str, int]) -> dict[str, Passed]:
+    def passed(
+        self, plan: TickPlan, results: Mapping[str, int], selected: Mapping[str, int]
+    ) -> dict[str, Passed]:
         """What operators have taken and passed on; exact where the tick counted it."""
         last = self._taken_by_last(results)
-        passed_on = {name: float(rows) for name, rows in counted_rows(plan.counted).items()} | last
+        counts = {**counted_rows(plan.counted), **selected}
+        passed_on = {name: float(rows) for name, rows in counts.items()} | last
         found = {}
         for name, rows in passed_on.items():
             operator = self._network.operators[name]
@@ -133,7 +147,29 @@ def widths_of(stored: Stored) -> dict[str, float]:
     }
 
 
-def rates_of_files(sources: Sources, streams: Iterable[StreamDefinition]) -> dict[str, float]:
+def known_rates(sources: Sources, streams: Iterable[StreamDefinition]) -> KnownRates:
+    """Rates that need not be counted, and the streams that arrive as fast as they are read."""
+    own = [stream for stream in streams if stream.name not in sources.frames]
+    declared = {stream.name: rate for stream in own if (rate := _declared_rate(stream)) is not None}
+    recorded = _rates_of_files(sources, own)
+    unpaced = {s.name for s in own if sources.is_file_stream(s) or s.format == "rate-micro-batch"}
+    return KnownRates(declared, recorded, unpaced - recorded.keys())
+
+
+def _declared_rate(stream: StreamDefinition) -> float | None:
+    """Tuples per second by the options of a stream; None if they give none, or one that changes."""
+    options = {name.lower(): value for name, value in stream.options}
+    if stream.format == "rate":
+        return float(options.get("rowspersecond", 1))
+    if stream.format != "burst":
+        return None
+    settings = BurstSettings.parse(dict(stream.options))
+    rates = settings.process.rate.tuples_per_second
+    # as fast as it is read: by its own time
+    return rates[0] * (settings.speed or 1.0) if len(rates) == 1 else None
+
+
+def _rates_of_files(sources: Sources, streams: Iterable[StreamDefinition]) -> dict[str, float]:
     """Tuples per second of streams in files, by their own timestamps, however fast the files are read."""
     found = {}
     for definition in streams:

@@ -24,16 +24,31 @@ class Measured:
     """Profiles of operators, and of predicates by operator and text; rates of streams; costs of ticks."""
 
     profiles: Profiles
+    """Of operators that were measured, or are stated: nothing is assumed of the others."""
     tuples_per_s: Mapping[str, float] = field(default_factory=dict)
     tick: TickCosts | None = None
     predicates: Mapping[str, Profiles] = field(default_factory=dict)
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+    """Operators, and ``ticks``, that too few ticks have measured, and why."""
+    machine_bound: Mapping[str, float] = field(default_factory=dict)
+    """Tuples per second that the machine read of streams, where that is not the rate of the stream."""
+    processors: int | None = None
+    """How many ticks had when they were measured."""
 
     def to_json(self) -> str:
-        document = {"operators": _document(self.profiles), "tuples_per_s": dict(self.tuples_per_s)}
+        document: dict[str, Any] = {
+            "operators": _document(self.profiles),
+            "tuples_per_s": dict(self.tuples_per_s),
+        }
         if self.predicates:
             document["predicates"] = {name: _document(own) for name, own in self.predicates.items()}
         if self.tick is not None:
             document["tick"] = asdict(self.tick)
+        if self.processors is not None:
+            document["processors"] = self.processors
+        for key in ("not_measured", "machine_bound"):
+            if found := getattr(self, key):
+                document[key] = dict(found)
         return json.dumps(document, indent=2)
 
     @staticmethod
@@ -59,19 +74,19 @@ class Measured:
         parts = document.get("predicates", {})
         if not isinstance(parts, dict) or not all(isinstance(own, dict) for own in parts.values()):
             raise SetupError(f"{origin}: predicates is wrong; write {{OPERATOR: {{TEXT: {{...}}}}}}")
+        operators = _profiles(document["operators"], f"{origin}: operators")
+        # stated ones have no number of samples
+        empty = [name for name, given in document["operators"].items() if given.get("samples") == 0]
+        processors = document.get("processors")
         return Measured(
-            _profiles(document["operators"], f"{origin}: operators"),
+            {name: profile for name, profile in operators.items() if name not in empty},
             {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in rates.items()},
             _tick(document["tick"], origin) if "tick" in document else None,
             {name: _profiles(own, f"{origin}: predicates.{name}") for name, own in parts.items()},
+            {**dict.fromkeys(empty, "no tick measured it"), **document.get("not_measured", {})},
+            document.get("machine_bound", {}),
+            None if processors is None else int(_number(processors, f"{origin}: processors")),
         )
-
-    def of(self, operators: tuple[str, ...], origin: str) -> Profiles:
-        for name in operators:
-            if name not in self.profiles:
-                known = known_names(self.profiles)
-                raise SetupError(f"{origin} has no profile of operator {name}; it has {known}")
-        return {name: self.profiles[name] for name in operators}
 
 
 def beside(script: Path) -> Path:
@@ -80,7 +95,10 @@ def beside(script: Path) -> Path:
 
 
 def _document(profiles: Profiles) -> dict[str, dict[str, float]]:
-    return {name: asdict(profile) for name, profile in profiles.items()}
+    return {
+        name: {key: value for key, value in asdict(profile).items() if key != "samples" or value}
+        for name, profile in profiles.items()
+    }
 
 
 def _profiles(document: dict[str, Any], place: str) -> dict[str, Profile]:
@@ -104,7 +122,8 @@ def _tick(given: Any, origin: str) -> TickCosts:
     needed = {field.name for field in fields(TickCosts) if field.default is MISSING}
     if not isinstance(given, dict) or not needed <= set(given) <= set(keys):
         raise SetupError(f"{origin}: tick is wrong; write an object with {', '.join(keys)}")
-    return TickCosts(**{key: _number(value, f"{origin}: tick.{key}") for key, value in given.items()})
+    numbers = {key: _number(value, f"{origin}: tick.{key}") for key, value in given.items()}
+    return TickCosts(samples=int(numbers.pop("samples", 0)), **numbers)
 
 
 def _number(value: Any, place: str) -> float:

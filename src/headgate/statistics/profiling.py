@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field, replace
 from itertools import cycle
 
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
+from headgate.statistics.completeness import listed
+from headgate.statistics.operators import UNREACHED
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
 from headgate.status import RunStatus
@@ -19,8 +21,11 @@ from headgate.status import RunStatus
 _LEAST_S = 2.0
 _WARM_UP_SHARE = 0.75
 _SEPARATING_SHARE = 1 / 3
-# a machine that is too slow to measure ticks in so many rounds will not do so in more
-_MOST_ROUNDS = 5
+# of the time that was asked for, where that was too short
+_EXTENSION_SHARE = 0.25
+_MOST_EXTENSIONS = 6
+# bursts may leave a stream as quiet as this for the time of a profile
+_REACHED = 0.5
 _FILES_PER_TICK = (1, 3)
 # of the length of a tick; a long wait makes the next tick long, and that one the next
 _RESTS = (1.0, 0.0, 3.0, 0.0, 2.0, 0.0)
@@ -95,11 +100,26 @@ def rests() -> Callable[[float], float]:
     return lambda tick_s: next(factors) * tick_s
 
 
+@dataclass(frozen=True)
+class KnownRates:
+    """Tuples per second of streams that counting does not tell.
+
+    They are ``declared`` by the stream's options, or ``recorded`` by the timestamps of its files, however
+    fast these are read. Of ``unpaced`` streams they are not known: tuples arrive as fast as they are read, so
+    that counting them measures the machine.
+    """
+
+    declared: Mapping[str, float] = field(default_factory=dict)
+    recorded: Mapping[str, float] = field(default_factory=dict)
+    unpaced: Collection[str] = ()
+
+
 class Profiler:
-    """Adds up rounds over a sample until a time is over.
+    """Adds up rounds over a sample until a time is over, and everything is measured.
 
     The first round warms Java up and does not count. The next ones separate operators, in ticks in which some
-    of them rest; the last ones measure whole ticks of several sizes.
+    of them rest; the last ones measure whole ticks of several sizes. If the time is too short for that, more
+    rounds follow as long as they measure anything new.
     """
 
     def __init__(self, network: Network, seconds: float, statistics: StatisticsStore) -> None:
@@ -108,7 +128,9 @@ class Profiler:
         self._statistics = statistics
         self.rounds = 0
         self._whole_since: int | None = None
-        self._rows = dict.fromkeys(network.streams, 0)
+        self._extensions = 0
+        self._observed = 0
+        self._rows = dict.fromkeys(network.streams, 0.0)
         self._ran_s = 0.0
 
     @property
@@ -126,32 +148,62 @@ class Profiler:
         return max(_LEAST_S, self._end_s - time.monotonic())
 
     def wants_more(self) -> bool:
-        """Whether there is time for another round, or one of each kind and enough ticks are still missing."""
+        """Whether there is time for another round, or one of each kind is still missing."""
         if self._whole_since is None or self.rounds == self._whole_since:
             return True
-        if self._end_s - time.monotonic() >= _LEAST_S:
-            return True
-        return self.rounds < self._whole_since + _MOST_ROUNDS and self._statistics.tick_costs() is None
+        return self._end_s - time.monotonic() >= _LEAST_S
+
+    def extend(self) -> str:
+        """Allow more time if too little was measured so far, and more would help; says what is missing."""
+        missing = {n: why for n, why in self._statistics.unmeasured().items() if why != UNREACHED}
+        observed, self._observed = self._observed, self._statistics.observations()
+        is_hopeless = self._extensions > 0 and self._observed == observed
+        if not missing or is_hopeless or self._extensions >= _MOST_EXTENSIONS:
+            return ""
+        self._extensions += 1
+        self._end_s = time.monotonic() + max(_LEAST_S, _EXTENSION_SHARE * self._seconds)
+        return listed(missing)
 
     @property
     def stage(self) -> str:
         doing = "telling operators apart" if self.separates_operators else "measuring whole ticks"
-        return f"{doing if self.rounds else 'warming up'}, {self.seconds_left:.0f} s left"
+        longer = ", longer than asked" if self._extensions else ""
+        return f"{doing if self.rounds else 'warming up'}, {self.seconds_left:.0f} s left{longer}"
 
     def end_round(self, status: RunStatus) -> None:
         self.rounds += 1
         if self.rounds == 1:
+            self._statistics.forget_warm_up()
             self._end_s = time.monotonic() + _SEPARATING_SHARE * self._seconds
             return
-        for name, counts in status.streams.items():
-            self._rows[name] += counts.rows_in
-        self._ran_s += status.seconds
+        self._count(status)
         if self.separates_operators and self._end_s - time.monotonic() < _LEAST_S:
             self._whole_since = self.rounds
             self._statistics.forget_ticks()
             self._end_s = time.monotonic() + (1 - _SEPARATING_SHARE) * self._seconds
 
-    def measured(self, tuples_per_s: Mapping[str, float]) -> Measured:
-        """The profile; ``tuples_per_s`` are rates known better than by counting."""
+    def _count(self, status: RunStatus) -> None:
+        """Count what arrived between the starts of the first and the last tick.
+
+        The first tick takes what waited before, and what arrives after the start of the last one is not seen.
+        """
+        ticks = status.history
+        total = sum(tick.rows_in for tick in ticks)
+        if len(ticks) < 2 or not total:
+            return
+        share = 1 - ticks[0].rows_in / total
+        for name, counts in status.streams.items():
+            self._rows[name] += share * counts.rows_in
+        self._ran_s += (ticks[-1].at_s - ticks[-1].seconds) - (ticks[0].at_s - ticks[0].seconds)
+
+    def measured(self, known: KnownRates, processors: int) -> Measured:
+        """The profile of all rounds."""
         counted = {name: rows / self._ran_s for name, rows in self._rows.items() if self._ran_s > 0}
-        return self._statistics.snapshot({**counted, **tuples_per_s})
+        rates = {name: rate for name, rate in counted.items() if name not in known.unpaced}
+        bound = {
+            name: rate
+            for name, rate in counted.items()
+            if name in known.unpaced or rate < _REACHED * known.declared.get(name, 0.0)
+        }
+        found = self._statistics.snapshot({**rates, **known.declared, **known.recorded}, processors)
+        return replace(found, machine_bound=bound)
