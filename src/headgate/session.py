@@ -276,6 +276,7 @@ class Session:
         from headgate.spark.measuring import known_rates
 
         network = self.network()
+        rates = known_rates(self._sources, network.streams.values())
         endless = not all(self._sources.ends(stream) for stream in network.streams.values())
         statistics = StatisticsStore(network, Measured({}, predicates=self._known_predicates()))
         # the selectivity of a join of two is that of its predicate
@@ -290,12 +291,12 @@ class Session:
                 rest_s=None if profiler.separates_operators else rests(),
                 controller=controller,
             )
-            run = self._launcher().launch(sampled(network, profiler.files_per_tick), settings)
+            sample = sampled(network, profiler.files_per_tick, rates.declared)
+            run = self._launcher().launch(sample, settings)
             # on a busy machine, a source may take longer to start than a round lasts
             run.run_for(profiler.seconds_left, _TICKS_PER_ROUND)
             profiler.end_round(run.status())
             shutil.rmtree(run.checkpoint, ignore_errors=True)
-        rates = known_rates(self._sources, network.streams.values())
         self.measured = with_machine_bounds(profiler.measured(rates, processors(self._spark)), network)
         return self.measured
 

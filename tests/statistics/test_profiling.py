@@ -43,6 +43,18 @@ def test_files_come_one_by_one_unless_the_script_says_otherwise() -> None:
     assert options_of(with_stream(("rate", "100"))) == {"rate": "100"}
 
 
+def test_generated_tuples_come_in_ticks_of_bounded_size_unless_the_script_says_otherwise() -> None:
+    def most(*options: tuple[str, str], rate: float | None = 100.0) -> dict[str, str]:
+        stream = StreamDefinition("s0", "burst", None, options)
+        network = chains(2).changed(streams=(stream,))
+        [found] = sampled(network, rates={} if rate is None else {"s0": rate}).streams.values()
+        return dict(found.options)
+
+    assert most() == {"maxRowsPerTrigger": "200"}
+    assert most(("RowsPerTrigger", "7")) == {"RowsPerTrigger": "7"}
+    assert most(rate=None) == {}
+
+
 def test_results_do_not_go_where_the_script_sends_them() -> None:
     assert {q.sink for q in sampled(with_stream()).queries.values()} == {SinkDefinition("memory")}
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import cycle
+from types import MappingProxyType
 
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import Profiles
@@ -27,6 +28,9 @@ _MOST_EXTENSIONS = 6
 # bursts may leave a stream as quiet as this for the time of a profile
 _REACHED = 0.5
 _FILES_PER_TICK = (1, 3)
+# of arrivals
+_MOST_S_PER_TICK = 2.0
+_LIMITS = {"maxfilespertrigger", "maxbytespertrigger", "maxrowspertrigger", "rowspertrigger"}
 # of the length of a tick; a long wait makes the next tick long, and that one the next
 _RESTS = (1.0, 0.0, 3.0, 0.0, 2.0, 0.0)
 # in every tick but each fourth, an operator rests with this probability
@@ -35,20 +39,33 @@ _ALL_WORK_EVERY = 4
 _MOST_IDLE_TICKS = 2
 
 
-def sampled(network: Network, files_per_tick: int = 1) -> Network:
-    """The same operators, with results that go nowhere and files that arrive a few per tick."""
+def sampled(
+    network: Network, files_per_tick: int = 1, rates: Mapping[str, float] = MappingProxyType({})
+) -> Network:
+    """The same operators, with results that go nowhere and tuples that arrive in steps.
+
+    ``rates`` are those that generated streams declare.
+    """
     return network.changed(
-        streams=tuple(_in_steps(stream, files_per_tick) for stream in network.streams.values()),
+        streams=tuple(
+            _in_steps(stream, files_per_tick, rates.get(stream.name)) for stream in network.streams.values()
+        ),
         queries=tuple(replace(query, sink=SinkDefinition("memory")) for query in network.queries.values()),
     )
 
 
-def _in_steps(stream: StreamDefinition, files_per_tick: int) -> StreamDefinition:
-    """One tick over all files would measure Java's compiler."""
+def _in_steps(stream: StreamDefinition, files_per_tick: int, rate: float | None) -> StreamDefinition:
     options = {name.lower() for name, _ in stream.options}
-    if "path" not in options or options & {"maxfilespertrigger", "maxbytespertrigger"}:
+    if options & _LIMITS:
         return stream
-    return replace(stream, options=(*stream.options, ("maxFilesPerTrigger", str(files_per_tick))))
+    limit = None
+    if "path" in options:
+        # one tick over all files would measure Java's compiler
+        limit = ("maxFilesPerTrigger", str(files_per_tick))
+    elif stream.format == "burst" and rate is not None:
+        # more than the machine can take would make every tick longer than the one before
+        limit = ("maxRowsPerTrigger", str(max(1, round(_MOST_S_PER_TICK * rate))))
+    return stream if limit is None else replace(stream, options=(*stream.options, limit))
 
 
 class Sampling:
