@@ -148,6 +148,17 @@ def test_a_time_that_is_too_short_is_extended_until_all_is_measured() -> None:
     assert profiling.stage.endswith("longer than asked")
 
 
+def test_a_stream_that_is_too_slow_for_large_ticks_is_measured_by_small_ones() -> None:
+    profiling, store = profiler()
+    said = run_through(profiling, store, 20, 5)
+    assert said[0].startswith("0.0 (only 0 of 4 ticks had 200 tuples or more for its query)")
+    found = profiling.measured(KnownRates(), 2)
+    assert found.not_measured == {}
+    # it may all be Spark's own time
+    for profile in found.profiles.values():
+        assert profile.seconds_per_tuple_error > 0.2 * profile.seconds_per_tuple > 0
+
+
 def test_a_time_is_not_extended_for_ever() -> None:
     # a tick of a round has no beginning: the costs of ticks are never known
     profiling, store = profiler()

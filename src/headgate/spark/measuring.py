@@ -63,11 +63,12 @@ class Measuring:
         return run_trials(trials, self._task_time, self._tag(batch_id, "trial"))
 
     def works(
-        self, batch_id: int, plan: TickPlan, results: Mapping[str, int], stored: Stored
+        self, batch_id: int, plan: TickPlan, results: Mapping[str, int], stored: Stored, least_rows: int
     ) -> list[TickWork]:
-        """The work of the tick for each group of queries with enough tuples.
+        """The work of the tick for each group of queries with at least so many tuples.
 
-        What operators take is counted by the plan, unless the results are a better count.
+        What operators take is counted by the plan, unless the results are a better count. There is none if
+        Spark, on a busy machine, is too late to tell the time of a group: the whole would seem too short.
         """
         taken = {name: moved.rows for name, moved in plan.moved.items()} | self._taken_by_last(results)
         rows_stored = {
@@ -77,19 +78,22 @@ class Measuring:
         for task, ref in stored:
             group = self._group_of[self._network.queries_of(task.operator)[0]]
             rows_stored[group] += ref.rows if ref is not None else 0
-        works = []
-        for group, names in self._operators_of.items():
-            tuples = {name: taken[name] for name in names}
-            if max(tuples.values()) >= TELLING_ROWS:
-                tag = self._tag(batch_id, group)
-                seconds = self._seconds(tag)
-                if seconds is not None:
-                    works.append(TickWork(tuples, rows_stored[group], seconds))
+        tuples = {
+            group: own
+            for group, names in self._operators_of.items()
+            if max((own := {name: taken[name] for name in names}).values()) >= least_rows
+        }
+        seconds = {group: self._seconds(self._tag(batch_id, group)) for group in tuples}
         self._in_shared_jobs.clear()
-        return works
+        works = [
+            TickWork(own, rows_stored[group], taken_s)
+            for group, own in tuples.items()
+            if (taken_s := seconds[group]) is not None
+        ]
+        return works if len(works) == len(tuples) else []
 
     def _seconds(self, tag: str) -> float | None:
-        """Processor seconds under a tag; None if Spark, on a busy machine, is too late to tell."""
+        """Processor seconds under a tag; None if Spark has not recorded all of them in time."""
         seconds = self._task_time.seconds(tag)
         if seconds is None:
             self._task_time.settle()

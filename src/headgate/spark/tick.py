@@ -271,7 +271,8 @@ class TickRunner:
     ) -> Outcome:
         results = {name: result.rows for name, result in found.written.items()}
         # last of all: Spark records task metrics with a delay
-        works = self._measuring.works(event.batch_id, plan, results, found.stored)
+        least_rows = self.statistics.operators.least_rows
+        works = self._measuring.works(event.batch_id, plan, results, found.stored, least_rows)
         event = replace(event, busy_s=sum(work.seconds for work in works))
         passed = self._measuring.passed(plan, results, found.selected)
         return Outcome(event, change, works, passed, widths_of(found.stored))

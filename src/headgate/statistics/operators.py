@@ -86,6 +86,8 @@ class OperatorEstimates:
         self._telling = dict.fromkeys(network.operators, 0)
         self._counted = dict.fromkeys(network.operators, 0)
         self._ticks = 0
+        self.least_rows = TELLING_ROWS
+        """Tuples that a query must take in a tick for its time to count."""
 
     def assume_widths(self, bytes_per_tuple: Mapping[str, float]) -> None:
         """Widths by the schema, for operators of which nothing is known."""
@@ -144,17 +146,30 @@ class OperatorEstimates:
         profiles = self._apart()
         missing = self.unmeasured(profiles)
         known = {name: profile for name, profile in profiles.items() if name not in missing}
-        return OperatorEstimates(self._network, known, profiles)
+        return self._anew(known, profiles)
 
     def restarted(self) -> OperatorEstimates:
         """New estimates that assume what these end with, and know no more than these did at first."""
         known = {name: self._first[name] for name in self._known & self._first.keys()}
-        return OperatorEstimates(self._network, known, self._profiles)
+        return self._anew(known, self._profiles)
+
+    def _anew(self, known: Profiles, assumed: Profiles) -> OperatorEstimates:
+        found = OperatorEstimates(self._network, known, assumed)
+        found.least_rows = self.least_rows
+        return found
 
     def _cost(self, name: str, profile: Profile) -> Cost:
         error = profile.seconds_per_tuple_error
         is_measured = isfinite(error) and (name in self._known or profile.samples > 0)
         return profile.seconds_per_tuple, error if is_measured else None
+
+    def use_small_ticks(self) -> None:
+        """Let any tick count, if none was large enough for some operator: there may be no larger ones.
+
+        What such a tick takes is mostly Spark's own time, so that costs come out too large, and uncertain.
+        """
+        if any(not telling for name, telling in self._telling.items() if name not in self._known):
+            self.least_rows = 1
 
     @property
     def observations(self) -> int:
@@ -171,7 +186,8 @@ class OperatorEstimates:
             return ""
         telling, counted = self._telling[name], self._counted[name]
         if telling < _ENOUGH_TICKS:
-            return f"only {telling} of {_ENOUGH_TICKS} ticks had {TELLING_ROWS} tuples or more for its query"
+            rows = f"{self.least_rows} tuples or more" if self.least_rows > 1 else "any tuples"
+            return f"only {telling} of {_ENOUGH_TICKS} ticks had {rows} for its query"
         if profile.samples == 0:
             return UNREACHED
         if not isfinite(profile.seconds_per_tuple_error):
@@ -206,7 +222,7 @@ class OperatorEstimates:
             self._change(name, bytes_per_tuple=width)
         if self._ticks > _COLD_TICKS:
             for work in works:
-                if max(work.tuples.values(), default=0.0) >= TELLING_ROWS:
+                if max(work.tuples.values(), default=0.0) >= self.least_rows:
                     self._add_work(work)
         return self._profiles != before
 

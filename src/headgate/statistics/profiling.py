@@ -178,6 +178,7 @@ class Profiler:
         if not missing or is_hopeless or self._extensions >= _MOST_EXTENSIONS:
             return ""
         self._extensions += 1
+        self._statistics.operators.use_small_ticks()
         self._end_s = time.monotonic() + max(_LEAST_S, _EXTENSION_SHARE * self._seconds)
         return listed(missing)
 
