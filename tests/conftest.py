@@ -21,6 +21,9 @@ os.environ.setdefault("HEADGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
 os.environ.setdefault("HEADGATE_CLASS_SHARING", "off")
 
 
+SEED_VARIABLE = "HEADGATE_TEST_SEED"
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Draw random cases afresh in every run, on build servers too, from one seed for all worker processes."""
     # on a busy machine, a case that takes long is no failure
@@ -28,7 +31,8 @@ def pytest_configure(config: pytest.Config) -> None:
     settings.register_profile("headgate", settings.get_profile("default"), **patient)
     settings.load_profile("headgate")
     if config.option.hypothesis_seed is None:
-        config.option.hypothesis_seed = str(secrets.randbits(32))
+        # worker processes read the variable that the first process sets: they do not inherit its options
+        config.option.hypothesis_seed = os.environ.setdefault(SEED_VARIABLE, str(secrets.randbits(32)))
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -20,8 +20,10 @@ from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.lower import lower
 from headgate.planning.rules import optimize
+from headgate.run_options import RunOptions
 from headgate.simulator.routing_file import is_network, read_network
 from headgate.simulator.workload_file import read_workload
+from headgate.statements import perform
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
@@ -41,12 +43,16 @@ def blocks(language: str) -> list[Any]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_cql_blocks_of_a_page_can_be_planned_one_after_the_other(page: Path) -> None:
-    catalog = Catalog()
+    catalog, options = Catalog(), RunOptions()
+    answers, shown = [], []
     for kind, text in _BLOCK.findall(page.read_text()):
         if kind == "sql":
-            for statement in cql.parse(text, page.name):
-                catalog.declare(statement)
+            answers += [perform(statement, catalog, options) for statement in cql.parse(text, page.name)]
+        elif text.startswith("-- "):
+            shown.append(text)
     lower([optimize(bind(query, catalog)) for query in catalog.queries.values()], catalog)
+    given = "\n\n".join(f"-- {answer.statement}\n{answer}" for answer in answers if answer)
+    assert all(text.strip() in given for text in shown), given
 
 
 @pytest.mark.parametrize("block", blocks("sh"))

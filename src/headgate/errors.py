@@ -1,18 +1,27 @@
 """Errors, sorted by whose fault they are.
 
 ``QueryError``, ``SetupError`` and ``UserCodeError`` are the user's to mend, ``DamagedStateError`` is the
-disk's doing, ``OverloadError`` and ``StalledError`` are the system's state, ``InternalError`` is a defect
-of ours.
+disk's doing, ``SparkError``, ``OverloadError`` and ``StalledError`` are the system's state,
+``InternalError`` is a defect of ours.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from difflib import get_close_matches
+
+# what would end a line, or what a terminal would obey
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
 class HeadgateError(Exception):
     """Anything Headgate raises on purpose; its text is one line that a user can act on."""
+
+    def __str__(self) -> str:
+        # names and paths that users pass in may have line breaks
+        return _CONTROLS.sub(" ", super().__str__())
 
 
 @dataclass(frozen=True)
@@ -59,8 +68,9 @@ class QueryError(HeadgateError):
 
     def __str__(self) -> str:
         if self.span is None:
-            return self.message
-        return f"{self.span.origin}:{self.span.line}:{self.span.column}: {self.message}"
+            return super().__str__()
+        place = f"{self.span.origin}:{self.span.line}:{self.span.column}"
+        return _CONTROLS.sub(" ", f"{place}: {self.message}")
 
     def detailed(self) -> str:
         """The one-line error, with the place underlined below it."""
@@ -79,6 +89,10 @@ class UserCodeError(HeadgateError):
     """Python code of the user's has failed: a callback, observer, function, strategy or router."""
 
 
+class SparkError(HeadgateError):
+    """Spark has failed; the text is its innermost cause, and ``__cause__`` the error of Spark."""
+
+
 class OverloadError(HeadgateError):
     """More work arrives than fits into the budget."""
 
@@ -94,3 +108,22 @@ class InternalError(HeadgateError):
 def known_names(names: Iterable[str]) -> str:
     """The names a user may have meant, for the end of an error message."""
     return ", ".join(sorted(names)) or "none"
+
+
+# a longer one is a mistake of another kind
+_LONGEST_NAME = 50
+
+
+def nearest(name: str, names: Iterable[str]) -> str:
+    """A question for the name that was probably meant, whatever its case; nothing if none is near."""
+    known = {known.lower(): known for known in names}
+    # comparing takes time by the square of the length
+    near = get_close_matches(name[:_LONGEST_NAME].lower(), known, n=1)
+    return f"did you mean {known[near[0]]}? " if near else ""
+
+
+def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
+    """The message about a name that is none of those known, with the one that was probably meant."""
+    known = list(names)
+    shown = " ".join(name.split())[:_LONGEST_NAME]
+    return f"unknown {kind} {shown}; {nearest(name, known)}known: {known_names(known)}"

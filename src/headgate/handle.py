@@ -2,29 +2,39 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from headgate import arguments
 from headgate.control.admission import BoundsWatch
 from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, ControlledRun
 from headgate.control.overrides import FixedController, ManualController, Overrides, check_keep_ratios
-from headgate.cql.measure import parse_bytes, parse_duration_us
-from headgate.errors import SetupError, known_names
+from headgate.display import html_paragraph, listed, plural
+from headgate.errors import SetupError, unknown_name
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.planning.logical import LogicalPlan
 from headgate.routing.policies import Router
 from headgate.runtime.drive import Controller, Observer, guarded
-from headgate.scheduling import Strategy, strategy_named
+from headgate.scheduling import Strategy
 from headgate.scheduling.capacity import Threshold
+from headgate.spark.failures import jobs_spared, spark_errors
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
 from headgate.status import Recorder, RunStatus
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from headgate.spark import DataFrame
 
 # CPU seconds of a tick where no query has a latency bound
 _TICK_S = 1.0
@@ -35,7 +45,10 @@ _POLL_EVERY_S = 0.1
 
 @dataclass(eq=False, repr=False)
 class Run:
-    """The handle of running queries."""
+    """The handle of running queries; any thread may use it.
+
+    What Spark raises is a ``SparkError``. Ctrl-C interrupts a method, never the run: ``stop`` ends it.
+    """
 
     _run: Any
     _recorder: Recorder
@@ -45,6 +58,17 @@ class Run:
     _controller: ManualController
     _statistics: StatisticsStore
     _processors: int
+    _is_reported: bool = field(default=False, init=False)
+    """Whether the failure of the run, if it has failed, has been raised."""
+    _is_removed: bool = field(default=False, init=False)
+
+    def __repr__(self) -> str:
+        queries = plural(len(self._network.queries), "query", "queries")
+        state = "running" if self.is_running else "over"
+        return f"<Run of {queries} ({listed(self._network.queries)}): {state}; {self.status().summary}>"
+
+    def _repr_html_(self) -> str:
+        return html_paragraph(repr(self)) + self.status()._repr_html_()
 
     @property
     def checkpoint(self) -> str:
@@ -56,14 +80,29 @@ class Run:
         """Whether the queries are still running."""
         return bool(self._run.is_running)
 
-    def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait for the end, and return whether it has come. Raises the error that made the run fail."""
-        return bool(self._run.wait(timeout_s))
+    def wait(self, timeout_s: str | float | None = None) -> bool:
+        """Wait for the end, and return whether it has come. Raises the error that made the run fail.
 
-    def run_for(self, seconds: float, least_ticks: int = 0) -> None:
+        ``timeout_s`` is a number of seconds, or '500 ms'; without one, it waits as long as it takes. Ctrl-C
+        ends the waiting alone.
+        """
+        limit_s = math.inf if timeout_s is None else arguments.seconds("timeout_s", timeout_s)
+        return self._ended(lambda: self._run.wait(None if limit_s > threading.TIMEOUT_MAX else limit_s))
+
+    def _ended(self, wait: Callable[[], Any]) -> bool:
+        with jobs_spared(), self._spark_errors():
+            try:
+                return bool(wait())
+            except Exception:
+                self._is_reported = True
+                raise
+
+    def run_for(self, seconds: str | float, least_ticks: int = 0) -> None:
         """Run for a time, and until at least so many ticks have had input, then stop."""
-        patience_s = max(0.0, _MOST_PATIENCE_S - seconds) if least_ticks else 0.0
-        is_over = self.wait(seconds)
+        length_s = arguments.seconds("seconds", seconds)
+        least_ticks = arguments.whole("least_ticks", least_ticks, 0, 3)
+        patience_s = max(0.0, _MOST_PATIENCE_S - length_s) if least_ticks else 0.0
+        is_over = self.wait(length_s)
         given_up_s = time.monotonic() + patience_s
         while not is_over and time.monotonic() < given_up_s:
             if sum(tick.rows_in > 0 for tick in self.status().history) >= least_ticks:
@@ -72,9 +111,36 @@ class Run:
         if not is_over:
             self.stop()
 
+    def watch(self, every: str | float = 1.0) -> None:
+        """Show the status until the run ends, drawn anew ``every`` so many seconds.
+
+        In a terminal and in a notebook it is a table that changes in place, elsewhere a line from time to
+        time. Ctrl-C ends the watching, not the run. Raises the error that made the run fail.
+        """
+        from headgate.watching import display_here, watch
+
+        with jobs_spared():
+            watch(self, arguments.positive_seconds("every", every), display_here())
+
     def stop(self) -> None:
-        """Finish the current tick, then end."""
-        self._run.stop()
+        """Finish the current tick, then end; on a run that is over, nothing happens."""
+        self._ended(self._run.stop)
+
+    def discard(self) -> None:
+        """Stop, and remove the checkpoint if it was made for this run alone, with results in memory.
+
+        Raises the error that made the run fail, unless it has been raised before.
+        """
+        was_reported = self._is_reported
+        try:
+            self.stop()
+        except Exception:
+            if not was_reported:
+                raise
+        finally:
+            if self.is_temporary and not self.is_running:
+                shutil.rmtree(self.checkpoint, ignore_errors=True)
+                self._is_removed = True
 
     def change(
         self,
@@ -86,12 +152,16 @@ class Run:
 
         ``latency`` maps queries to bounds such as '2 s' or a number of seconds; None removes a bound.
         """
-        bounds = {}
-        for query, bound in (latency or {}).items():
+
+        def bound_s(what: str, bound: object) -> float | None:
+            return None if bound is None else arguments.positive_seconds(what, bound)
+
+        bounds = {} if latency is None else arguments.by_name("latency", latency, "{'query': '2 s'}", bound_s)
+        for query in bounds:
             self._known(query)
-            bounds[query] = None if bound is None else duration_s(bound)
-        chosen = strategy_named(strategy) if isinstance(strategy, str) else strategy
-        limit = parse_bytes(memory) if isinstance(memory, str) else memory
+        chosen = None if strategy is None else arguments.strategy(strategy)
+        limit = None if memory is None else arguments.size_bytes("memory", memory)
+        self._check_running("change")
         self._run.change(chosen, limit, bounds)
 
     def shed(self, keep: Mapping[str, float]) -> None:
@@ -99,8 +169,10 @@ class Run:
 
         Only streams whose queries all declare overload = 'shed' can be shed.
         """
-        check_keep_ratios(self._network, keep)
-        self._controller.shed(keep)
+        ratios = arguments.ratios(keep)
+        check_keep_ratios(self._network, ratios)
+        self._check_running("shed")
+        self._controller.shed(ratios)
 
     def status(self) -> RunStatus:
         """Counts, backlog and latency so far."""
@@ -119,37 +191,55 @@ class Run:
 
     def alter_pool(self, name: str, slots: int) -> None:
         """Change the number of slots of a pool, from the next job on."""
-        self._run.pools.alter(name, slots)
+        pool = arguments.name("name", name, "'web'")
+        number = arguments.whole("slots", slots, 1, 4)
+        self._check_running("alter_pool")
+        self._run.pools.alter(pool, number)
 
     def warnings(self) -> tuple[str, ...]:
         """Warnings so far: queries that may exceed their bounds, or that admission could not check."""
         return self._recorder.warnings
 
-    def results(self, query: str) -> Any:
+    def results(self, query: str) -> DataFrame:
         """Results so far as a Spark DataFrame."""
         self._known(query)
-        return self._run.results(query)
+        self._check_kept(f"the results of query {query}")
+        with self._spark_errors():
+            found: DataFrame = self._run.results(query)
+            return found
 
-    def arrow(self, query: str) -> Any:
+    def arrow(self, query: str) -> pa.Table:
         """Results so far as an Arrow table."""
-        return self.results(query).toArrow()
+        results = self.results(query)
+        with self._spark_errors():
+            return results.toArrow()
 
-    def dead_letters(self) -> Any:
+    def dead_letters(self) -> DataFrame | None:
         """Rows that were late or did not parse, as a Spark DataFrame; None if there are none."""
-        return self._run.dead_letters()
+        self._check_kept("the dead letters")
+        with self._spark_errors():
+            found: DataFrame | None = self._run.dead_letters()
+            return found
 
     def profiles(self) -> Profiles:
         """The current profile of each operator."""
         return self._statistics.profiles
 
+    def _spark_errors(self) -> AbstractContextManager[None]:
+        return spark_errors(self._run.spark)
+
     def _known(self, query: str) -> None:
-        if query not in self._network.queries:
-            raise SetupError(f"unknown query {query}; known: {known_names(self._network.queries)}")
+        if arguments.text("query", query, "'q', its name") not in self._network.queries:
+            raise SetupError(unknown_name("query", query, self._network.queries))
 
+    def _check_running(self, method: str) -> None:
+        if not self.is_running:
+            raise SetupError(f"{method} has no effect: the run is over; call session.start for another")
 
-def duration_s(given: str | float) -> float:
-    """Seconds, given as a number or as text like '500 ms'."""
-    return parse_duration_us(given) / 1e6 if isinstance(given, str) else float(given)
+    def _check_kept(self, what: str) -> None:
+        if self._is_removed:
+            advice = "read them before, or start with a checkpoint"
+            raise SetupError(f"{what} went with the session, which is closed; {advice}")
 
 
 @dataclass(frozen=True)
@@ -159,9 +249,9 @@ class RunSettings:
     strategy: Strategy
     statistics: StatisticsStore
     until_done: bool = False
-    memory: str | int | None = None
+    memory_bytes: float | None = None
     checkpoint: str | Path | None = None
-    tick_budget: str | float | None = None
+    tick_budget_s: float | None = None
     observers: Iterable[Observer] = ()
     overrides: Overrides | None = None
     plans: Sequence[LogicalPlan] = ()
@@ -200,11 +290,11 @@ class Launcher:
 
         limits = TickLimits(
             budget_s=self._budget_s(network, settings),
-            memory_bytes=_memory_bytes(settings.memory, network),
+            memory_bytes=_memory_bytes(settings.memory_bytes, network),
             processors=processors(self.spark),
         )
         strategy, statistics = settings.strategy, settings.statistics
-        if isinstance(strategy, Threshold) and settings.memory is not None:
+        if isinstance(strategy, Threshold) and settings.memory_bytes is not None:
             strategy.memory_bytes = limits.memory_bytes
         recorder = Recorder(network)
         statistics.follow(recorder.recent)
@@ -257,11 +347,8 @@ class Launcher:
 
     def _budget_s(self, network: Network, settings: RunSettings) -> float:
         """CPU seconds of a tick: as given, or as latency bounds allow; where load may be shed, no limit."""
-        if settings.tick_budget is not None:
-            budget_s = duration_s(settings.tick_budget)
-            if budget_s <= 0:
-                raise SetupError("a tick budget must be more than 0 s")
-            return budget_s
+        if settings.tick_budget_s is not None:
+            return settings.tick_budget_s
         if self._is_batch(network, settings) or network.sheddable():
             return float("inf")
         bounds = [query.latency_s for query in network.queries.values() if query.latency_s is not None]
@@ -274,8 +361,8 @@ def locate(checkpoint: str | Path) -> str:
     return text if "://" in text else str(Path(text).absolute())
 
 
-def _memory_bytes(memory: str | int | None, network: Network) -> float:
-    if memory is not None:
-        return float(parse_bytes(memory) if isinstance(memory, str) else memory)
+def _memory_bytes(given: float | None, network: Network) -> float:
+    if given is not None:
+        return given
     limits = [q.memory_bytes for q in network.queries.values() if q.memory_bytes is not None]
     return float(sum(limits)) if limits else float("inf")

@@ -66,7 +66,7 @@ def _module(place: str, span: Span | None) -> ModuleType:
         return _from_file(Path(place), span)
     except QueryError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise QueryError(f"{place} cannot be imported: {type(error).__name__}: {error}", span) from error
 
 

@@ -1,205 +1,123 @@
-"""A session: all that the command line, the dashboard and library users call."""
+"""A session: all that the command line and library users call."""
 
 from __future__ import annotations
 
-import shutil
+import logging
+import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
-from typing import Any
 
-from headgate import cql
-from headgate.control.admission import Refused, check_admission, with_machine_bounds
-from headgate.control.overrides import FixedController, Overrides, has_orders
-from headgate.cql.measure import parse_duration_us
-from headgate.cql.statement import CreateFunction, CreateQuery
-from headgate.errors import SetupError
-from headgate.handle import Launcher, Run, RunSettings, duration_s, locate
-from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
+from headgate import arguments
+from headgate.control.admission import with_machine_bounds
+from headgate.control.overrides import FixedController, has_orders
+from headgate.cql.measure import LARGEST
+from headgate.declarations import Declarations
+from headgate.display import html_paragraph, html_table, listed, plural
+from headgate.errors import SetupError, unknown_name
+from headgate.handle import Launcher, Run, RunSettings, locate
+from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
-from headgate.placed import located_function, plain_function, router_for_run
-from headgate.planning.catalog import Catalog
-from headgate.planning.logical import LogicalPlan
-from headgate.planning.lower import Stages
+from headgate.predicting import Conditions, predict
+from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice
 from headgate.routing.policies import Router
 from headgate.runtime.drive import Observer
-from headgate.scheduling import Strategy, strategy_named
+from headgate.scheduling import Strategy
 from headgate.scheduling.baselines import Fifo
+from headgate.spark.failures import spark_errors
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
-from headgate.statistics.store import PredicateEstimates, StatisticsStore
+from headgate.statistics.store import StatisticsStore
 
-# task slots for pools, in addition to the processors: two jobs of an eddy overlap, besides those of another
-POOL_TASKS = 4
 # least ticks of a profiling round: fewer prove nothing
 _TICKS_PER_ROUND = 3
 
+_log = logging.getLogger("headgate")
 
-class Session:
-    """Continuous queries over one Spark application.
 
-    >>> session = Session()
-    >>> session.execute("CREATE STREAM ...; CREATE QUERY q AS SELECT ...")
-    >>> run = session.start(until_done=True)
-    >>> run.wait()
-    >>> run.arrow("q")
+class Session(Declarations):
+    """Continuous queries over one Spark application; one thread at a time may use it.
+
+    >>> with Session() as session:
+    ...     session.execute("CREATE STREAM ...; CREATE QUERY q AS SELECT ...")
+    ...     run = session.start(until_done=True)
+    ...     run.wait()
+    ...     run.arrow("q")
+
+    ``spark`` is an application that is there already, otherwise one is started on ``master``. Whatever is
+    wrong raises a ``HeadgateError``, whose text is one line, and leaves the session as it was.
     """
 
-    def __init__(self, spark: Any = None, master: str = "local[*]") -> None:
-        from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
+    _runs: tuple[Run, ...] = ()
+    _is_closed = False
 
-        self._given = spark
-        self._master = master
-        self._registered: dict[str, tuple[Callable[..., Any], str | None]] = {}
-        self.catalog = Catalog(
-            lambda source: self._sources.schema_of(source),
-            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
-            known_sinks=SINK_FORMATS,
-        )
-        self._callbacks: dict[str, Callable[[Any, int], None]] = {}
-        self._functions: dict[str, Callable[..., Any]] = {}
-        self.measured: Measured | None = None
-        """Statistics of an earlier run or profile; with them, queries are admitted by their bounds."""
-        self.warnings: tuple[str, ...] = ()
-        """What admission could not check, and queries that it admits although they do not fit."""
-        self._planned: tuple[int, Stages] | None = None
+    def __repr__(self) -> str:
+        queries, streams = self.catalog.queries, self.catalog.streams
+        named = f" ({listed(queries)})" if queries else ""
+        counts = f"{plural(len(queries), 'query', 'queries')}{named} over {plural(len(streams), 'stream')}"
+        return f"<Session: {counts}; {self._state}>"
 
-    @cached_property
-    def _spark(self) -> Any:
-        """Started on first use, when it is known whether there are pools."""
-        from headgate.spark.application.cluster import own_session, private_session
+    def _repr_html_(self) -> str:
+        catalog = self.catalog
+        sources: Iterable[RelationDefinition | StreamDefinition]
+        sources = *catalog.streams.values(), *catalog.relations.values()
+        read = ((s.name, s.format, s.schema.ddl if s.schema else "not looked up yet") for s in sources)
+        written = ((n, q.sink.format.text if q.sink else "memory") for n, q in catalog.queries.items())
+        tables = html_table(("source", "format", "columns"), read), html_table(("query", "into"), written)
+        return "".join((html_paragraph(repr(self)), *tables))
 
-        tasks = POOL_TASKS if self.catalog.pools else 0
-        found = private_session(self._given or own_session(self._master, tasks))
-        for name, (fn, returns) in self._registered.items():
-            found.udf.register(name, fn, returns)
-        return found
+    @property
+    def _state(self) -> str:
+        if self._is_closed:
+            return "closed"
+        return "not started" if self.run is None else "running" if self.run.is_running else "its run is over"
 
-    @cached_property
-    def _sources(self) -> Any:
-        from headgate.spark.file_system import Files
-        from headgate.spark.sources import Sources
+    @property
+    def run(self) -> Run | None:
+        """The run that was started last."""
+        return self._runs[-1] if self._runs else None
 
-        return Sources(self._spark, Files(self._spark))
+    def __enter__(self) -> Session:
+        """The session itself, which ``with`` closes at the end."""
+        self._check_open()
+        return self
 
-    def execute(self, text: str, origin: str = "<cql>", force: bool = False) -> Session:
-        """Declare the streams, relations and queries of a CQL text.
-
-        Raises ``Refused`` if, according to a profile, a query would exceed its latency or memory bound, or
-        make another one exceed its own; none of the text's queries is declared then. ``force`` admits them
-        all the same.
-        """
-        new = []
-        for statement in cql.parse(text, origin):
-            self.catalog.declare(statement)
-            if isinstance(statement, CreateQuery):
-                new.append(statement.name.text)
-            elif isinstance(statement, CreateFunction):
-                found = located_function(statement.location.text, statement.location.span)
-                self.function(statement.name.text, found, statement.returns)
-        if self.measured is not None and new and not force:
-            try:
-                self.warnings = check_admission(self.network(), new, self.measured)
-            except Refused:
-                for name in new:
-                    self.catalog.drop_query(name)
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        """Close it; an error on its way goes before that of a run."""
+        try:
+            self.close()
+        except Exception as failure:
+            if error is None:
                 raise
-        return self
+            _log.error("closing the session: %s", failure)
 
-    def stream(
-        self,
-        name: str,
-        df: Any,
-        timestamp: str | None = None,
-        watermark: str = "0 s",
-        idle_after: str = "10 s",
-        slack: str | None = None,
-    ) -> Session:
-        """Declare a streaming DataFrame as a stream; ``slack`` is the old name of ``watermark``."""
-        if not df.isStreaming:
-            advice = "use session.relation, or readStream"
-            raise SetupError(f"stream {name}: the DataFrame is not streaming; {advice}")
-        from headgate.spark.sources import schema_from
+    def close(self) -> None:
+        """Stop the run, and remove the checkpoints that were made for runs of this session alone.
 
-        self._sources.frames[name] = df
-        declared = StreamDefinition(
-            name=name,
-            format="dataframe",
-            schema=schema_from(df.schema),
-            timestamp=timestamp,
-            watermark_delay_us=parse_duration_us(slack or watermark),
-            idle_after_us=parse_duration_us(idle_after),
-        )
-        self.catalog.add_stream(declared)
-        return self
-
-    def relation(self, name: str, df: Any) -> Session:
-        """Declare a DataFrame as a stored relation."""
-        if df.isStreaming:
-            raise SetupError(f"relation {name}: the DataFrame is streaming; use session.stream")
-        from headgate.spark.sources import schema_from
-
-        self._sources.frames[name] = df
-        self.catalog.add_relation(RelationDefinition(name, "dataframe", schema_from(df.schema)))
-        return self
-
-    def function(self, name: str, fn: Callable[..., Any], returns: str = "string") -> Session:
-        """Register a Python function (or a Spark UDF) for use in expressions."""
-        from headgate.spark.user_functions import declared
-
-        of_udf = getattr(fn, "returnType", None)
-        self._registered[name] = (declared(name, fn, returns), returns) if of_udf is None else (fn, None)
-        if "_spark" in vars(self):
-            self._spark.udf.register(name, *self._registered[name])
-        if of_udf is not None:
-            returns = of_udf.simpleString()
-        self._functions[name.lower()] = plain_function(fn)
-        self.catalog.add_function(FunctionDefinition(name, returns))
-        return self
-
-    def callback(
-        self, name: str, fn: Callable[[Any, int], None], timeout: str | float | None = None
-    ) -> Session:
-        """Register a function for INTO callback: called with an Arrow table and its batch id.
-
-        A run fails if a call takes longer than ``timeout`` (a number of seconds, or '60 s'). Without a
-        timeout it waits, and gives a call up only ten seconds after ``Run.stop``.
+        Results in memory and dead letters go with them. Raises the error that made a run fail, if nothing has
+        raised it yet. The Spark application stays. Closing again does nothing.
         """
-        from headgate.spark.sinks import TimedCallback
+        self._is_closed = True
+        failures = []
+        for run in self._runs:
+            try:
+                run.discard()
+            except Exception as failure:
+                failures.append(failure)
+        if failures:
+            raise failures[-1]
 
-        if not callable(fn):
-            raise SetupError(f"callback {name}: {fn!r} cannot be called")
-        self._callbacks[name] = fn if timeout is None else TimedCallback(fn, duration_s(timeout))
-        return self
+    def _check_open(self) -> None:
+        if self._is_closed:
+            raise SetupError("the session is closed; make another with headgate.Session()")
 
-    def plans(self) -> list[LogicalPlan]:
-        """The bound queries."""
-        return list(self._stages().bound)
-
-    def network(self) -> Network:
-        """The operators that would run."""
-        return self._stages().lowered
-
-    def _stages(self) -> Stages:
-        """All queries, planned anew only if the catalog has changed."""
-        version = self.catalog.version
-        if self._planned is None or self._planned[0] != version:
-            self._planned = version, Stages.of(self.catalog)
-        return self._planned[1]
-
-    def sql(self) -> dict[str, str]:
-        """The Spark SQL of every query as a tick runs it, by name; no query runs.
-
-        ``:old`` and ``:new`` stand for an operator's progress before and after the tick, in microseconds.
-        """
-        from headgate.spark.render import query_texts
-
-        predicates = PredicateEstimates(self._known_predicates())
-        return query_texts(self._spark, self.network(), self._sources, self._functions, predicates)
-
-    def _known_predicates(self) -> Mapping[str, Profiles]:
-        return {} if self.measured is None else self.measured.predicates
+    def _check_idle(self, method: str) -> None:
+        self._check_open()
+        if self.run is not None and self.run.is_running:
+            queries = listed(self.run.status().queries)
+            raise SetupError(
+                f"{method}: the run of {queries} is on (checkpoint {self.run.checkpoint}); "
+                "end it with session.run.stop(), or use another Session"
+            )
 
     def _network_on(self, checkpoint: str | Path | None) -> Network:
         """The operators that would run: unshared ones, where the checkpoint was written without sharing."""
@@ -214,95 +132,154 @@ class Session:
 
     def start(
         self,
-        until_done: bool = False,
-        strategy: str | Strategy = "fifo",
-        memory: str | int | None = None,
+        until_done: bool | None = None,
+        strategy: str | Strategy | None = None,
+        memory: str | float | None = None,
         checkpoint: str | Path | None = None,
         tick_budget: str | float | None = None,
         observers: Iterable[Observer] = (),
         profiles: Profiles | None = None,
         keep: Mapping[str, float] | None = None,
         seed: int | None = None,
-        routing: str | Router = "optimal",
+        routing: str | Router | None = None,
         orders: Mapping[str, Sequence[str]] | None = None,
-        balance_pools: bool = False,
+        balance_pools: bool | None = None,
     ) -> Run:
-        """Start all declared queries.
+        """Start all declared queries; a session has one run at a time.
 
+        An option that is not given is as SET has it, or else the default: ``strategy`` 'fifo', ``routing``
+        'optimal', the others none. With ``until_done``, the run ends when all streams have come to an end.
         ``tick_budget`` is the CPU time of a tick (a number of seconds, or '500 ms'); ``memory`` the backlog
         above which sources are held back; ``profiles`` the measurements of an earlier run; ``keep`` the keep
         ratios of streams from the beginning, applied by a hash of ``seed`` and tuple; ``orders`` the aliases
         of queries in the order to join them, which replaces the estimated best order. ``routing`` is the
-        policy by which tuples visit pools; ``balance_pools`` moves slots between pools.
+        policy by which tuples visit pools; ``balance_pools`` moves slots between pools. Without a
+        ``checkpoint``, state and results in memory are in a temporary folder until the session is closed.
         """
-        if not self.catalog.queries:
-            raise SetupError("nothing to run: no CREATE QUERY was executed")
-        network = self._network_on(checkpoint)
-        known = Measured(profiles or {}, predicates=self._known_predicates())
-        settings = RunSettings(
-            strategy=strategy_named(strategy) if isinstance(strategy, str) else strategy,
-            statistics=StatisticsStore(network, known),
-            until_done=until_done,
-            memory=memory,
-            checkpoint=checkpoint,
-            tick_budget=tick_budget,
-            observers=observers,
-            overrides=Overrides.checked(network, keep or {}, seed, orders or {}),
-            plans=self._stages().optimized,
-            routing=router_for_run(routing) if isinstance(routing, str) else routing,
-            balance_pools=balance_pools,
-            warnings=self.warnings,
-        )
-        return self._launcher().launch(network, settings)
+        self._check_queries("run")
+        self._check_idle("start")
+        option = self.options.chosen
+        is_finite = arguments.flag("until_done", option("until_done", until_done))
+        chosen = arguments.strategy(option("strategy", strategy))
+        router = arguments.router(option("routing", routing))
+        memory, tick_budget = option("memory", memory), option("tick_budget", tick_budget)
+        checkpoint = option("checkpoint", checkpoint)
+        limit = None if memory is None else arguments.size_bytes("memory", memory)
+        budget_s = None if tick_budget is None else arguments.positive_seconds("tick_budget", tick_budget)
+        folder = None if checkpoint is None else arguments.folder("checkpoint", checkpoint)
+        watching = arguments.observers(observers)
+        measured = {} if profiles is None else arguments.profiles(profiles)
+        ratios = None if keep is None else arguments.ratios(keep)
+        drawn = None if seed is None else arguments.whole("seed", seed, -LARGEST, 7)
+        in_order = None if orders is None else arguments.orders(orders)
+        balances = arguments.flag("balance_pools", option("balance_pools", balance_pools))
+        try:
+            with self._on_spark():
+                network = self._network_on(folder)
+                settings = RunSettings(
+                    strategy=chosen,
+                    statistics=self._statistics(network, measured),
+                    until_done=is_finite,
+                    memory_bytes=limit,
+                    checkpoint=folder,
+                    tick_budget_s=budget_s,
+                    observers=watching,
+                    overrides=self.options.overrides(network, ratios, drawn, in_order),
+                    plans=self._stages().optimized,
+                    routing=router,
+                    balance_pools=balances,
+                    warnings=self.warnings,
+                )
+                run = self._launcher().launch(network, settings)
+        except OSError as error:
+            raise SetupError(f"the run does not start: {error}") from error
+        self._runs = (*self._runs, run)
+        return run
+
+    def advise(
+        self,
+        rates: Mapping[str, float] | None = None,
+        processors: int | None = None,
+        tick: str | float | None = None,
+        strategy: str | Strategy = "fifo",
+        servers: str = "pool",
+        percentile: float = DEFAULT_PERCENTILE,
+    ) -> Advice:
+        """Predict whether every query keeps its bounds, by what ``profile`` or ``measured`` tells.
+
+        ``rates`` are tuples per second of streams, as measured where they are not given; ``tick`` the fixed
+        time of a tick, 0 for none; ``servers`` is 'each' if operators have their own. Spark is not needed.
+        """
+        self._check_queries("advise on")
+        at_rates = {} if rates is None else arguments.rates(rates)
+        number = None if processors is None else arguments.whole("processors", processors, 1, 4)
+        tick_s = None if tick is None else arguments.seconds("tick", tick)
+        kind, chosen = arguments.name("servers", servers, "'pool' or 'each'"), arguments.strategy(strategy)
+        measured, network = self.measured, self.network()
+        if measured is None:
+            advice = "call session.profile(), or set session.measured = Measured.read(file)"
+            raise SetupError(f"nothing has been measured; {advice}")
+        for stream in at_rates:
+            if stream not in network.streams:
+                raise SetupError(unknown_name("stream", stream, network.streams))
+        conditions = Conditions(chosen, number, tick_s, kind, percentile)
+        try:
+            return predict(network, measured, at_rates, conditions, command="session.profile()").advice
+        except ArithmeticError as error:
+            raise SetupError(f"rates, tick or profiles are beyond what can be computed: {error}") from error
+
+    def _statistics(self, network: Network, profiles: Profiles) -> StatisticsStore:
+        return StatisticsStore(network, Measured(profiles, predicates=self._known_predicates()))
 
     def _launcher(self) -> Launcher:
         return Launcher(self._spark, self._sources, self._callbacks, self._functions)
 
     def profile(
         self,
-        seconds: float = 20.0,
+        seconds: str | float = 20.0,
         progress: Callable[[str], None] = lambda text: None,
         say: Callable[[str], None] = lambda text: None,
     ) -> Measured:
         """Run all declared queries over a sample, and measure the cost and selectivity of their operators.
 
         Results are discarded. Streams that end are read again until the time is over. If that was too short
-        to measure every operator, it is extended, which ``say`` is told. ``Measured.not_measured`` names what
-        could not be measured all the same.
+        to measure every operator, it is extended, which ``say`` is told; ``Measured.not_measured`` names what
+        could not be measured all the same. ``progress`` is called with what is measured next.
         """
-        if not self.catalog.queries:
-            raise SetupError("nothing to profile: no CREATE QUERY was executed")
+        self._check_queries("profile")
+        self._check_idle("profile")
+        length_s = arguments.positive_seconds("seconds", seconds, most=threading.TIMEOUT_MAX)
+        arguments.function("progress", progress)
+        arguments.function("say", say)
         from headgate.spark.application.cluster import processors
         from headgate.spark.measuring import known_rates
 
         network = self.network()
-        rates = known_rates(self._sources, network.streams.values())
-        endless = not all(self._sources.ends(stream) for stream in network.streams.values())
-        statistics = StatisticsStore(network, Measured({}, predicates=self._known_predicates()))
-        # the selectivity of a join of two is that of its predicate
-        profiler, controller = Profiler(network, seconds, statistics), FixedController(has_orders(network))
-        while profiler.wants_more() or self._extended(profiler, say):
-            progress(profiler.stage)
-            settings = RunSettings(
-                strategy=Sampling(profiler.rounds) if profiler.separates_operators else Fifo(),
-                statistics=statistics,
-                until_done=not endless,
-                tick_budget=float("inf"),
-                rest_s=None if profiler.separates_operators else rests(),
-                controller=controller,
-            )
-            sample = sampled(network, profiler.files_per_tick, rates.declared)
-            run = self._launcher().launch(sample, settings)
-            # on a busy machine, a source may take longer to start than a round lasts
-            run.run_for(profiler.seconds_left, _TICKS_PER_ROUND)
-            profiler.end_round(run.status())
-            shutil.rmtree(run.checkpoint, ignore_errors=True)
-        self.measured = with_machine_bounds(profiler.measured(rates, processors(self._spark)), network)
+        with spark_errors(self._spark):
+            rates = known_rates(self._sources, network.streams.values())
+            endless = not all(self._sources.ends(stream) for stream in network.streams.values())
+            statistics = self._statistics(network, {})
+            profiler = Profiler(network, length_s, statistics)
+            # the selectivity of a join of two is that of its predicate
+            controller = FixedController(has_orders(network))
+            while profiler.wants_more() or profiler.extend(say):
+                progress(profiler.stage)
+                settings = RunSettings(
+                    strategy=Sampling(profiler.rounds) if profiler.separates_operators else Fifo(),
+                    statistics=statistics,
+                    until_done=not endless,
+                    tick_budget_s=float("inf"),
+                    rest_s=None if profiler.separates_operators else rests(),
+                    controller=controller,
+                )
+                sample = sampled(network, profiler.files_per_tick, rates.declared)
+                run = self._launcher().launch(sample, settings)
+                try:
+                    # on a busy machine, a source may take longer to start than a round lasts
+                    run.run_for(profiler.seconds_left, _TICKS_PER_ROUND)
+                finally:
+                    run.discard()
+                profiler.end_round(run.status())
+            found = profiler.measured(rates, processors(self._spark))
+        self.measured = with_machine_bounds(found, network)
         return self.measured
-
-    @staticmethod
-    def _extended(profiler: Profiler, say: Callable[[str], None]) -> bool:
-        missing = profiler.extend()
-        if missing:
-            say(f"measuring longer than asked: {missing}")
-        return bool(missing)

@@ -8,8 +8,10 @@ import time
 from collections import deque
 from dataclasses import asdict, dataclass, field
 
+from headgate.display import html_paragraph, html_table, plural
 from headgate.model.event import Event, SettingsChanged, StreamCounts, TickCommitted, keep_ratio
 from headgate.model.network import Network
+from headgate.plain_json import finite
 
 _BIN = math.log(1.01)
 _MOST_TICKS = 10_000
@@ -39,6 +41,8 @@ class QueryStatus:
     """Tuples of its streams that were shed."""
     rows_in: int = 0
     """Tuples of its streams without late and bad ones: processed and shed."""
+    set_aside: int = 0
+    """Tuples for which one of its expressions failed."""
 
 
 @dataclass(frozen=True)
@@ -73,23 +77,48 @@ class RunStatus:
     warnings: tuple[str, ...] = ()
     changes: tuple[SettingsChanged, ...] = ()
 
+    @property
+    def summary(self) -> str:
+        """Ticks and backlog so far, in one line."""
+        backlog = f"backlog {plural(self.backlog_tuples, 'tuple')}, {self.peak_backlog_tuples:,} at most"
+        return f"{plural(self.ticks, 'tick')} in {self.seconds:,.1f} s; {backlog}"
+
+    def __repr__(self) -> str:
+        rows_in = sum(stream.rows_in for stream in self.streams.values())
+        rows_out = sum(query.rows_out for query in self.queries.values())
+        return f"<RunStatus: {rows_in:,} rows in, {rows_out:,} out; {self.summary}>"
+
+    def _repr_html_(self) -> str:
+        latency = ("latency mean (s)", "p50 (s)", "p99 (s)", "max (s)")
+        queries = html_table(
+            ("query", "rows out", *latency, "keep ratio"),
+            ((n, q.rows_out, *vars(q.latency_s).values(), q.keep_ratio) for n, q in self.queries.items()),
+        )
+        streams = html_table(
+            ("stream", "rows in", "late", "bad", "shed", "files set aside"),
+            ((name, *asdict(counts).values()) for name, counts in self.streams.items()),
+        )
+        warnings = (html_paragraph(f"warning: {warning}") for warning in self.warnings)
+        return "".join((queries, streams, html_paragraph(self.summary), *warnings))
+
     def to_json(self) -> dict[str, object]:
-        """The document that ``run --json`` prints."""
+        """The document that ``run --json`` prints; a number that is not finite is None."""
         return {
             "queries": {
                 name: {
                     "rows_in": q.rows_in,
                     "rows_out": q.rows_out,
-                    "latency_s": vars(q.latency_s),
-                    "keep_ratio": q.keep_ratio,
+                    "latency_s": finite(vars(q.latency_s)),
+                    "keep_ratio": finite(q.keep_ratio),
                     "shed": q.shed,
+                    "set_aside": q.set_aside,
                 }
                 for name, q in self.queries.items()
             },
             "streams": {name: asdict(counts) for name, counts in self.streams.items()},
             "backlog": {"peak_tuples": self.peak_backlog_tuples, "peak_bytes": self.peak_backlog_bytes},
             "ticks": self.ticks,
-            "seconds": round(self.seconds, 3),
+            "seconds": finite(round(self.seconds, 3)),
             **({"warnings": list(self.warnings)} if self.warnings else {}),
             **({"changes": [change.to_json() for change in self.changes]} if self.changes else {}),
         }
@@ -104,6 +133,7 @@ class Recorder:
         self._streams_of = {name: network.streams_of(name) for name in network.queries}
         self._changes: deque[SettingsChanged] = deque(maxlen=_MOST_CHANGES)
         self._rows_out = dict.fromkeys(network.queries, 0)
+        self._set_aside = dict.fromkeys(network.queries, 0)
         self._latencies = {name: LatencyTally() for name in network.queries}
         self._streams = dict.fromkeys(network.streams, StreamCounts())
         self._history: list[TickRecord] = []
@@ -125,6 +155,7 @@ class Recorder:
         latency_s = {}
         for name, result in tick.queries.items():
             self._rows_out[name] += result.rows_out
+            self._set_aside[name] += result.set_aside
             for seconds, count in result.latencies:
                 self._latencies[name].add(seconds, count)
             if result.latencies:
@@ -184,7 +215,14 @@ class Recorder:
     def _query_status(self, name: str) -> QueryStatus:
         read = sum((self._streams[stream] for stream in self._streams_of[name]), StreamCounts())
         latency_s = self._latencies[name].latency()
-        return QueryStatus(self._rows_out[name], latency_s, keep_ratio([read]), read.shed, read.usable)
+        return QueryStatus(
+            self._rows_out[name],
+            latency_s,
+            keep_ratio([read]),
+            read.shed,
+            read.usable,
+            self._set_aside[name],
+        )
 
 
 class LatencyTally:

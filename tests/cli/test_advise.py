@@ -143,7 +143,7 @@ def test_no_result_is_promised_earlier_than_a_tick(tmp_path: Path) -> None:
     assert failed.exit_code == 2 and failed.stdout == ""
     assert failed.stderr == (
         f"error: {script.with_suffix('.profile.json')} has no costs of ticks; measure them with "
-        "headgate profile, or state one: --tick 200ms (0s for an engine without ticks)\n"
+        "headgate profile, or state one (--tick 200ms, or tick='200 ms'; 0 for an engine without ticks)\n"
     )
     # the reason that the profile gives is passed on
     lacking = written(tmp_path, not_measured={"ticks": "only 3 of 6 did any work"})
@@ -251,7 +251,7 @@ def test_what_was_not_measured_is_refused_or_marked(tmp_path: Path) -> None:
     unpaced = written(tmp_path, tick=TICK, tuples_per_s={}, machine_bound={"readings": 45_000.0})
     assert invoke("advise", unpaced).stderr == (
         "error: no rate of stream readings is known, only that the profiled machine reads 45,000 tuples/s "
-        "of it; add --rate readings=1000\n"
+        "of it; state it (--rate readings=1000, or rates={'readings': 1000})\n"
     )
 
 
@@ -327,9 +327,9 @@ def test_recorded_arrivals_stand_beside_the_formula(tmp_path: Path) -> None:
         (["--rate", "nothing=5"], "error: --rate: no query reads a stream nothing; known: readings"),
         (["--rate", "readings"], "error: --rate readings names no stream"),
         (["--profile", "nowhere.json"], "error: no such file: nowhere.json"),
-        (["--strategy", "round-robin"], "error: --strategy round-robin has no fixed order"),
+        (["--strategy", "round-robin"], "error: strategy round-robin has no fixed order"),
         (["--strategy", "x"], "error: unknown strategy x"),
-        (["--servers", "none"], "error: --servers takes pool or each, not none"),
+        (["--servers", "none"], "error: servers takes pool or each, not none"),
         (["--percentile", "99"], "error: percentile = 99.0 is wrong; write a share below 1"),
         (["--tick", "soon"], "error: --tick: "),
         (["--trace", "readings=nowhere.csv"], "error: there is no file nowhere.csv"),
@@ -353,7 +353,10 @@ def test_a_missing_profile_says_how_to_make_one(tmp_path: Path) -> None:
     assert failed.exit_code == 2 and "has no profile of operator high." in failed.stderr
     assert f"headgate profile {script}" in failed.stderr
     norate = written(tmp_path, tuples_per_s={})
-    assert "no rate of stream readings is known; add --rate readings=1000" in invoke("advise", norate).stderr
+    assert (
+        "no rate of stream readings is known; state it (--rate readings=1000, or"
+        in invoke("advise", norate).stderr
+    )
 
 
 def test_negative_figures_of_a_profile_are_refused(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_a_file_without_a_query_has_nothing_to_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--strategy", "chian"], "unknown strategy chian; known: chain, chain-flush"),
+        (["--strategy", "chian"], "unknown strategy chian; did you mean chain? known: chain, chain-flush"),
         (["--for", "30 parsecs"], "--for: unknown unit 'parsecs'"),
         (["--for", "0s"], "--for must be more than 0"),
         (["--memory", "lots"], "--memory: 'lots' is not a size; write a number and a unit"),

@@ -293,3 +293,13 @@ def test_options_that_need_a_profile_say_so(tmp_path: Path) -> None:
     assert "exclude each other" in invoke("explain", script, "--profile", path, "--after", "bind").stderr
     missing = invoke("explain", script, "--profile", tmp_path / "none.toml")
     assert missing.exit_code == 2 and "no such file" in missing.stderr
+
+
+def test_answers_of_the_file_stand_before_the_decision(tmp_path: Path) -> None:
+    script, path = files(tmp_path, f"SHOW QUERIES; {JOIN}", profile(3))
+    assert invoke("explain", script, "--profile", path).stdout.startswith(
+        "-- SHOW QUERIES\nno queries\n\nquery q: "
+    )
+    document = json.loads(invoke("explain", script, "--profile", path, "--json").stdout)
+    assert document["answers"] == [{"statement": "SHOW QUERIES", "rows": []}]
+    assert list(document["queries"]) == ["q"]

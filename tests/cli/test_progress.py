@@ -6,7 +6,8 @@ import signal
 import pytest
 from rich.console import Console
 
-from headgate.cli.execution import Progress, interruptible
+from headgate.cli.execution import interruptible
+from headgate.cli.progress import Progress
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.cli.support import CQL, invoke, script
 
-from headgate.cli.execution import Progress
+from headgate.cli.progress import Progress
 from headgate.model.event import Event, TickCommitted
 
 pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
@@ -79,13 +79,26 @@ def test_a_checkpoint_of_ones_own_is_kept_and_gone_on_from(tmp_path: Path) -> No
     assert json.loads(again.stdout)["queries"]["high"]["rows_out"] == 0
 
 
-def test_a_failure_of_spark_is_one_line_and_exits_with_1(tmp_path: Path, temporary: Path) -> None:
-    text = f"{CQL}CREATE QUERY odd AS SELECT 100 / (value - 20) AS x FROM readings;"
+def test_a_file_says_how_it_runs_and_is_answered_before(tmp_path: Path, temporary: Path) -> None:
+    state, asked = tmp_path / "state", "SHOW STREAMS; DROP QUERY none;"
+    path = script(tmp_path, f"SET until_done = true; SET checkpoint = '{state}'; {CQL} {asked}")
+    document = json.loads(succeeded("run", path, "--json").stdout)
+    assert [answer["statement"] for answer in document["answers"]] == ["SHOW STREAMS"]
+    assert {name: query["rows_out"] for name, query in document["queries"].items()} == {"high": 3}
+    assert (state / "profiles.json").is_file()
+    # an option of the command line goes before that of the file
+    plain = succeeded("run", path, "--checkpoint", tmp_path / "other").stdout
+    assert plain.startswith("-- SHOW STREAMS\nstream    format  columns")
+    assert ["high", "3"] in [line.split()[:2] for line in plain.splitlines()]
+
+
+def test_a_tuple_that_must_not_be_set_aside_ends_the_run_in_one_line(tmp_path: Path, temporary: Path) -> None:
+    text = f"{CQL}CREATE QUERY odd WITH (on_error = 'stop') AS SELECT 100 / (value - 20) AS x FROM readings;"
     result = invoke("run", script(tmp_path, text), "--until-done")
-    assert result.exit_code == 1
+    assert result.exit_code == 2
     assert result.stdout == ""
     last = result.stderr.splitlines()[-1]
-    assert last.startswith("error: Spark: ") and "Division by zero" in last
+    assert "query odd: 100 / (value - 20): Division by zero, for the tuple " in last
 
 
 def test_an_endless_stream_cannot_be_run_until_done(tmp_path: Path) -> None:

@@ -220,7 +220,10 @@ def test_options_of_cql_have_no_place_beside_a_workload() -> None:
     ("arguments", "message"),
     [
         (["nowhere.toml"], "error: no such file: nowhere.toml\n"),
-        ([EXAMPLE, "--strategy", "chian"], "error: unknown strategy chian; known: chain, "),
+        (
+            [EXAMPLE, "--strategy", "chian"],
+            "error: unknown strategy chian; did you mean chain? ",
+        ),
         ([EXAMPLE, "--plot", "x.gif"], "error: --plot draws PNG; write x.png\n"),
         ([EXAMPLE, "--seed", "x"], "error: Invalid value for '--seed'"),
     ],

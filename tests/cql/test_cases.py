@@ -16,18 +16,23 @@ from headgate.cql.statement import (
     CreateFunction,
     CreatePool,
     CreateQuery,
+    Describe,
+    Drop,
+    Existing,
     FromItem,
     Place,
     PlaceProbe,
     ScalarExpression,
     Select,
+    SetOption,
     Setting,
+    Show,
     Star,
     Statement,
     WindowClause,
 )
 from headgate.errors import QueryError
-from headgate.model.window import RowWindow, UnboundedWindow
+from headgate.model.window import HopWindow, RowWindow, UnboundedWindow
 
 
 class Case(NamedTuple):
@@ -60,6 +65,12 @@ def outcome(text: str) -> str:
 
 def statement_lines(statement: Statement) -> Iterator[str]:
     """A statement, one line for every clause."""
+    if isinstance(statement, (Drop, SetOption, Show, Describe)):
+        yield short_line(statement)
+        return
+    existing = getattr(statement, "existing", Existing.REFUSE)
+    if existing is not Existing.REFUSE:
+        yield existing.value.lower()
     if isinstance(statement, CreateQuery):
         yield f"query {statement.name.text}{settings(statement.settings)}"
         for branch in statement.branches:
@@ -74,6 +85,18 @@ def statement_lines(statement: Statement) -> Iterator[str]:
     yield f"{kind} {statement.name.text} from {statement.format.text}{settings(statement.options)}"
     for column in statement.columns:
         yield f"  column {column.name.text}: {column.type}"
+
+
+def short_line(statement: Drop | SetOption | Show | Describe) -> str:
+    """A statement that has no clauses."""
+    if isinstance(statement, Show):
+        return f"show {statement.what}"
+    if isinstance(statement, SetOption):
+        return f"set {statement.name.text} = {statement.value!r} <{statement.span.excerpt}>"
+    kind = f"{statement.kind} " if statement.kind else ""
+    if isinstance(statement, Describe):
+        return f"describe {kind}{statement.name.text}"
+    return f"drop {kind}{statement.name.text}{' if exists' if statement.if_exists else ''}"
 
 
 def pool_line(statement: CreatePool | AlterPool | CreateFunction | Place | PlaceProbe) -> str:
@@ -144,6 +167,8 @@ def window(given: WindowClause | None) -> str:
         return " [unbounded]"
     if one.range_us == 0:
         return " [now]"
+    if isinstance(one, HopWindow):
+        return f" [hop {one.range_us} us every {one.slide_us} us]"
     slide = "" if one.slide_us is None else f" slide {one.slide_us} us"
     return f" [range {one.range_us} us{slide}]"
 

@@ -52,6 +52,13 @@ FRAGMENTS = [
         "10L",
         "x -> x",
         "CREATE STREAM s",
+        "OR REPLACE",
+        "DROP",
+        "EXISTS",
+        "SET x =",
+        "DEFAULT",
+        "DESCRIBE",
+        "STREAMS",
         "LIMIT 1",
         "SHOW",
         "BEGIN",
@@ -245,5 +252,5 @@ def test_long_chains_are_read() -> None:
 
 
 def test_the_origin_goes_into_the_error() -> None:
-    with pytest.raises(QueryError, match=r"^queries\.cql:2:1: expected CREATE STREAM"):
-        parse("\nDROP", origin="queries.cql")
+    with pytest.raises(QueryError, match=r"^queries\.cql:2:1: expected CREATE, DROP"):
+        parse("\nINSERT", origin="queries.cql")

@@ -67,6 +67,8 @@ class Window:
     sql: str
     held: Callable[[Sequence[Tuple], int], list[Tuple]]
     slide: tuple[int, int] | None = None
+    has_end: bool = True
+    """Whether the last instant of a window that slides belongs to it."""
 
 
 def rows(number: int) -> Window:
@@ -111,6 +113,23 @@ def sliding(length: int, step: int) -> Window:
 
     sql = f"[RANGE {length // 1000} MILLISECONDS SLIDE {step // 1000} MILLISECONDS]"
     return Window(sql, held, slide=(length, step))
+
+
+def hopping(length: int, step: int) -> Window:
+    """Windows without their ends; in a join, where they do not overlap, the one that is not over."""
+
+    def held(earlier: Sequence[Tuple], now: int) -> list[Tuple]:
+        assert length == step
+        return [t for t in earlier if t.ts // length == now // length]
+
+    every = "" if length == step else f" EVERY {step // 1000} MILLISECONDS"
+    sql = f"[{'HOP' if every else 'TUMBLE'} {length // 1000} MILLISECONDS{every}]"
+    return Window(sql, held, slide=(length, step), has_end=False)
+
+
+def tumbling(length: int) -> Window:
+    """Windows without their ends, one after the other."""
+    return hopping(length, length)
 
 
 @dataclass(frozen=True)
@@ -254,7 +273,7 @@ def evaluate(query: Query) -> Results:
         if isinstance(branch, Select):
             found.update(_select(branch))
         elif branch.side.window and branch.side.window.slide:
-            found.update(_at_boundaries(branch, *branch.side.window.slide))
+            found.update(_at_boundaries(branch, *branch.side.window.slide, branch.side.window.has_end))
         else:
             found.update(_at_every_tuple(branch))
     return found
@@ -320,7 +339,7 @@ def _at_every_tuple(query: Aggregation) -> Iterator[tuple[Any, ...]]:
             yield from _result(query, arriving.ts, group, members)
 
 
-def _at_boundaries(query: Aggregation, length: int, step: int) -> Iterator[tuple[Any, ...]]:
+def _at_boundaries(query: Aggregation, length: int, step: int, has_end: bool) -> Iterator[tuple[Any, ...]]:
     tuples = [t for t in _ordered(query) if _passes(query, t)]
     if not tuples:
         return
@@ -328,7 +347,7 @@ def _at_boundaries(query: Aggregation, length: int, step: int) -> Iterator[tuple
     while boundary - length <= tuples[-1].ts:
         groups: dict[tuple[Any, ...], list[Tuple]] = {}
         for tuple_ in tuples:
-            if boundary - length <= tuple_.ts <= boundary:
+            if boundary - length <= tuple_.ts <= boundary and (has_end or tuple_.ts < boundary):
                 groups.setdefault(_key(query, tuple_), []).append(tuple_)
         for group, members in groups.items():
             yield from _result(query, boundary, group, members)

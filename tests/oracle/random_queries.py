@@ -24,11 +24,13 @@ from tests.oracle.brute_force import (
     Tuple,
     Value,
     Window,
+    hopping,
     last,
     now,
     partitioned,
     rows,
     sliding,
+    tumbling,
     unbounded,
 )
 
@@ -236,8 +238,9 @@ class QueryMaker:
                 now(),
                 partitioned(rng.choice(("k", "s", "v")), rng.randint(1, 2 if small else 3)),
                 sliding((short + 2) * unit, rng.randint(1, 7) * unit),
+                tumbling((short + 2) * unit),
             ),
-            (5, 5, 1, 3, 3),
+            (5, 5, 1, 3, 3, 2),
         )[0]
 
     def aggregation(self) -> Aggregation:
@@ -274,10 +277,12 @@ class QueryMaker:
                 now(),
                 partitioned(rng.choice(("k", "s")), rng.randint(1, 4)),
                 sliding(rng.randint(2, 20) * unit, rng.randint(2, 9) * unit),
+                hopping(rng.randint(2, 20) * unit, rng.randint(2, 9) * unit),
+                tumbling(rng.randint(2, 12) * unit),
                 unbounded(),
                 None,
             ),
-            (4, 4, 1, 3, 5, 1, 1),
+            (4, 4, 1, 3, 5, 2, 2, 1, 1),
         )[0]
 
 

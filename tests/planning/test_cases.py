@@ -7,12 +7,15 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from tests.planning.support import bound, catalog_of
+from tests.planning.support import bound, catalog_of, parsed
 
 from headgate.errors import QueryError
+from headgate.planning.catalog import Catalog
 from headgate.planning.lower import describe, lower
 from headgate.planning.rules import RULES, optimize
 from headgate.planning.statistics import Context, PredicateStatistics, WrittenStatistics, form_of
+from headgate.run_options import RunOptions
+from headgate.statements import perform
 
 FOLDER = Path(__file__).parent / "cases"
 # selectivity and seconds per tuple of the predicates that cases order
@@ -49,12 +52,20 @@ def declared(text: str) -> str:
     return "\n".join(map(str, [*catalog.streams.values(), *catalog.relations.values(), *catalog.queries]))
 
 
+def answered(text: str) -> str:
+    """What SHOW and DESCRIBE give, each below its statement."""
+    catalog, options = Catalog(), RunOptions()
+    answers = [perform(statement, catalog, options) for statement in parsed(text, "case")]
+    return "\n\n".join(f"{answer.statement}\n{answer}" for answer in answers if answer)
+
+
 def lowered(text: str) -> str:
     catalog = catalog_of(text)
     return describe(lower([optimize(plan) for plan in bound(text, catalog)], catalog))
 
 
 STAGES: Mapping[str, Callable[[str], str]] = {
+    "answers": answered,
     "declare": declared,
     "bind": lambda text: "\n".join(map(str, bound(text))),
     "bind_errors": lambda text: "\n".join(map(str, bound(text))),

@@ -59,6 +59,20 @@ def test_the_timestamp_is_checked_when_columns_become_known(timestamp: str, reas
         catalog.find("s")
 
 
+def test_formats_with_an_event_time_of_their_own_need_no_timestamp() -> None:
+    catalog = Catalog(event_times={"kafka": "t"})
+    declare(
+        catalog,
+        "CREATE STREAM own (a INT, T TIMESTAMP) FROM Kafka OPTIONS (watermark '2 s');"
+        "CREATE STREAM named (a INT, t TIMESTAMP) FROM kafka OPTIONS (timestamp 'a');"
+        "CREATE STREAM other (t TIMESTAMP) FROM rate",
+    )
+    assert [stream.timestamp for stream in catalog.streams.values()] == ["t", "a", None]
+    assert catalog.streams["own"].watermark_delay_us == 2_000_000
+    with pytest.raises(QueryError, match=r"^case:1:15: timestamp t is not a column of s; columns: a$"):
+        declare(catalog, "CREATE STREAM s (a INT) FROM kafka")
+
+
 def test_sources_can_be_handed_in_and_are_checked_alike() -> None:
     catalog = Catalog()
     catalog.add_stream(StreamDefinition("s", "memory", SCHEMA, timestamp="t"))

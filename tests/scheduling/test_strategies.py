@@ -155,7 +155,10 @@ def test_round_robin_stays_while_the_quantum_lasts() -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("lifo", r"unknown strategy lifo; known: chain, .*, or your own as file.py:ClassName"),
+        (
+            "lifo",
+            r"unknown strategy lifo; did you mean fifo\? known: chain, .*, or your own as file.py:",
+        ),
         ("chain+often", r"unknown ending \+often; known: chain\+aging, chain\+oldest"),
         ("mixed:gamma=1", "strategy mixed has no setting 'gamma'; it has least_slope"),
         ("mixed:least_slope=steep", "least_slope=steep is not a number; write least_slope=0.5"),

@@ -163,7 +163,11 @@ def test_traces_are_looked_for_beside_the_file(tmp_path: Path) -> None:
         ("processors = 2", "processors = 1.5", "processors = 1.5 is wrong"),
         ("processors = 2", 'processors = 2\nservers = "each"', "processors has no meaning with servers"),
         ('"random"', '"odd"', 'fate = "odd" is unknown; write "page" or "random"'),
-        ("[strategies.mixed]", "[strategies.mixd]", "strategies.mixd: unknown strategy mixd; known: chain"),
+        (
+            "[strategies.mixed]",
+            "[strategies.mixd]",
+            "strategies.mixd: unknown strategy mixd; did you mean mixed?",
+        ),
         (
             "least_slope",
             "slope",

@@ -456,7 +456,7 @@ def test_a_run_refuses_a_checkpoint_in_use_and_a_lost_part_file(
     run = session.start(checkpoint=root)
     try:
         with pytest.raises(SetupError, match="is in use by another run of this process"):
-            session.start(checkpoint=root)
+            Session(spark).execute(script).start(checkpoint=root)
         eventually(lambda: any(root.glob("manifests/*.json")))
     finally:
         run.stop()

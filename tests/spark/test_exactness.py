@@ -102,7 +102,7 @@ def test_results_do_not_depend_on_where_ticks_begin(
     many = results(started(interpreted, tmp_path, world, piecemeal), world, piecemeal)
     assert one == many
     check(world, one)
-    assert len(shared) > 10, "few queries were executed by plans of earlier ticks"
+    assert shared, "no query was executed by the plan of an earlier tick"
 
 
 def count_of_queries_that_share_jobs(monkeypatch: pytest.MonkeyPatch) -> list[LightPlan]:

@@ -186,7 +186,7 @@ def test_a_stream_is_not_shed_under_a_query_that_did_not_ask_for_it(spark: Spark
     """)
     with pytest.raises(SetupError, match="r cannot be shed: query two reads it"):
         session.start(keep={"r": 0.5})
-    with pytest.raises(SetupError, match="keeps 2; write a share from 0 to 1"):
+    with pytest.raises(SetupError, match="2 is wrong; write a share from 0 to 1"):
         session.start(keep={"r": 2})
     with pytest.raises(SetupError, match="unknown stream q; known: r"):
         session.start(keep={"q": 1})

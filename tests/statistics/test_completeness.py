@@ -9,11 +9,11 @@ from headgate.model.profile import Profile, TickCosts
 from headgate.statistics.completeness import (
     NotMeasured,
     idle_operators,
-    listed,
     missing_operators,
     operator_profiles,
     stream_rate,
     tick_costs_of,
+    with_reasons,
 )
 from headgate.statistics.profile_file import Measured
 
@@ -60,4 +60,4 @@ def test_rates_and_ticks_are_known_or_refused() -> None:
 
 
 def test_a_long_list_is_cut() -> None:
-    assert listed({name: "why" for name in "abcde"}) == "a (why), b (why), c (why) and 2 more"
+    assert with_reasons({name: "why" for name in "abcde"}) == "a (why), b (why), c (why) and 2 more"

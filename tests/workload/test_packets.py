@@ -144,7 +144,7 @@ def test_start_is_now_or_an_iso_time_in_utc(text: str, start_us: int | None) -> 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"rte": "5"}, "no option 'rte'; it has .*rate"),
+        ({"rte": "5"}, "no option 'rte'; did you mean rate. it has .*rate"),
         ({"rate": "many"}, "option rate: 'many' is not a rate"),
         ({"flows": "1.5"}, "option flows: '1.5' is not a valid value"),
         ({"duration": "0 s"}, "option duration: '0 s' is too small"),

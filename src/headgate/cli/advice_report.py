@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
+from headgate.plain_json import json_text
 from headgate.queueing.advice import Advice, QueryAdvice
 from headgate.queueing.latency_models import LatencyModel, OwnServers
 from headgate.queueing.load_model import Dispersion
@@ -78,7 +78,7 @@ def print_document(advice: Advice, stated: Stated, traced: Traced | None) -> Non
             "latency_s": {query: _measured(values) for query, values in traced.latencies_s.items()},
             "queue_bytes": {"mean": traced.mean_bytes, "peak": traced.peak_bytes},
         }
-    print(json.dumps(document, indent=2))
+    print(json_text(document))
 
 
 def print_advice(advice: Advice, stated: Stated, traced: Traced | None) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,18 +11,15 @@ from numpy.typing import NDArray
 
 from headgate.cli.advice_report import Stated, Traced, print_advice, print_document
 from headgate.cli.commands import seconds
-from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, known_rate, profiled_network
-from headgate.control.admission import measured_ticks
+from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, profiled_network
 from headgate.errors import SetupError
-from headgate.queueing.advice import advise as advised
+from headgate.predicting import Conditions, predict
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
 from headgate.queueing.load_model import LoadModel, dispersion, tick_latencies, work_by_operator
 from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
-from headgate.simulator.virtual_engine import static_priority
-from headgate.statistics.completeness import NotMeasured, idle_operators, operator_profiles
-from headgate.statistics.profile_file import Measured
+from headgate.statistics.completeness import idle_operators
 from headgate.workload.processes import Poisson, Trace
 
 Floats = NDArray[np.float64]
@@ -53,27 +49,26 @@ def answer(question: Question, as_json: bool) -> bool:
         stream: _rescaled(Trace(file).times_s(0), given.get(stream))
         for stream, file in by_stream("--trace", question.traces, network).items()
     }
-    command = f"headgate profile {question.file}"
-    profiles = operator_profiles(measured, network, str(path), command)
     traces = {stream: times_s for stream, (times_s, _) in recorded.items()}
     stated_rates = {**{stream: per_s for stream, (_, per_s) in recorded.items()}, **given}
-    rates = {stream: known_rate(measured, stated_rates, stream) for stream in network.streams}
-    profiled = {stream: measured.tuples_per_s.get(stream, per_s) for stream, per_s in rates.items()}
-    plan = LoadModel(network, profiles, profiled).at(rates)
-    model, described = _model(plan, measured, question, str(path))
-    advice = advised(plan, model, question.percentile)
-    stated = Stated(
-        model,
-        described,
-        idle_operators(measured, network),
-        {stream: measured.machine_bound[stream] for stream in rates if stream in measured.machine_bound},
+    conditions = Conditions(
+        strategy_named(question.strategy),
+        question.processors,
+        _tick_s(question.tick),
+        question.servers,
+        question.percentile,
     )
-    traced = _driven_by(plan, model, question.strategy, traces) if traces else None
+    command = f"headgate profile {question.file}"
+    found = predict(network, measured, stated_rates, conditions, str(path), command)
+    idle, bound = idle_operators(measured, network), measured.machine_bound
+    unreached = {stream: bound[stream] for stream in network.streams if stream in bound}
+    stated = Stated(found.model, found.described, idle, unreached)
+    traced = _driven_by(found.load, found.model, question.strategy, traces) if traces else None
     if as_json:
-        print_document(advice, stated, traced)
+        print_document(found.advice, stated, traced)
     else:
-        print_advice(advice, stated, traced)
-    return advice.fits
+        print_advice(found.advice, stated, traced)
+    return found.advice.fits
 
 
 def _rescaled(times_s: Floats, rate: float | None) -> tuple[Floats, float]:
@@ -85,39 +80,8 @@ def _rescaled(times_s: Floats, rate: float | None) -> tuple[Floats, float]:
     return (shifted, recorded) if rate is None else (shifted * (recorded / rate), rate)
 
 
-def _model(plan: LoadModel, measured: Measured, question: Question, origin: str) -> tuple[LatencyModel, str]:
-    """How processors serve the load, and the same in words."""
-    tick, servers = question.tick, question.servers
-    if servers not in ("pool", "each"):
-        raise SetupError(f"--servers takes pool or each, not {servers}")
-    if servers == "each":
-        return OwnServers(question.processors or 1), "a server for each operator, which Spark has not"
-    chosen = strategy_named(question.strategy)
-    priority = static_priority(chosen, plan.network, plan.profiles)
-    if priority is None:
-        raise SetupError(f"--strategy {question.strategy} has no fixed order; use headgate simulate instead")
-    # a tick takes all that has come, in whatever order
-    if tick is None:
-        ticks = _profiled_ticks(measured, origin)
-        if question.processors is not None:
-            ticks = ticks.with_processors(question.processors)
-        return ticks, f"ticks as profiled, {ticks.overhead_s:.3g} s each before the first tuple"
-    processors = question.processors or measured.processors or os.cpu_count() or 1
-    overhead_s = 0.0 if tick.strip().rstrip("sm ") == "0" else seconds("--tick", tick)
-    if overhead_s:
-        described = f"ticks as given, {overhead_s:.3g} s each before the first tuple"
-        return InTicks(overhead_s, processors), described
-    if chosen.name == "fifo":
-        return OnServer(processors), "one queue without ticks, which Spark has"
-    levels = dict(zip(plan.network.operators, priority.levels, strict=True))
-    return ByPriority(levels, processors), f"priorities of {chosen.name} without ticks, which Spark has"
-
-
-def _profiled_ticks(measured: Measured, origin: str) -> InTicks:
-    try:
-        return measured_ticks(measured, origin)
-    except NotMeasured as error:
-        raise SetupError(f"{error}, or state one: --tick 200ms (0s for an engine without ticks)") from None
+def _tick_s(given: str | None) -> float | None:
+    return 0.0 if given is not None and given.strip().rstrip("sm ") == "0" else seconds("--tick", given)
 
 
 def _driven_by(plan: LoadModel, model: LatencyModel, strategy: str, traces: Mapping[str, Floats]) -> Traced:

@@ -6,7 +6,6 @@ Exit code 2: the request is wrong or cannot be met. Exit code 1: it failed while
 from __future__ import annotations
 
 import os
-import re
 import sys
 import traceback
 from collections.abc import Callable, Sequence
@@ -16,11 +15,11 @@ import typer
 from typer.core import TyperGroup
 
 from headgate.cli import checkpoint, commands
-from headgate.errors import HeadgateError, InternalError, QueryError, UserCodeError
+from headgate.errors import HeadgateError, InternalError, QueryError, SparkError, UserCodeError
+from headgate.spark.failures import is_of_spark, spark_reason
 
 # as shells report a process whose reader has gone
 _PIPE_CLOSED = 141
-_JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )(?:[\w$]+\.)+([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
 
 class Commands(TyperGroup):
@@ -67,30 +66,15 @@ def describe_failure(error: BaseException) -> tuple[str, int]:
     """The text of an error and its exit code."""
     if isinstance(error, QueryError):
         return f"error: {error.detailed()}", 2
-    if isinstance(error, UserCodeError):
+    if isinstance(error, (UserCodeError, SparkError)):
         return f"error: {_one_line(str(error))}", 1
     if isinstance(error, HeadgateError) and not isinstance(error, InternalError):
         return f"error: {_one_line(str(error))}", 2
-    # Spark, or the JVM below it, has raised this
-    if type(error).__module__.split(".")[0] in ("pyspark", "py4j"):
-        return f"error: Spark: {_spark_reason(error)}", 1
+    if is_of_spark(error):
+        return f"error: Spark: {spark_reason(error)}", 1
     kind = "" if isinstance(error, InternalError) else f"{type(error).__name__}: "
     reason = _one_line(str(error)) or "no message"
     return f"internal error: {kind}{reason} (run with --debug for the stack trace)", 1
-
-
-def _spark_reason(error: BaseException) -> str:
-    """The innermost cause in one line, without Java's stack."""
-    try:
-        text = str(error).strip()
-    except OSError:
-        # py4j fetches the text of a Java error on demand, and the JVM may have ended
-        return f"{type(error).__name__}, and its JVM has ended"
-    causes = _JAVA_CAUSE.findall(text)
-    if causes:
-        name, reason = causes[-1]
-        return _one_line(f"{name}: {reason}" if reason else name)
-    return _one_line(text.splitlines()[0] if text else type(error).__name__)
 
 
 def _one_line(text: str) -> str:
@@ -131,6 +115,7 @@ _register(commands.demo, "--seconds 15 --out demo-out")
 _register(commands.profile, "examples/network.sql --for 20s")
 _register(commands.simulate, "examples/two_operators.toml --strategy all --plot backlog.png")
 _register(commands.route, "examples/three_selections.toml --optimize art --rate 220")
+_register(commands.nexmark, "nexmark --events 1000000 --seed 1")
 _register(commands.reproduce, "chain --out figures --trace arrivals.parquet")
 _register(commands.bench, "burst --out bench-out")
 app.add_typer(checkpoint.commands, name="checkpoint", epilog=checkpoint.EXAMPLE)

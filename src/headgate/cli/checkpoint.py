@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +9,7 @@ import typer
 
 from headgate.cli.commands import DEBUG, JSON, argument, value
 from headgate.errors import DamagedStateError, SetupError
+from headgate.plain_json import json_text
 
 if TYPE_CHECKING:
     from headgate.spark.checkpoint import Rollback
@@ -51,7 +51,7 @@ def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None
         owner_damage = str(error)
     if as_json:
         document = {"ticks": [_state_json(state) for state in states], "damage": owner_damage}
-        print(json.dumps(document, indent=2))
+        print(json_text(document))
     else:
         screen().print(states_table(states))
         if owner_damage:
@@ -83,7 +83,7 @@ def rollback(
             "batches_again": list(done.batches_again),
             "restored_headgate_json": done.restored_owner,
         }
-        print(json.dumps(document, indent=2))
+        print(json_text(document))
     else:
         print(_rollback_text(done))
 

@@ -7,7 +7,6 @@ command imports what it works with when it is called.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +32,14 @@ def flag(name: str, help: str) -> Any:
     return typer.Option(False, name, help=help)
 
 
+def switch(name: str, help: str) -> Any:
+    """An option that is on, off, or not given."""
+    return typer.Option(None, f"--{name}/--no-{name}", help=help, show_default=False)
+
+
 def value(metavar: str, help: str, *names: str, default: Any = None, **checks: Any) -> Any:
     """An option that takes a value; help shows the default if there is one."""
-    is_shown = default not in (None, [])
+    is_shown = checks.pop("show_default", default not in (None, []))
     return typer.Option(default, *names, metavar=metavar, help=help, show_default=is_shown, **checks)
 
 
@@ -57,14 +61,10 @@ def seconds(option: str, text: str | None) -> float | None:
     """The value of an option that takes a duration."""
     from headgate.cql.measure import parse_duration_us
 
-    return _positive(option, text, lambda written: parse_duration_us(written) / 1e6)
-
-
-def _positive(option: str, text: str | None, read: Callable[[str], float]) -> float | None:
     if text is None:
         return None
     try:
-        value = read(text)
+        value = parse_duration_us(text) / 1e6
     except ValueError as error:
         raise SetupError(f"{option}: {error}") from None
     if value <= 0:
@@ -74,19 +74,24 @@ def _positive(option: str, text: str | None, read: Callable[[str], float]) -> fl
 
 def run(
     file: Path = FILE,
-    until_done: bool = flag("--until-done", "End when all streams have come to an end."),
+    until_done: bool | None = switch("until-done", "End when all streams have come to an end."),
     for_time: str | None = value("TIME", "End after this time, as in 30s.", "--for"),
-    strategy: str = value("NAME", "Which work goes first.", default="fifo"),
+    strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
     tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
     checkpoint: str | None = value("DIR", "Keep state here; the same queries go on from it."),
     master: str = MASTER,
-    routing: str = value(
-        "NAME", "Policy by which tuples visit pools, or your own as file.py:ClassName.", default="optimal"
+    routing: str | None = value(
+        "NAME",
+        "Policy by which tuples visit pools, or your own as file.py:ClassName.",
+        show_default="optimal",
     ),
-    balance_pools: bool = flag(
-        "--balance-pools", "Move slots from pools that can do with fewer to one that is full."
+    balance_pools: bool | None = switch(
+        "balance-pools", "Move slots from pools that can do with fewer to one that is full."
     ),
+    keep: str | None = value("STREAM=N,...", "Shares of streams to keep, from 0 to 1, as in packets=0.5."),
+    seed: str | None = value("N", "Decides which tuples are kept."),
+    orders: str | None = value("QUERY=A B,...", "Aliases of a query in the order to join them."),
     force: bool = flag("--force", "Run even if a query is predicted to break its bounds."),
     as_json: bool = JSON,
     debug: bool = DEBUG,
@@ -94,35 +99,34 @@ def run(
     """Run all queries of a file until Ctrl-C, for a time, or until the streams end.
 
     Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
-    profile), queries that would break their latency or memory bounds are refused.
+    profile), queries that would break their latency or memory bounds are refused. An option that is given
+    here goes before SET in the file.
     """
-    from headgate.cql.measure import parse_bytes
+    from headgate.run_options import RunOptions
 
-    for_s = seconds("--for", for_time)
-    settings = {
-        "until_done": until_done,
-        "strategy": strategy,
-        "memory": _positive("--memory", memory, parse_bytes),
-        "tick_budget": seconds("--tick-budget", tick_budget),
-        "checkpoint": checkpoint,
-        "routing": routing,
-        "balance_pools": balance_pools,
-    }
-    if until_done and for_s is not None:
-        raise SetupError("--until-done and --for exclude each other; keep one of them")
+    options = RunOptions(
+        {
+            "until_done": until_done,
+            "for": for_time,
+            "strategy": strategy,
+            "memory": memory,
+            "tick_budget": tick_budget,
+            "checkpoint": checkpoint,
+            "routing": routing,
+            "balance_pools": balance_pools,
+            "keep": keep,
+            "seed": seed,
+            "orders": orders,
+        }
+    )
     from headgate.cli.script import read_while_spark_starts
-    from headgate.placed import router_from
-    from headgate.scheduling import strategy_named
     from headgate.statistics.profile_file import beside
 
-    # both raise if there is none of that name, listing the others
-    strategy_named(strategy)
-    router_from(routing)
-    script = read_while_spark_starts(file, master)
+    script = read_while_spark_starts(file, master, options)
     from headgate.cli.execution import execute
 
     profile = None if force or not beside(file).is_file() else beside(file)
-    execute(script, master, profile, for_s, settings, as_json)
+    execute(script, master, profile, options, as_json)
 
 
 def explain(
@@ -305,6 +309,26 @@ def route(
     from headgate.cli.simulating import solve
 
     solve(file, optimize, rate, as_json)
+
+
+def nexmark(
+    folder: Path = argument("DIR", "A folder that is empty or does not exist yet."),
+    events: int = typer.Option(..., metavar="N", min=1, help="How many events; 46 of 50 are bids."),
+    seed: int = value("S", "Equal seeds give equal events.", default=1, min=0),
+    rate: str | None = value("R", "Events per second of event time; 10000 if not given."),
+    start: str | None = value("TIME", "Event time of the first event; 2015-07-15 if not given, UTC."),
+    files: int = value("F", "Files per table, at most.", default=10, min=1, max=10_000),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Write data of the NEXMark benchmark as Parquet: person, auction, bid and side_input.
+
+    Files are numbered, and modified, in the order of event time. Spark is not needed. Scripts can make the
+    same rows themselves, FROM nexmark OPTIONS (table 'bid', events 'N', rate 'R', seed 'S').
+    """
+    from headgate.cli.nexmark import write_data_set
+
+    write_data_set(folder, events, seed, rate, start, files, as_json)
 
 
 def reproduce(

@@ -5,7 +5,6 @@ Statistics come from a TOML file written by hand, or from a profile that a run h
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +12,9 @@ from typing import Any
 from rich import box
 from rich.table import Table as TextTable
 
-from headgate.cli.script import Script
+from headgate.cli.script import Script, answers_json, print_answers
 from headgate.errors import SetupError, known_names
+from headgate.plain_json import json_text
 from headgate.planning.catalog import Catalog
 from headgate.planning.join_order.choose import Decision, PlansOf, QueryDecision, choose
 from headgate.planning.join_order.pose import problems_of
@@ -43,11 +43,13 @@ _PASSING = ("project_seconds", "relation_seconds", "aggregate_seconds")
 def show_decision(file: Path, profile: Path, capacity: float, bushy: bool, as_json: bool) -> None:
     """Print candidate plans of every query, the chosen one, its drop boxes, and why."""
     plans_of = all_plans if bushy else left_deep_plans
-    decision = _decide(Script.read(file).catalog(), profile, capacity, plans_of)
+    executed = Script.read(file).with_queries()
+    decision = _decide(executed.catalog, profile, capacity, plans_of)
     if as_json:
         queries = {name: _query_json(own, capacity) for name, own in decision.queries.items()}
-        print(json.dumps({"capacity": capacity, "queries": queries}, indent=2))
+        print(json_text({**answers_json(executed.answers), "capacity": capacity, "queries": queries}))
         return
+    print_answers(executed.answers)
     console = screen()
     for name, own in decision.queries.items():
         console.print(f"query {name}: {own.why}", soft_wrap=True, markup=False)

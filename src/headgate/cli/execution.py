@@ -2,137 +2,43 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
 import sys
 import threading
 import time
-from collections import deque
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, redirect_stdout
 from pathlib import Path
 from types import FrameType
-from typing import Any
 
-from rich.console import Console
-from rich.live import Live
-from rich.text import Text
-
-from headgate.cli.script import Script
+from headgate.cli.progress import Progress
+from headgate.cli.script import Script, answers_json, print_answers, print_explained
 from headgate.handle import Run
-from headgate.model.event import Event, SettingsChanged, TickCommitted
 from headgate.model.network import Network
+from headgate.plain_json import json_text
 from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
+from headgate.run_options import RunOptions
 from headgate.session import Session
 from headgate.statistics.profile_file import FILE_NAME, Measured
 from headgate.status import RunStatus
 
 # how soon an end is noticed, and how often the live line changes
 _LOOK_EVERY_S = 0.25
-# rates are averages over this time, so that they can be read
-_RATE_OVER_S = 5.0
-_PLAIN_EVERY_S = 5.0
 _SHOWN_ROWS = 20
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
-
-
-class Progress:
-    """An observer that shows a run on standard error; ``stage`` is shown until its first tick.
-
-    On a terminal it is a live line, elsewhere a plain line every few seconds.
-    """
-
-    def __init__(
-        self, stage: str, console: Console | None = None, clock_s: Callable[[], float] = time.time
-    ) -> None:
-        self.stage = stage
-        self._console = console or Console(stderr=True, highlight=False)
-        self._clock_s = clock_s
-        self._started_s = clock_s()
-        self._plain_at_s = self._started_s
-        self._ticks: deque[TickCommitted] = deque()
-        self._count = 0
-        self._latency_s: float | None = None
-        self._live = Live(
-            Text(stage),
-            console=self._console,
-            auto_refresh=False,
-            transient=True,
-            # what queries print passes above the live line only if both go to the terminal
-            redirect_stdout=self._console.is_terminal and sys.stdout.isatty(),
-            redirect_stderr=self._console.is_terminal,
-        )
-
-    def __call__(self, event: Event) -> None:
-        """Handle an event; called by the loop that drives the run."""
-        if isinstance(event, TickCommitted):
-            self._count += 1
-            self._ticks.append(event)
-            while self._ticks[0].now_s < event.now_s - _RATE_OVER_S:
-                self._ticks.popleft()
-            pairs = [pair for counts in event.queries.values() for pair in counts.latencies]
-            results = sum(count for _, count in pairs)
-            if results:
-                mean_s = sum(latency_s * count for latency_s, count in pairs) / results
-                self._latency_s = mean_s or self._latency_s
-        elif isinstance(event, SettingsChanged):
-            self.say(f"change: {event}")
-
-    def __enter__(self) -> Progress:
-        if self._console.is_terminal:
-            self._live.start(refresh=True)
-        else:
-            self._console.print(self.stage)
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        if self._console.is_terminal:
-            self._live.stop()
-
-    def enter(self, stage: str) -> None:
-        self.stage = stage
-        self.show()
-
-    def show(self) -> None:
-        if self._console.is_terminal:
-            self._live.update(Text(self.line(), no_wrap=True, overflow="ellipsis"), refresh=True)
-        elif self._clock_s() >= self._plain_at_s + _PLAIN_EVERY_S:
-            self._plain_at_s = self._clock_s()
-            self._console.print(self.line(), soft_wrap=True)
-
-    def say(self, text: str) -> None:
-        """Print a permanent line above the live one."""
-        self._console.print(text, soft_wrap=True)
-
-    def line(self) -> str:
-        """Rates, backlog and latency in one line."""
-        now_s = self._clock_s()
-        minutes, seconds = divmod(int(now_s - self._started_s), 60)
-        ticks = list(self._ticks)
-        if not ticks:
-            return f"{minutes:02d}:{seconds:02d}  {self.stage}"
-        span_s = max(1.0, min(_RATE_OVER_S, now_s - self._started_s), now_s - ticks[0].now_s)
-        rows_in = sum(counts.rows_in for tick in ticks for counts in tick.streams.values())
-        rows_out = sum(counts.rows_out for tick in ticks for counts in tick.queries.values())
-        latency = "-" if self._latency_s is None else f"{self._latency_s:.2f} s"
-        return (
-            f"{minutes:02d}:{seconds:02d}  in {rows_in / span_s:,.0f}/s  out {rows_out / span_s:,.0f}/s  "
-            f"backlog {ticks[-1].backlog_tuples:,} tuples  latency {latency}  tick {self._count}"
-        )
 
 
 def execute(
     script: Script,
     master: str,
     profile: Path | None,
-    for_s: float | None,
-    settings: Mapping[str, Any],
+    options: RunOptions,
     as_json: bool,
 ) -> None:
     """Run a script to its end, and print what came of it.
 
-    ``profile`` is for admission, ``settings`` are those of ``Session.start``. With ``as_json``, output of the
+    ``profile`` is for admission, ``options`` are those of the command line. With ``as_json``, output of the
     queries goes to standard error.
     """
     run: Run | None = None
@@ -142,14 +48,17 @@ def execute(
             Progress("starting Spark") as progress,
         ):
             session = Session(master=master)
+            session.options = options
             if profile is not None:
                 session.measured = Measured.read(profile)
             session.execute(script.text, script.origin)
+            if not as_json:
+                print_answers(session.answers)
             network = session.network()
-            run = session.start(observers=[progress], **settings)
+            run = session.start(observers=[progress])
             progress.stage = "waiting for the first tick"
             with interruptible() as interrupt:
-                watch(run, for_s, progress, interrupt)
+                watch(run, options.value("for"), progress, interrupt)
         status = run.status()
         folder = Path(run.checkpoint)
         # in a permanent checkpoint, simulate and advise find the statistics
@@ -157,7 +66,8 @@ def execute(
             (folder / FILE_NAME).write_text(run.measured().to_json(), encoding="utf-8")
         if as_json:
             pools = {name: vars(pool) for name, pool in run.pools().items()}
-            print(json.dumps({**status.to_json(), **({"pools": pools} if pools else {})}, indent=2))
+            asked = answers_json(session.answers)
+            print(json_text({**asked, **status.to_json(), **({"pools": pools} if pools else {})}))
         else:
             _print_memory_results(run, network, status)
             _print_summary(run, status)
@@ -242,10 +152,7 @@ def _print_summary(run: Run, status: RunStatus) -> None:
     console = screen()
     console.print(queries_table(status))
     console.print(streams_table(status))
-    console.print(
-        f"{status.ticks:,} ticks in {status.seconds:,.1f} s; "
-        f"backlog at most {status.peak_backlog_tuples:,} tuples, {status.backlog_tuples:,} at the end"
-    )
+    console.print(status.summary)
     for name, pool in run.pools().items():
         if pool.calls:
             console.print(
@@ -260,6 +167,7 @@ def _print_set_aside(run: Run, status: RunStatus) -> None:
     parts = {
         "late": sum(counts.late for counts in streams),
         "that did not parse": sum(counts.bad for counts in streams),
+        **{f"that query {n} fails for": q.set_aside for n, q in status.queries.items()},
         f"{'file' if files == 1 else 'files'} that cannot be read": files,
     }
     if any(parts.values()):
@@ -299,8 +207,6 @@ def show_sql(script: Script, as_json: bool) -> None:
     """Print the Spark SQL of a tick, by query."""
     with Progress("starting Spark"):
         # texts do not depend on where they would run
-        texts = Session(master="local[*]").execute(script.text, script.origin).sql()
-    if as_json:
-        print(json.dumps({"sql": texts}, indent=2))
-    else:
-        print("\n\n".join(f"-- query {name}\n{text}" for name, text in texts.items()))
+        session = Session(master="local[*]").execute(script.text, script.origin)
+        found = session.explain("sql")
+    print_explained(found, session.answers, as_json)

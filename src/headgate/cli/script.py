@@ -6,21 +6,44 @@ Functions import the planner when they are called: for commands that need Spark,
 from __future__ import annotations
 
 import atexit
-import json
 import logging
 import os
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.errors import SetupError
+from headgate.plain_json import json_text
 from headgate.spark.application import archive, jvm
 from headgate.spark.application.java import find_java
 
 if TYPE_CHECKING:
     from headgate.cql.statement import Statement
     from headgate.planning.catalog import Catalog
+    from headgate.planning.explain import Explanation
+    from headgate.planning.listing import Answer
+    from headgate.planning.lower import Stages
+    from headgate.run_options import RunOptions
+
+
+@dataclass(frozen=True)
+class Executed:
+    """What statements have declared and set, and the answers of SHOW and DESCRIBE."""
+
+    catalog: Catalog
+    options: RunOptions
+    answers: tuple[Answer, ...]
+
+    def planned(self) -> Stages:
+        """The plans of all queries, which the options of their run must suit."""
+        from headgate.planning.lower import Stages
+
+        stages = Stages.of(self.catalog)
+        self.options.overrides(stages.lowered)
+        return stages
 
 
 @dataclass(frozen=True)
@@ -33,14 +56,14 @@ class Script:
 
     @staticmethod
     def parse(text: str, origin: str) -> Script:
-        """A script from text; it must have a query."""
+        """A script from text; it must create a query, or ask a question."""
         from headgate import cql
-        from headgate.cql.statement import CreateQuery
+        from headgate.cql.statement import CreateQuery, Question
 
-        statements = tuple(cql.parse(text, origin))
-        if not any(isinstance(statement, CreateQuery) for statement in statements):
-            raise SetupError(f"{origin}: nothing to run; add a CREATE QUERY")
-        return Script(text, origin, statements)
+        script = Script(text, origin, tuple(cql.parse(text, origin)))
+        if not any(isinstance(statement, (CreateQuery, Question)) for statement in script.statements):
+            raise script.nothing_to_run()
+        return script
 
     @staticmethod
     def read(path: Path) -> Script:
@@ -55,38 +78,73 @@ class Script:
         except OSError as error:
             raise SetupError(f"{path} cannot be read: {error.strerror}") from None
 
-    @property
+    @cached_property
     def needs_lookup(self) -> bool:
-        """Whether a query reads a source whose columns only Spark can find out."""
-        from headgate.cql.statement import CreateQuery, Source
+        """Whether a query reads, or DESCRIBE shows, a source whose columns only Spark can find out."""
+        from headgate.cql.statement import Declaration, Describe
+        from headgate.planning.catalog import Catalog
 
-        queries = [s for s in self.statements if isinstance(s, CreateQuery)]
-        sources = [s for s in self.statements if isinstance(s, Source)]
-        unknown = {s.name.text.lower() for s in sources if not s.columns}
-        read = {i.source.text.lower() for q in queries for select in q.branches for i in select.sources}
-        return bool(unknown & read)
+        catalog = Catalog()
+        for statement in self.statements:
+            if isinstance(statement, Describe) and _lacks_columns(catalog, [statement.name.text]):
+                return True
+            if isinstance(statement, Declaration):
+                catalog.declare(statement)
+        return _lacks_columns(catalog, catalog.queries)
 
-    def catalog(self) -> Catalog:
-        """Everything declared; starts Spark only if columns have to be looked up."""
+    def executed(self, options: RunOptions | None = None) -> Executed:
+        """What all statements come to; starts Spark only if columns have to be looked up."""
+        from headgate.run_options import RunOptions
+
+        own = (options or RunOptions()).renewed()
         if self.needs_lookup:
             from headgate.session import Session
 
-            return Session().execute(self.text, self.origin).catalog
+            session = Session()
+            session.options = own
+            session.execute(self.text, self.origin)
+            return Executed(session.catalog, own, session.answers)
         from headgate.planning.catalog import Catalog
 
         # knowing the formats costs an import of pyspark, but no JVM
         from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import RELATION_FORMATS, STREAM_FORMATS
+        from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
+        from headgate.statements import perform
 
         catalog = Catalog(
-            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}), known_sinks=SINK_FORMATS
+            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
+            known_sinks=SINK_FORMATS,
+            event_times=EVENT_TIMES,
         )
-        for statement in self.statements:
-            catalog.declare(statement)
-        return catalog
+        answers = [perform(statement, catalog, own) for statement in self.statements]
+        return Executed(catalog, own, tuple(answer for answer in answers if answer is not None))
+
+    def with_queries(self, options: RunOptions | None = None) -> Executed:
+        """The same, if a query is left to run."""
+        executed = self.executed(options)
+        if not executed.catalog.queries:
+            raise self.nothing_to_run()
+        return executed
+
+    def catalog(self) -> Catalog:
+        return self.with_queries().catalog
+
+    def nothing_to_run(self) -> SetupError:
+        return SetupError(f"{self.origin}: nothing to run; add a CREATE QUERY")
 
 
-def read_while_spark_starts(file: Path, master: str) -> Script:
+def _lacks_columns(catalog: Catalog, names: Iterable[str]) -> bool:
+    """Whether one of these is a source without columns, or a query that reads one."""
+    from headgate.planning.dependencies import sources_of
+
+    tables = (catalog.streams, catalog.relations)
+    unknown = {name.lower() for table in tables for name, source in table.items() if source.schema is None}
+    queries = {name.lower(): query for name, query in catalog.queries.items()}
+    read = [sources_of(queries[key]) if (key := name.lower()) in queries else (name,) for name in names]
+    return any(name.lower() in unknown for sources in read for name in sources)
+
+
+def read_while_spark_starts(file: Path, master: str, options: RunOptions | None = None) -> Script:
     """Read and check a script while Spark starts; if the script is wrong, Spark is stopped again."""
     jvm.start_early(master if file.is_file() else "")
     try:
@@ -94,9 +152,7 @@ def read_while_spark_starts(file: Path, master: str) -> Script:
         _start_session(script, master)
         # errors in queries are reported before the seconds that Spark takes to start
         if not script.needs_lookup:
-            from headgate.planning.lower import Stages
-
-            Stages.of(script.catalog())
+            script.with_queries(options).planned()
     except BaseException:
         # a session half started loses its JVM now; what py4j logs about that is noise
         logging.disable(logging.CRITICAL)
@@ -110,7 +166,7 @@ def read_while_spark_starts(file: Path, master: str) -> Script:
 def _start_session(script: Script, master: str) -> None:
     # imported here: PySpark
     from headgate.cql.statement import CreatePool
-    from headgate.session import POOL_TASKS
+    from headgate.declarations import POOL_TASKS
     from headgate.spark.application.cluster import start_in_background
 
     # jobs of tuples that visit pools need tasks beside those of ticks
@@ -127,21 +183,33 @@ def _share_classes() -> None:
 
 
 def show_stages(file: Path, after: str | None, as_json: bool) -> None:
-    """Print the plans after a stage, or after each."""
-    from headgate.planning.lower import Stages, describe, describe_json
+    """Print the answers of a script, and its plans after a stage or after each."""
+    from headgate.planning.explain import explain_stages
 
-    stages = Stages.of(Script.read(file).catalog())
-
-    def shown(stage: str) -> object:
-        if stage == "lower":
-            return describe_json(stages.lowered) if as_json else describe(stages.lowered)
-        plans = stages.bound if stage == "bind" else stages.optimized
-        return [plan.to_json() for plan in plans] if as_json else "\n\n".join(map(str, plans))
-
-    found = {stage: shown(stage) for stage in (("bind", "optimize", "lower") if after is None else (after,))}
-    if as_json:
-        print(json.dumps(found, indent=2))
-    elif after is not None:
-        print(found[after])
+    executed = Script.read(file).executed()
+    stages = executed.planned()
+    if as_json or executed.catalog.queries:
+        print_explained(explain_stages(stages, after), executed.answers, as_json)
     else:
-        print("\n\n".join(f"-- after {stage}\n{text}" for stage, text in found.items()))
+        print_answers(executed.answers)
+
+
+def print_explained(plans: Explanation, answers: Sequence[Answer], as_json: bool) -> None:
+    """Print plans below the answers of SHOW and DESCRIBE."""
+    if as_json:
+        print(json_text({**answers_json(answers), **plans.to_json()}))
+        return
+    print_answers(answers)
+    print(plans)
+
+
+def print_answers(answers: Iterable[Answer]) -> None:
+    """The answers of SHOW and DESCRIBE, each below its statement."""
+    for answer in answers:
+        print(f"-- {answer.statement}\n{answer}\n")
+
+
+def answers_json(answers: Iterable[Answer]) -> dict[str, object]:
+    """What a document says of them: nothing, if nothing was asked."""
+    found = [answer.to_json() for answer in answers]
+    return {"answers": found} if found else {}

@@ -5,7 +5,6 @@ Of a CQL file, operators come from the plan, statistics from a profile, arrivals
 
 from __future__ import annotations
 
-import json
 import math
 import sys
 from collections.abc import Mapping, Sequence
@@ -22,6 +21,7 @@ from headgate.errors import SetupError, known_names
 from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
 from headgate.placed import router_from
+from headgate.plain_json import json_text
 from headgate.planning.lower import Stages
 from headgate.report import clean, plot_backlogs, screen, shown, table_of
 from headgate.routing import evaluate, largest_rate, least_response_time, router_names
@@ -94,7 +94,7 @@ def simulate_policies(file: Path, policy: str, rates: list[str], seed: int, as_j
 
 
 def _print_json(documents: list[dict[str, Any]], name: str) -> None:
-    print(json.dumps(documents if name == "all" else documents[0]))
+    print(json_text(documents if name == "all" else documents[0], indent=None))
 
 
 def solve(file: Path, optimize: str | None, rate: float | None, as_json: bool) -> None:
@@ -110,7 +110,7 @@ def solve(file: Path, optimize: str | None, rate: float | None, as_json: bool) -
         raise SetupError(f"{file} gives no weights; add --optimize art or --optimize mdr, or [weights.FROM]")
     at_rate = rate or read.network.total_rate or solution.mdr
     if as_json:
-        print(json.dumps(_route_json(solution, at_rate)))
+        print(json_text(_route_json(solution, at_rate), indent=None))
     else:
         for table in _route_tables(solution, at_rate):
             screen().print(table)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from rich import box
 from rich.table import Table
 
 from headgate.experiments.study import Study
+from headgate.plain_json import json_text
 from headgate.report import plot_runs, screen
 
 
@@ -74,7 +74,7 @@ def _print_progress(what: str) -> None:
 def show(study: Study, as_json: bool) -> None:
     """Print checks and figures; the exit code is 1 if a check fails."""
     if as_json:
-        print(json.dumps(study.to_json(), indent=2))
+        print(json_text(study.to_json()))
     else:
         table = Table(box=box.SIMPLE_HEAD)
         for heading in ("", "check", "expected", "got"):
@@ -98,7 +98,8 @@ def _shown(got: object) -> str:
 
 def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:
     """Run one flood three times, plot it, and print memory and latency of each run."""
-    from headgate.cli.execution import Progress, interruptible, watch
+    from headgate.cli.execution import interruptible, watch
+    from headgate.cli.progress import Progress
     from headgate.experiments.flood import LATENCY_BOUND_S, QUERY, Flood
     from headgate.handle import Run
     from headgate.spark.application.cluster import own_session
@@ -124,7 +125,7 @@ def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:
             "runs": {name: run.to_json() for name, run in runs.items()},
             "plot": str(plot),
         }
-        print(json.dumps(document, indent=2))
+        print(json_text(document))
         return
     peaks = {name: f"up to {run.peak_backlog_bytes / 1e6:.1f} MB" for name, run in runs.items()}
     queries = {name: run.queries[QUERY] for name, run in runs.items()}

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError, unknown_name
 from headgate.model.event import TickCommitted
 from headgate.model.network import Network
 from headgate.model.operator import WindowJoin
@@ -99,7 +99,7 @@ def check_keep_ratios(network: Network, keep: Mapping[str, float]) -> None:
     """Refuse ratios out of range, and streams that may not be shed."""
     for stream, ratio in keep.items():
         if stream not in network.streams:
-            raise SetupError(f"unknown stream {stream}; known: {known_names(network.streams)}")
+            raise SetupError(unknown_name("stream", stream, network.streams))
         DropBox(stream, ratio)
         if ratio < 1 and stream not in network.sheddable():
             held = [q.name for q in network.queries.values() if q.overload != "shed"]
@@ -113,6 +113,8 @@ def check_keep_ratios(network: Network, keep: Mapping[str, float]) -> None:
 def _by_operator(network: Network, orders: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
     checked: dict[str, tuple[str, ...]] = {}
     for query, order in orders.items():
+        if query not in network.queries:
+            raise SetupError(unknown_name("query", query, network.queries))
         name = network.running(f"{query}.join")
         join = network.operators.get(name)
         aliases = [side.alias for side in join.sides] if isinstance(join, WindowJoin) else []

@@ -105,6 +105,12 @@ def signed_duration_us(text: str, write: str = "", is_signed: bool = True) -> in
     return _DURATION.read(_DECORATION.sub(lambda match: " " * len(match[0]), text), write, is_signed)
 
 
+def duration_text(duration_us: int) -> str:
+    """A duration as it can be written, in the largest unit that gives a whole number."""
+    factor = next((f for f in reversed(_SPELLINGS) if duration_us and duration_us % f == 0), 1_000_000)
+    return f"{duration_us // factor} {_SPELLINGS[factor].split()[0]}"
+
+
 _FACTORS = {"": 1, "b": 1, "byte": 1, "bytes": 1} | {
     spelling: 1024**power
     for power, letter in enumerate("kmgtp", start=1)

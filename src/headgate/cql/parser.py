@@ -1,7 +1,8 @@
-"""CQL text to statements: CREATE STREAM, RELATION, QUERY, FUNCTION and POOL, ALTER POOL, PLACE."""
+"""CQL text to statements: CREATE, DROP, ALTER POOL, PLACE, SET, SHOW and DESCRIBE."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from difflib import get_close_matches
 
 from sqlglot.tokens import TokenType
@@ -10,9 +11,11 @@ from headgate.cql import statement as cql
 from headgate.cql.select import SelectReader
 from headgate.cql.statement import Name, Select, Setting, Statement
 from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
-from headgate.errors import QueryError, known_names
+from headgate.errors import QueryError, known_names, nearest
 
-_CREATED = ("STREAM", "RELATION", "QUERY", "FUNCTION", "POOL")
+_STATEMENTS = ("CREATE", "DROP", "ALTER", "PLACE", "SET", "SHOW", "DESCRIBE")
+_KINDS = {kind.upper(): kind for kind in cql.PLURALS}
+_SHOWN = (*(plural.upper() for plural in cql.PLURALS.values()), "SETTINGS")
 
 # the first words of type names; Spark checks the inside of nested types
 _TYPE_WORDS = (
@@ -42,40 +45,117 @@ class StatementReader(SelectReader):
     """Reads statements."""
 
     def read_statement(self) -> Statement:
-        kind = self.word(1)
+        if self.accept("CREATE"):
+            return self._create()
+        if self.accept("DROP"):
+            return self._drop()
         if self.accept("PLACE"):
             return self._place()
         if self.accept("ALTER", "POOL"):
             return cql.AlterPool(self.name("the name of a pool"), self._slots())
-        if kind not in _CREATED or not self.accept("CREATE", kind):
-            raise self._unknown_statement()
-        name = self.name(f"a name for the {kind.lower()}")
-        if self.at("."):
-            raise self.fail(f"the name of a {kind.lower()} has no dots; write one name")
-        if kind == "POOL":
-            return cql.CreatePool(name, self._slots())
-        if kind == "FUNCTION":
-            return self._function(name)
-        if kind == "QUERY":
-            settings = self._settings("WITH")
-            self.expect("AS", " and a SELECT")
-            branches, first, sink = self._branches(), self.span, None
-            if self.at("INTO"):
-                sink = cql.SinkClause(self._format("INTO"), self._settings("OPTIONS"), self.since(first))
-            return cql.CreateQuery(name, settings, branches, sink)
-        create = cql.CreateStream if kind == "STREAM" else cql.CreateRelation
-        columns, source_format = self._columns(), self._format("FROM")
-        return create(name, columns, source_format, self._settings("OPTIONS"))
+        if self.accept("SET"):
+            return self._set()
+        if self.accept("SHOW"):
+            return cql.Show(self._one_of(_SHOWN, "SHOW").lower())
+        if self.accept("DESCRIBE"):
+            return self._describe()
+        raise self._unknown_statement()
 
     def _unknown_statement(self) -> QueryError:
-        wanted = "CREATE STREAM, CREATE RELATION or CREATE QUERY"
-        if self.accept("CREATE") and (token := self.current) and not self.at_end:
-            return self.fail(f"expected {wanted}, found CREATE {token.shown}")
         if self.at("ALTER"):
             return self.fail("only pools can be altered; write ALTER POOL name SLOTS n")
+        found = self.expected(f"{', '.join(_STATEMENTS[:-1])} or {_STATEMENTS[-1]}")
         if self.at("SELECT"):
-            return self.fail(f"expected {wanted}, found 'SELECT'; write CREATE QUERY name AS SELECT ...")
-        return self.expected(wanted)
+            return self.fail(f"{found.message}; write CREATE QUERY name AS SELECT ...")
+        return found
+
+    def _one_of(self, words: Sequence[str], after: str) -> str:
+        """One of the words, which is taken."""
+        if self.word() in words:
+            return self.take().word
+        near = nearest(self.word(), words).strip()
+        message = self.expected(f"{', '.join(words[:-1])} or {words[-1]} after {after}").message
+        raise self.fail(f"{message}; {near}" if near else message)
+
+    def _create(self) -> cql.Create:
+        existing = cql.Existing.REFUSE
+        if self.accept("OR"):
+            self.expect("REPLACE", " after CREATE OR")
+            existing = cql.Existing.REPLACE
+        kind = _KINDS[self._one_of(tuple(_KINDS), f"CREATE {existing.value}".rstrip())]
+        first = self.span
+        if self.accept("IF", "NOT", "EXISTS"):
+            if existing is cql.Existing.REPLACE:
+                message = "OR REPLACE and IF NOT EXISTS exclude each other; keep one of them"
+                raise QueryError(message, self.since(first))
+            existing = cql.Existing.KEEP
+        elif self.at("IF", "EXISTS"):
+            hint = f"write CREATE {kind.upper()} IF NOT EXISTS or CREATE OR REPLACE {kind.upper()}"
+            raise self.fail(f"IF EXISTS goes with DROP; {hint}")
+        name = self._name_of(kind, f"a name for the {kind}")
+        if kind == "pool":
+            return cql.CreatePool(name, self._slots(), existing=existing)
+        if kind == "function":
+            return self._function(name, existing)
+        if kind == "query":
+            return self._query(name, existing)
+        create = cql.CreateStream if kind == "stream" else cql.CreateRelation
+        columns, source_format = self._columns(), self._format("FROM")
+        return create(name, columns, source_format, self._settings("OPTIONS"), existing=existing)
+
+    def _name_of(self, kind: str, what: str) -> Name:
+        name = self.name(what)
+        if self.at("."):
+            raise self.fail(f"the name of a {kind} has no dots; write one name")
+        return name
+
+    def _query(self, name: Name, existing: cql.Existing) -> cql.CreateQuery:
+        settings = self._settings("WITH")
+        self.expect("AS", " and a SELECT")
+        branches, first, sink = self._branches(), self.span, None
+        if self.at("INTO"):
+            sink = cql.SinkClause(self._format("INTO"), self._settings("OPTIONS"), self.since(first))
+        return cql.CreateQuery(name, settings, branches, sink, existing=existing)
+
+    def _drop(self) -> cql.Drop:
+        kind = _KINDS[self._one_of(tuple(_KINDS), "DROP")]
+        if self.at("IF", "NOT", "EXISTS"):
+            raise self.fail(f"IF NOT EXISTS goes with CREATE; write DROP {kind.upper()} IF EXISTS")
+        if_exists = self.accept("IF", "EXISTS")
+        return cql.Drop(kind, self._name_of(kind, f"the name of a {kind}"), if_exists)
+
+    def _describe(self) -> cql.Describe:
+        # a word such as STREAM is a name if nothing follows it
+        last = self.ahead(1) is None or self.word(1) == ";"
+        kind = None if last or self.word() not in _KINDS else _KINDS[self.take().word]
+        what = f"the name of a {kind}" if kind else "the name of a stream, relation, query, function or pool"
+        return cql.Describe(self._name_of(kind or "declaration", what), kind)
+
+    def _set(self) -> cql.SetOption:
+        first = self._key_part("an option of runs after SET, such as strategy")
+        while self.accept("-") or self.accept("."):
+            self._key_part("the rest of the name")
+        span = self.since(first.span)
+        name = first if span == first.span else Name(span.excerpt, span)
+        if not self.accept("TO"):
+            self.expect("=", f" and a value for {one_line(name.text)}")
+        if self.accept("DEFAULT"):
+            return cql.SetOption(name, None, self.previous.span)
+        start = self.span
+        value = self._value(name.text) if self.current and self.current.is_string else self._words(name.text)
+        return cql.SetOption(name, value, self.since(start))
+
+    def _words(self, key: str) -> str:
+        """The rest of the line as it is written: a value without quotes, such as 500 ms."""
+        words: list[Token] = []
+        while not self.at_end and not (words and "\n" in self._gap_after(words[-1])):
+            words.append(self.take())
+        if not words:
+            raise self.expected(f"a value for {one_line(key)}")
+        return span_of(words).excerpt
+
+    def _gap_after(self, token: Token) -> str:
+        return token.span.text[token.span.end : self.span.start]
 
     def _place(self) -> cql.Place | cql.PlaceProbe:
         is_probe = self.accept("PROBE", "OF")
@@ -94,7 +174,7 @@ class StatementReader(SelectReader):
             raise self.fail("a pool needs at least one slot; write SLOTS 1 or more")
         return int(self.take().value)
 
-    def _function(self, name: Name) -> cql.CreateFunction:
+    def _function(self, name: Name, existing: cql.Existing) -> cql.CreateFunction:
         where = "where the function is, such as 'scores.py:score'"
         returns = "the type of its results, such as BOOLEAN"
         self.expect("AS", f" and {where}")
@@ -110,7 +190,7 @@ class StatementReader(SelectReader):
         words = self.stretch()
         if not words:
             raise self.expected(returns)
-        return cql.CreateFunction(name, location, span_of(words).excerpt)
+        return cql.CreateFunction(name, location, span_of(words).excerpt, existing=existing)
 
     def _format(self, clause: str) -> Name:
         self.expect(clause, " and a format, such as kafka or parquet")
@@ -144,17 +224,18 @@ class StatementReader(SelectReader):
         return settings
 
     def _setting(self, clause: str) -> Setting:
-        key = self.dotted(self._key_part(clause), lambda: self._key_part(clause))
+        what = f"a key in {clause}, such as path 'data/'"
+        key = self.dotted(self._key_part(what), lambda: self._key_part(what))
         if not self.accept("="):
             self.accept("==")
         return Setting(key, self._value(key.text), self.since(key.span))
 
-    def _key_part(self, clause: str) -> Name:
+    def _key_part(self, what: str) -> Name:
         token = self.current
         if token is None or not (
             token.is_string or token.kind is TokenType.IDENTIFIER or _is_word(token.word)
         ):
-            raise self.expected(f"a key in {clause}, such as path 'data/'")
+            raise self.expected(what)
         return self.take().as_name
 
     def _value(self, key: str) -> str:

@@ -1,6 +1,7 @@
 """SELECT: items, sources with windows, conditions, grouping.
 
-Windows are ``[ROWS n]``, ``[RANGE t SLIDE s]``, ``[PARTITION BY k ROWS n]``, ``[NOW]``, ``[UNBOUNDED]``.
+Windows are ``[ROWS n]``, ``[RANGE t SLIDE s]``, ``[PARTITION BY k ROWS n]``, ``[NOW]``, ``[UNBOUNDED]``, and
+the half-open ``[TUMBLE t]`` and ``[HOP t EVERY s]``.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from headgate.cql.measure import LARGEST, MeasureError, signed_duration_us
 from headgate.cql.statement import FromItem, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.tokens import Cursor, Token, never_closed, one_line, repeated, span_of
 from headgate.errors import QueryError, Span
-from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
 
-_WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED")
+_WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED", "TUMBLE", "HOP")
 
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
 _NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
@@ -163,9 +164,8 @@ class SelectReader(Cursor):
         if word not in _WINDOWS:
             problem = f"{first.shown} is not a window" if first and word != "]" else "the window is empty"
             close = get_close_matches(word, _WINDOWS, n=1)
-            hint = (
-                f"did you mean {close[0]}?" if close else "write ROWS, RANGE, PARTITION BY, NOW or UNBOUNDED"
-            )
+            known = "write ROWS, RANGE, PARTITION BY, TUMBLE, HOP, NOW or UNBOUNDED"
+            hint = f"did you mean {close[0]}?" if close else known
             raise self.fail(f"{problem}; {hint}")
         self.take()
         window: Window
@@ -182,6 +182,13 @@ class SelectReader(Cursor):
             window = UnboundedWindow()
         elif word == "ROWS":
             window = RowWindow(self._row_count())
+        elif word == "TUMBLE":
+            length_us = self._time_us("TUMBLE", "write [TUMBLE 10 SECONDS]")
+            window = HopWindow(length_us, length_us)
+        elif word == "HOP":
+            length_us = self._time_us("HOP", "write [HOP 10 SECONDS EVERY 2 SECONDS]")
+            self.expect("EVERY", " and a time, as in [HOP 10 SECONDS EVERY 2 SECONDS]")
+            window = HopWindow(length_us, self._time_us("EVERY", "write [HOP 10 SECONDS EVERY 2 SECONDS]"))
         else:
             range_us = self._time_us("RANGE", "write [NOW] for the current instant")
             slides = self.accept("SLIDE")
@@ -189,6 +196,8 @@ class SelectReader(Cursor):
             window = TimeWindow(range_us, slide_us)
         if self.at("SLIDE"):
             raise self.fail("SLIDE requires RANGE; write [RANGE 10 SECONDS SLIDE 1 SECOND]")
+        if self.at("EVERY"):
+            raise self.fail("EVERY requires HOP; write [HOP 10 SECONDS EVERY 2 SECONDS]")
         self.expect("]", " at the end of the window")
         return cql.WindowClause(window, self.since(opener.span), keys)
 
@@ -211,7 +220,7 @@ class SelectReader(Cursor):
         return int(written)
 
     def _time_us(self, word: str, instead: str) -> int:
-        tokens = self.stretch(lambda: self.at("SLIDE"))
+        tokens = self.stretch(lambda: self.at("SLIDE") or self.at("EVERY"))
         if not tokens:
             raise self.expected(f"a time, such as {word} 10 SECONDS")
         span, text = span_of(tokens), ""
@@ -224,7 +233,7 @@ class SelectReader(Cursor):
             wrong = Span(span.text, span.start + error.start, span.start + error.end, span.origin)
             raise QueryError(str(error), wrong if wrong.excerpt else span) from None
         if duration_us <= 0:
-            raise QueryError(f"a {word} must be longer than 0; {instead}", span)
+            raise QueryError(f"the time after {word} must be longer than 0; {instead}", span)
         return duration_us
 
     def _partition_key(self) -> cql.ColumnReference:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from enum import Enum
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -141,8 +143,22 @@ class SinkClause:
     span: Span
 
 
+class Existing(Enum):
+    """What CREATE does if something of its name exists."""
+
+    REFUSE = ""
+    REPLACE = "OR REPLACE"
+    KEEP = "IF NOT EXISTS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class _CreateStatement:
+    kind: ClassVar[str]
+    existing: Existing = Existing.REFUSE
+
+
 @dataclass(frozen=True)
-class _SourceStatement:
+class _SourceStatement(_CreateStatement):
     """``CREATE ... name (columns) FROM format OPTIONS (...)``; columns may be left out."""
 
     name: Name
@@ -154,15 +170,20 @@ class _SourceStatement:
 class CreateStream(_SourceStatement):
     """``CREATE STREAM``."""
 
+    kind = "stream"
+
 
 class CreateRelation(_SourceStatement):
     """``CREATE RELATION``."""
 
+    kind = "relation"
+
 
 @dataclass(frozen=True)
-class CreateQuery:
+class CreateQuery(_CreateStatement):
     """``CREATE QUERY name WITH (...) AS SELECT ... [UNION ALL SELECT ...] INTO ...``."""
 
+    kind = "query"
     name: Name
     settings: tuple[Setting, ...]
     branches: tuple[Select, ...]
@@ -170,26 +191,30 @@ class CreateQuery:
 
 
 @dataclass(frozen=True)
-class CreateFunction:
+class CreateFunction(_CreateStatement):
     """``CREATE FUNCTION name AS 'file.py:callable' RETURNS type``; the type is Spark's own DDL text."""
 
+    kind = "function"
     name: Name
     location: Name
     returns: str
 
 
 @dataclass(frozen=True)
-class _PoolStatement:
+class CreatePool(_CreateStatement):
+    """``CREATE POOL name SLOTS n``: a pool that serves n calls at a time."""
+
+    kind = "pool"
     name: Name
     slots: int
 
 
-class CreatePool(_PoolStatement):
-    """``CREATE POOL name SLOTS n``: a pool that serves n calls at a time."""
-
-
-class AlterPool(_PoolStatement):
+@dataclass(frozen=True)
+class AlterPool:
     """``ALTER POOL name SLOTS n``."""
+
+    name: Name
+    slots: int
 
 
 @dataclass(frozen=True)
@@ -206,5 +231,50 @@ class PlaceProbe(_PlaceStatement):
     """``PLACE PROBE OF stream ON pool``: probing its windows takes slots of the pool."""
 
 
+@dataclass(frozen=True)
+class Drop:
+    """``DROP kind [IF EXISTS] name``; the kind is in lower case."""
+
+    kind: str
+    name: Name
+    if_exists: bool = False
+
+
+@dataclass(frozen=True)
+class SetOption:
+    """``SET name = value``: an option of runs; without a value, its default."""
+
+    name: Name
+    value: str | None
+    span: Span
+
+
+@dataclass(frozen=True)
+class Show:
+    """``SHOW STREAMS``, or another plural in lower case."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Describe:
+    """``DESCRIBE [kind] name``; the kind is in lower case."""
+
+    name: Name
+    kind: str | None = None
+
+
 Source = CreateStream | CreateRelation
-Statement = Source | CreateQuery | CreateFunction | CreatePool | AlterPool | Place | PlaceProbe
+Create = Source | CreateQuery | CreateFunction | CreatePool
+Declaration = Create | AlterPool | Place | PlaceProbe | Drop
+Question = Show | Describe
+Statement = Declaration | SetOption | Question
+
+# a kind of declaration, and how SHOW calls all of them
+PLURALS = {
+    "stream": "streams",
+    "relation": "relations",
+    "query": "queries",
+    "function": "functions",
+    "pool": "pools",
+}

@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
-from sqlglot.dialects import Spark
+from sqlglot.dialects.spark import Spark
 from sqlglot.errors import TokenError
 from sqlglot.tokens import Token as SqlglotToken
 from sqlglot.tokens import TokenType
@@ -32,6 +32,11 @@ _WITHOUT_WORD = frozenset({*_STRINGS, TokenType.NUMBER, TokenType.HEX_STRING, To
 _QUOTED_OR_COMMENT = re.compile(
     r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|(?P<open>/\*|['\"`])|.", re.DOTALL
 )
+
+
+class _Tokenizer(Spark.Tokenizer):
+    # sqlglot does not read the words after SHOW and other commands that it passes on as they are
+    COMMANDS: ClassVar[set[TokenType]] = set()
 
 
 def one_line(text: str) -> str:
@@ -80,7 +85,7 @@ class Cursor:
 
     def __init__(self, text: str, origin: str) -> None:
         try:
-            raw = Spark().tokenize(text)
+            raw = _Tokenizer(Spark()).tokenize(text)
         except TokenError:
             raise _unclosed(text, origin) from None
         # sqlglot splits 10L into three tokens (number, cast, type) at one offset; here it is one

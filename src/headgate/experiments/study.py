@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import stdtrit
 
+from headgate.plain_json import finite
 from headgate.report import Line, drawing, plot_backlogs, plot_lines
 from headgate.simulator import Result
 
@@ -95,9 +96,9 @@ class Study:
         """The document of ``headgate reproduce --json``."""
         return {
             "study": self.name,
-            "checks": [vars(check) for check in self.checks],
+            "checks": [finite(vars(check)) for check in self.checks],
             "figures": [str(path) for path in self.figures],
-            **({"tables": self.tables} if self.tables else {}),
+            **({"tables": finite(self.tables)} if self.tables else {}),
         }
 
 

@@ -8,6 +8,7 @@ from operator import add
 
 from headgate.model.shedding import TickSettings
 from headgate.model.view import Turn
+from headgate.plain_json import finite
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,8 @@ class QueryCounts:
     rows_out: int = 0
     latencies: tuple[tuple[float, float], ...] = ()
     keep_ratio: float = 1.0
+    set_aside: int = 0
+    """Tuples, or combinations of them, for which an expression of the query failed."""
 
 
 @dataclass(frozen=True)
@@ -128,7 +131,7 @@ class SettingsChanged:
             "reason": self.reason,
             "before": self.before.to_json(),
             "after": self.after.to_json(),
-            "statistics": dict(self.statistics),
+            "statistics": finite(self.statistics),
         }
 
 

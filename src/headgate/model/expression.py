@@ -20,6 +20,27 @@ _VOLATILE = frozenset(
 )
 
 
+TIMESTAMP_US = "$ts"
+"""The plan column with the timestamp of a tuple, in microseconds."""
+
+_INTEGERS = {
+    **{name: name for name in ("tinyint", "smallint", "int", "bigint")},
+    **{"byte": "tinyint", "short": "smallint", "integer": "int", "long": "bigint"},
+}
+
+
+def time_text(micros: str, kind: str) -> str:
+    """SQL that turns microseconds into a stream's own type of timestamp; numbers are seconds."""
+    kind = kind.strip().lower()
+    if kind in ("timestamp", "timestamp_ltz", "date"):
+        return f"timestamp_micros({micros})"
+    if kind == "timestamp_ntz":
+        return f"CAST(timestamp_micros({micros}) AS TIMESTAMP_NTZ)"
+    if kind in _INTEGERS:
+        return f"CAST({micros} div 1000000L AS {_INTEGERS[kind]})"
+    return f"CAST({micros} / 1000000 AS {kind})"
+
+
 def column_of(alias: str, name: str) -> str:
     """Name of a source's column in a plan: unique over all sources of the query."""
     return f"{alias}__{name}"

@@ -9,6 +9,7 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 
+from headgate.display import html_table, listed, plural
 from headgate.errors import InternalError, SetupError, known_names
 from headgate.model.operator import Operator, OperatorInput, StreamInput
 from headgate.model.shedding import Utility
@@ -110,6 +111,8 @@ class QueryDefinition:
     memory_bytes: int | None = None
     overload: str = "backpressure"
     utility: Utility | None = None
+    on_error: str = "set aside"
+    """What happens to tuples for which an expression fails: they are set aside, or the run stops."""
 
 
 class Network:
@@ -156,6 +159,18 @@ class Network:
             tuple(self.functions.values()),
             self.shared if shared is None else shared,
         )
+
+    def __repr__(self) -> str:
+        operators = plural(len(self.operators), "operator")
+        queries = plural(len(self.queries), "query", "queries")
+        return f"<Network of {operators} for {queries}: {listed(self.queries)}>"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (name, str(o), ", ".join(map(str, o.inputs)), ", ".join(self.queries_of(name)))
+            for name, o in self.operators.items()
+        )
+        return html_table(("operator", "does", "reads", "queries"), rows)
 
     def running(self, operator: str) -> str:
         """The operator that runs for this one: itself, or an equal one shared with other queries."""

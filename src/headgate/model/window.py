@@ -35,6 +35,24 @@ class TimeWindow:
 
 
 @dataclass(frozen=True)
+class HopWindow(TimeWindow):
+    """Tuples of ``[end - range, end)``, for every end that is a multiple of the slide.
+
+    In a join, where range and slide are equal, it is the one whose end is still to come.
+    """
+
+    @property
+    def is_tumbling(self) -> bool:
+        """Whether every tuple is in exactly one window."""
+        return self.range_us == self.slide_us
+
+    def __str__(self) -> str:
+        assert self.slide_us is not None
+        length = f"{self.range_us / 1e6:g} s"
+        return f"[TUMBLE {length}]" if self.is_tumbling else f"[HOP {length} EVERY {self.slide_us / 1e6:g} s]"
+
+
+@dataclass(frozen=True)
 class UnboundedWindow:
     """Every tuple so far."""
 

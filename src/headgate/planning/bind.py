@@ -85,6 +85,7 @@ class _Branch:
     def bound(self) -> Project:
         node = self._scope.joined()
         if self._select.conjuncts:
+            self._check_conditions()
             predicates = (_conjunct(self._scope.bind(conjunct)) for conjunct in self._select.conjuncts)
             node = Filter(node, tuple(with_pool(predicate, self._catalog) for predicate in predicates))
         if self._select.is_aggregate:
@@ -92,6 +93,12 @@ class _Branch:
         if self._select.is_distinct:
             return self._distinct(node)
         return Project(node, self._select_list(self._scope.bind))
+
+    def _check_conditions(self) -> None:
+        for reference in (r for conjunct in self._select.conjuncts for r in conjunct.columns):
+            if self._scope.window_bound(reference) is not None:
+                message = f"{reference.name} is known when the window is complete; use it in SELECT or HAVING"
+                raise QueryError(message, reference.span)
 
     def _aggregated(self, node: Node) -> Project:
         grouping, written = Grouping(self._select, self._scope), self._select.having
@@ -210,7 +217,9 @@ class Grouping:
         named = [item for item in select.items if isinstance(item, SelectItem)]
         self._by_alias = {item.alias.text.lower(): item.expression for item in named if item.alias}
         self._calls: dict[tuple[object, ...], AggregateExpression] = {}
-        keys = dict.fromkeys(scope.bind(self._meant(written)) for written in select.group_by)
+        # the groups of a window have its bounds in common anyway
+        meant = [self._meant(written) for written in select.group_by]
+        keys = dict.fromkeys(scope.bind(one) for one in meant if not self._is_bound(one))
         self.keys = tuple(NamedExpression(f"k{number}", key) for number, key in enumerate(keys))
 
     @property
@@ -221,19 +230,29 @@ class Grouping:
         """The expression over the columns of keys and calls; HAVING may use the names of select items."""
         calls = [range(call.span.start, call.span.end) for call in expression.aggregates]
         outside = [r for r in expression.columns if not any(r.span.start in call for call in calls)]
+        bounds = {r.span.start: found.tree for r in outside if (found := self._scope.window_bound(r))}
+        outside = [r for r in outside if r.span.start not in bounds]
         items = [r for r in outside if is_having and self._is_item(r)]
         own = {r.span.start: operand(self.bind(self._by_alias[r.name.lower()]).tree) for r in items}
         bound = {r.span.start: self._scope.resolve(r).tree for r in outside if r.span.start not in own}
         for start, column in bound.items():
             next(column.find_all(exp.Column)).meta["start"] = start
         aggregates = {call.span.start: column_tree(self._call(call).name) for call in expression.aggregates}
-        tree = over_keys(over_text(expression.tree, {**own, **bound, **aggregates}), self.keys)
+        tree = over_keys(over_text(expression.tree, {**own, **bound, **bounds, **aggregates}), self.keys)
         ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
         for reference in outside:
             if reference.span.start in ungrouped:
                 message = f"{reference.span.excerpt} must be in GROUP BY or inside an aggregate"
                 raise QueryError(message, reference.span)
         return Expression(tree, expression.span)
+
+    def _is_bound(self, written: ScalarExpression) -> bool:
+        """Whether a key is ``window_start`` or ``window_end``."""
+        return (
+            len(written.columns) == 1
+            and written.columns[0].span == written.span
+            and self._scope.window_bound(written.columns[0]) is not None
+        )
 
     def _is_item(self, reference: cql.ColumnReference) -> bool:
         if reference.qualifier is not None or reference.name.lower() not in self._by_alias:

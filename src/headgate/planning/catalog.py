@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from sqlglot import exp
 
 from headgate.cql import statement as cql
 from headgate.cql.measure import parse_bytes, parse_duration_us
-from headgate.cql.statement import CreateQuery, Name, Setting, Statement
-from headgate.errors import QueryError, Span, known_names
+from headgate.cql.statement import Create, CreateQuery, Declaration, Existing, Name, Setting
+from headgate.errors import QueryError, SetupError, Span, known_names, unknown_name
 from headgate.model import network
 from headgate.model.expression import Expression
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
 from headgate.model.shedding import Utility
+from headgate.planning.dependencies import callers, readers
 from headgate.planning.logical import LogicalPlan, StreamScan, scans
+from headgate.planning.names import NOTHING, Declared, Names
 
 SourceDefinition = StreamDefinition | RelationDefinition
 SchemaResolver = Callable[[SourceDefinition], network.Schema]
@@ -30,77 +33,92 @@ _TIME_WORDS = (
 _TIMES = frozenset(_TIME_WORDS.split())
 # options of streams that need a timestamp, and the settings that they are
 _DELAYS = {"watermark": "watermark_delay_us", "idle_after": "idle_after_us", "max_ahead": "max_ahead_us"}
-_KNOWN = ("latency", "memory", "overload", "quality", "utility")
+_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error")
 _FILES = ("parquet", "json", "csv", "orc", "text")
 
 
-class _Declared(NamedTuple):
-    kind: str
-    name: str
-    span: Span | None
-
-
-_NOTHING = _Declared("", "", None)
-
-
 @dataclass(eq=False)
-class Catalog:
+class Catalog(Names):
     """Everything declared so far; names are case-insensitive, and unique over all kinds but functions.
 
     ``resolver`` finds the columns of sources that were declared without any. If ``known_sources`` or
-    ``known_sinks`` are given, other formats are rejected.
+    ``known_sinks`` are given, other formats are rejected. ``event_times`` has the timestamp column of streams
+    of a format that name none.
     """
 
     resolver: SchemaResolver | None = None
     known_sources: Collection[str] | None = None
     known_sinks: Collection[str] | None = None
-    streams: dict[str, StreamDefinition] = field(default_factory=dict, init=False)
-    """In order of declaration, which breaks ties between equal timestamps."""
-    relations: dict[str, RelationDefinition] = field(default_factory=dict, init=False)
-    queries: dict[str, CreateQuery] = field(default_factory=dict, init=False)
-    functions: dict[str, FunctionDefinition] = field(default_factory=dict, init=False)
-    pools: dict[str, PoolDefinition] = field(default_factory=dict, init=False)
-    """Functions and pools are by name in lower case."""
-    version: int = field(default=0, init=False)
-    """Changes with every declaration; plans of an earlier version are out of date."""
-    _declared: dict[str, _Declared] = field(default_factory=dict, init=False)
+    event_times: Mapping[str, str] = field(default_factory=dict)
     _placed: dict[tuple[str, str], str] = field(default_factory=dict, init=False)
+    """The pools of functions and probes; all names are in lower case."""
 
-    def declare(self, statement: Statement) -> None:
+    def declare(self, statement: Declaration) -> None:
+        if self.has_no_effect(statement):
+            return
         name, span = statement.name.text, statement.name.span
         if isinstance(statement, cql.CreateStream):
-            self.add_stream(_stream_of(statement, self.known_sources), span)
+            stream = _stream_of(statement, self.known_sources, self.event_times)
+            self.add_stream(stream, span, statement.existing)
         elif isinstance(statement, cql.CreateRelation):
-            options = _by_key(statement.options)
-            self.add_relation(_source_of(statement, self.known_sources, options), span)
+            relation = _source_of(statement, self.known_sources, _by_key(statement.options))
+            self.add_relation(relation, span, statement.existing)
         elif isinstance(statement, CreateQuery):
-            self._claim(name, "query", span)
+            self._claim(name, "query", span, statement.existing)
             self.queries[name] = statement
         elif isinstance(statement, cql.CreateFunction):
-            if name.lower() in self.functions:
+            if name.lower() in self.functions and statement.existing is not Existing.REPLACE:
                 raise QueryError(f"function {name} already exists; choose another name", span)
             self.add_function(FunctionDefinition(name, statement.returns, statement.location.text))
         elif isinstance(statement, cql.CreatePool):
-            self._claim(name, "pool", span)
+            self._claim(name, "pool", span, statement.existing)
             self.pools[name.lower()] = PoolDefinition(name, statement.slots)
         elif isinstance(statement, cql.AlterPool):
             self.pools[name.lower()] = replace(self._pool(statement.name), slots=statement.slots)
+        elif isinstance(statement, cql.Drop):
+            self._drop(statement.kind, statement.name)
         else:
             self._place(statement)
         self.version += 1
 
+    def has_no_effect(self, statement: Declaration) -> bool:
+        """Whether IF EXISTS or IF NOT EXISTS leaves everything as it is."""
+        if isinstance(statement, cql.Drop):
+            return statement.if_exists and not self._holder(statement.kind, statement.name.text)
+        if isinstance(statement, Create) and statement.existing is Existing.KEEP:
+            return self._holder(statement.kind, statement.name.text) == statement.kind
+        return False
+
+    @contextmanager
+    def all_or_nothing(self) -> Iterator[None]:
+        """Undo all declarations inside if one of them fails, or anything else does."""
+        declared = self.streams, self.relations, self.queries, self.functions, self.pools
+        try:
+            with restored_on_failure(*declared, self._declared, self._placed):
+                yield
+        except BaseException:
+            # not the version of before: plans of the failed declarations may have been kept under this one
+            self.version += 1
+            raise
+
     def drop_query(self, name: str) -> None:
-        del self.queries[name], self._declared[name.lower()]
+        if name not in self.queries:
+            raise SetupError(unknown_name("query", name, self.queries))
+        self._release("query", name)
         self.version += 1
 
-    def add_stream(self, stream: StreamDefinition, span: Span | None = None) -> None:
+    def add_stream(
+        self, stream: StreamDefinition, span: Span | None = None, existing: Existing = Existing.REFUSE
+    ) -> None:
         """Register a stream; ``span`` is the position of its name, if it was written."""
         _check_timestamp(stream, span)
-        self._claim(stream.name, "stream", span)
+        self._claim(stream.name, "stream", span, existing)
         self.streams[stream.name] = stream
 
-    def add_relation(self, relation: RelationDefinition, span: Span | None = None) -> None:
-        self._claim(relation.name, "relation", span)
+    def add_relation(
+        self, relation: RelationDefinition, span: Span | None = None, existing: Existing = Existing.REFUSE
+    ) -> None:
+        self._claim(relation.name, "relation", span, existing)
         self.relations[relation.name] = relation
 
     def add_function(self, function: FunctionDefinition) -> None:
@@ -108,7 +126,7 @@ class Catalog:
         self.version += 1
 
     def find(self, name: str) -> SourceDefinition | None:
-        declared = self._declared.get(name.lower(), _NOTHING)
+        declared = self._declared.get(name.lower(), NOTHING)
         if declared.kind == "stream":
             self.streams[declared.name] = stream = self._with_schema(self.streams[declared.name], declared)
             return stream
@@ -118,37 +136,66 @@ class Catalog:
             return relation
         return None
 
-    def is_query(self, name: str) -> bool:
-        return self._declared.get(name.lower(), _NOTHING).kind == "query"
-
     def placed(self, function: str) -> tuple[FunctionDefinition, str] | None:
         pool = self._placed.get(("function", function.lower()))
-        return None if pool is None else (self.functions[function.lower()], pool)
+        return None if pool is None else (self.functions[function.lower()], self.pools[pool].name)
 
     def pool_of_probe(self, stream: str) -> str | None:
         """The pool on which the windows of a stream are probed; None: in ticks, as other joins do."""
-        return self._placed.get(("probe", stream))
+        pool = self._placed.get(("probe", stream.lower()))
+        return None if pool is None else self.pools[pool].name
+
+    def served_by(self, pool: str) -> tuple[str, ...]:
+        """What is placed on a pool, as messages name it."""
+        placed = [thing for thing, key in self._placed.items() if key == pool.lower()]
+        return tuple(
+            f"function {self._spelling(kind, key)}"
+            if kind == "function"
+            else f"the probe of stream {self._spelling('stream', key)}"
+            for kind, key in placed
+        )
+
+    def _drop(self, kind: str, name: Name) -> None:
+        spelling, key = self.declared_name(kind, name.text, name.span), name.text.lower()
+        if need := self._need_of(kind, spelling):
+            raise QueryError(f"{kind} {spelling} {need} first", name.span)
+        self._release(kind, spelling)
+        self._placed.pop(("probe" if kind == "stream" else kind, key), None)
+
+    def _need_of(self, kind: str, name: str) -> str:
+        """Who needs a declaration, and what to drop before it."""
+        queries = self.queries.values()
+        if kind == "pool":
+            users, verb = self.served_by(name), "serves"
+        else:
+            of_function = kind == "function"
+            found = callers(name, queries) if of_function else readers(name, queries)
+            users = tuple(f"query {user}" for user in found)
+            verb = f"is {'called' if of_function else 'read'} by"
+        return f"{verb} {' and '.join(users)}; drop {'that' if len(users) == 1 else 'them'}" if users else ""
 
     def _place(self, statement: cql.Place | cql.PlaceProbe) -> None:
         kind, name, shown = self._placeable(statement)
-        if placed := self._placed.get((kind, name)):
-            raise QueryError(f"{shown} is placed on {placed} already; keep one", statement.name.span)
         pool = self._pool(statement.pool).name
+        # what is placed there already may be placed again: texts with IF NOT EXISTS can be executed twice
+        if (placed := self._placed.get((kind, name))) and placed != pool.lower():
+            where = self.pools[placed].name
+            raise QueryError(f"{shown} is placed on {where} already; keep one", statement.name.span)
         # a slot runs a call on one tuple, or a job on many
         for (other, _), serving in self._placed.items():
-            if serving == pool and other != kind:
+            if serving == pool.lower() and other != kind:
                 message = f"pool {pool} serves {other}s; a pool takes functions or probes"
                 raise QueryError(f"{message}, so create another one", statement.pool.span)
-        self._placed[kind, name] = pool
+        self._placed[kind, name] = pool.lower()
 
     def _placeable(self, statement: cql.Place | cql.PlaceProbe) -> tuple[str, str, str]:
         """What a statement places: its kind, its name, and how messages name it."""
         key = statement.name.text.lower()
-        declared = self._declared.get(key, _NOTHING)
+        declared = self._declared.get(key, NOTHING)
         if isinstance(statement, cql.Place) and key in self.functions:
             return "function", key, f"function {self.functions[key].name}"
         if isinstance(statement, cql.PlaceProbe) and declared.kind == "stream":
-            return "probe", declared.name, f"the probe of {declared.name}"
+            return "probe", key, f"the probe of {declared.name}"
         functions = ("function", [function.name for function in self.functions.values()])
         kind, known = functions if isinstance(statement, cql.Place) else ("stream", list(self.streams))
         message = f"unknown {kind} {statement.name.text}; known: {known_names(known)}"
@@ -161,16 +208,7 @@ class Catalog:
             raise QueryError(f"unknown pool {name.text}; known: {known}; write CREATE POOL first", name.span)
         return found
 
-    def _claim(self, name: str, kind: str, span: Span | None) -> None:
-        # names become parts of operator names, column names and paths
-        if not re.fullmatch(r"[A-Za-z0-9_]+", name):
-            raise QueryError(f"{name!r} cannot name a {kind}; use letters, digits and _ only", span)
-        if taken := self._declared.get(name.lower()):
-            raise QueryError(f"{taken.kind} {taken.name} already exists; choose another name", span)
-        self._declared[name.lower()] = _Declared(kind, name, span)
-        self.version += 1
-
-    def _with_schema(self, definition: AnySource, declared: _Declared) -> AnySource:
+    def _with_schema(self, definition: AnySource, declared: Declared) -> AnySource:
         if definition.schema is not None:
             return definition
         if self.resolver is None:
@@ -182,7 +220,22 @@ class Catalog:
         return resolved
 
 
-def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | None) -> StreamDefinition:
+@contextmanager
+def restored_on_failure(*tables: dict[Any, Any]) -> Iterator[None]:
+    """Undo all changes of the tables inside if anything fails."""
+    before = [dict(table) for table in tables]
+    try:
+        yield
+    except BaseException:
+        for table, content in zip(tables, before, strict=True):
+            table.clear()
+            table.update(content)
+        raise
+
+
+def _stream_of(
+    statement: cql.CreateStream, known_formats: Collection[str] | None, event_times: Mapping[str, str]
+) -> StreamDefinition:
     options = _by_key(statement.options)
     timestamp, old_name = options.pop("timestamp", None), options.pop("slack", None)
     if old_name and options.setdefault("watermark", old_name) is not old_name:
@@ -192,14 +245,14 @@ def _stream_of(statement: cql.CreateStream, known_formats: Collection[str] | Non
         message = f"mode {mode.value} is not supported; remove it: bad rows go to the dead-letter table"
         raise QueryError(message, mode.span)
     delays = {field: options.pop(key) for key, field in _DELAYS.items() if key in options}
+    source = _source_of(statement, known_formats, options)
+    column = timestamp.value if timestamp else event_times.get(source.format)
     for delay in delays.values():
-        if timestamp is None:
+        if column is None:
             raise QueryError(f"{delay.key.text.lower()} needs timestamp '<column>'", delay.span)
     durations = {field: _measured(delay, parse_duration_us) for field, delay in delays.items()}
-    source = _source_of(statement, known_formats, options)
-    column = timestamp.value if timestamp else None
     stream = StreamDefinition(source.name, source.format, source.schema, source.options, column, **durations)
-    _check_timestamp(stream, timestamp.span if timestamp else None)
+    _check_timestamp(stream, timestamp.span if timestamp else statement.name.span)
     return stream
 
 
@@ -256,7 +309,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
         if key not in _KNOWN:
             message = f"unknown setting {setting.key.text}; known: {known_names(_KNOWN)}"
             raise QueryError(message, setting.key.span)
-    latency, memory, overload, quality, utility = map(by_key.get, _KNOWN)
+    latency, memory, overload, quality, utility, on_error = map(by_key.get, _KNOWN)
     if utility and (overload is None or overload.value.lower() != "shed"):
         raise QueryError("utility requires overload = 'shed'; add it", utility.span)
     if utility and quality and quality.value.lower() == "true":
@@ -268,6 +321,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...]) -> LogicalPla
         memory_bytes=_positive(memory, parse_bytes) if memory else None,
         overload=_one_of(overload, ("backpressure", "shed")) if overload else plan.query.overload,
         utility=_utility_of(utility, plan) if utility else None,
+        on_error=_one_of(on_error, ("set aside", "stop")) if on_error else plan.query.on_error,
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
     return replace(plan, query=query, quality=has_quality)

@@ -9,12 +9,14 @@ from sqlglot import exp
 
 from headgate.cql.statement import ColumnReference, FromItem, ScalarExpression, Select
 from headgate.errors import QueryError, Span, known_names
-from headgate.model.expression import Expression, column_of
+from headgate.model.expression import TIMESTAMP_US, Expression, column_of, time_text
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
 from headgate.model.sql_tree import column_tree, field_of, replace_nodes
-from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
+
+START, END = "window_start", "window_end"
 
 
 @dataclass(frozen=True)
@@ -56,9 +58,18 @@ class Source:
             raise QueryError(f"{problem}; columns: {', '.join(self.schema.names)}", reference.span)
         return found
 
+    @property
+    def _timestamp(self) -> str | None:
+        return self.definition.timestamp if isinstance(self.definition, StreamDefinition) else None
+
     def is_timestamp(self, column: Column) -> bool:
-        timestamp = self.definition.timestamp if isinstance(self.definition, StreamDefinition) else None
-        return timestamp is not None and timestamp.lower() == column.name.lower()
+        return self._timestamp is not None and self._timestamp.lower() == column.name.lower()
+
+    @property
+    def timestamp_type(self) -> str:
+        """The type of its timestamps; that of the time of arrival if it declares none."""
+        column = None if self._timestamp is None else self.schema.find(self._timestamp)
+        return "TIMESTAMP" if column is None else column.type
 
 
 @dataclass(frozen=True)
@@ -77,6 +88,25 @@ class BoundColumn:
     def tree(self) -> exp.Expr:
         fields = [] if self.field is None else [exp.to_identifier(self.field, quoted=True)]
         return field_of(column_tree(column_of(self.source.alias, self.column.name)), fields)
+
+
+@dataclass(frozen=True)
+class WindowBound:
+    """``window_start`` or ``window_end`` of the half-open window that a result is about."""
+
+    name: str
+    window: HopWindow
+    timestamp_type: str
+    in_join: bool
+
+    @property
+    def tree(self) -> exp.Expr:
+        """An aggregate's results have the end of their window as timestamp; those of a join lie inside."""
+        ts, length = f"`{TIMESTAMP_US}`", f"{self.window.range_us}L"
+        start = f"{ts} - pmod({ts}, {length})" if self.in_join else f"{ts} - {length}"
+        end = f"{ts} - pmod({ts}, {length}) + {length}" if self.in_join else ts
+        bound = start if self.name == START else end
+        return Expression.parse(time_text(f"({bound})", self.timestamp_type)).tree
 
 
 class Scope:
@@ -126,10 +156,15 @@ class Scope:
             if window is None or isinstance(window.window, UnboundedWindow):
                 message = f"{name.text} needs a window in a join, e.g. {name.text} [RANGE 10 SECONDS]"
                 raise QueryError(message, window.span if window else name.span)
+            if isinstance(window.window, HopWindow) and not window.window.is_tumbling:
+                message = f"a tuple is in several of these windows; write {name.text} [TUMBLE 10 SECONDS]"
+                raise QueryError(message, window.span)
         written = self.streams[0].item.window
         slides = written and isinstance(written.window, TimeWindow) and written.window.slide_us
         if written and slides and len(self.streams) == 1 and not select.summarizes_windows:
-            message = "SLIDE has no effect without an aggregate or a join of streams; remove it"
+            is_hop = isinstance(written.window, HopWindow)
+            what = "a window that is emitted as a whole" if is_hop else "SLIDE"
+            message = f"{what} has no effect without an aggregate or a join of streams; remove it"
             raise QueryError(message, written.span)
 
     def joined(self) -> Node:
@@ -152,13 +187,30 @@ class Scope:
                 message = f"the probe of {next(iter(pools))} is placed, but that of {name} is not"
                 hint = f"also write PLACE PROBE OF {name} ON a pool"
                 raise QueryError(f"{message}; {hint}", source.item.source.span)
-            if not isinstance(source.window, TimeWindow):
+            if not isinstance(source.window, TimeWindow) or isinstance(source.window, HopWindow):
                 message = f"the probe of {name} is placed, and placed probes require time windows"
                 raise QueryError(f"{message}; write {name} [RANGE 10 SECONDS]", source.item.source.span)
         return tuple(pools[name] for name in names) if pools else ()
 
+    def window_bound(self, reference: ColumnReference) -> WindowBound | None:
+        """The start or end of the window, unless a source has a column of that name."""
+        name = reference.name.lower()
+        if name not in (START, END) or any(source.schema.find(name) for source in self.sources):
+            return None
+        windows = {s.window for s in self.streams}
+        [window, *others] = windows
+        if not isinstance(window, HopWindow) or others:
+            message = f"{name} needs TUMBLE or HOP, the same for all streams; write [TUMBLE 10 SECONDS]"
+            raise QueryError(message, reference.span)
+        types = {s.timestamp_type.lower() for s in self.streams}
+        kind = self.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
+        return WindowBound(name, window, kind, in_join=len(self.streams) > 1)
+
     def bind(self, expression: ScalarExpression) -> Expression:
-        trees = {reference.span.start: self.resolve(reference).tree for reference in expression.columns}
+        trees = {
+            reference.span.start: (self.window_bound(reference) or self.resolve(reference)).tree
+            for reference in expression.columns
+        }
         return Expression(over_text(expression.tree, trees), expression.span)
 
     def resolve(self, reference: ColumnReference) -> BoundColumn:
@@ -181,9 +233,11 @@ class Scope:
         return replace(struct, field=reference.name)
 
     def plain_column(self, expression: ScalarExpression) -> BoundColumn | None:
+        """The column that an expression consists of; None for any other, and for the bounds of windows."""
         if len(expression.columns) != 1 or expression.columns[0].span != expression.span:
             return None
-        return self.resolve(expression.columns[0])
+        [reference] = expression.columns
+        return self.resolve(reference) if self.window_bound(reference) is None else None
 
     def source(self, alias: str, span: Span) -> Source:
         found = self._by_alias.get(alias.lower())

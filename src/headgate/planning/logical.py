@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import partial
 
+from headgate.display import html_text, listed
 from headgate.errors import InternalError
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
 from headgate.model.network import QueryDefinition
 from headgate.model.operator import aliased, conjunction
 from headgate.model.window import Window
+from headgate.plain_json import finite
 
 Json = dict[str, object]
 
@@ -34,7 +36,7 @@ class Tree:
     def to_json(self) -> Json:
         named: Json = {"name": self.name} if self.name else {}
         inputs = [child.to_json() for child in self.children]
-        return {**named, "does": self.label, **self.values, "inputs": inputs}
+        return {**named, "does": self.label, **finite(self.values), "inputs": inputs}
 
 
 def query_tree(query: QueryDefinition, branches: tuple[Tree, ...]) -> Tree:
@@ -198,6 +200,13 @@ class LogicalPlan:
         pairs = [(top, partial(change, prefix, top)) for prefix, top in self.named_branches()]
         branches = tuple(replace(top, input=rewrite(top.input, own)) for top, own in pairs)
         return replace(self, branches=branches)
+
+    def __repr__(self) -> str:
+        streams = listed(dict.fromkeys(scan.name for branch in self.branches for scan in scans(branch)))
+        return f"<LogicalPlan of query {self.query.name} over {streams}>"
+
+    def _repr_html_(self) -> str:
+        return html_text(str(self))
 
     def to_json(self) -> Json:
         return query_json(self.query, tuple(map(_tree, self.branches)))

@@ -13,6 +13,7 @@ from typing import Literal
 
 import numpy as np
 
+from headgate.display import html_table, listed, plural
 from headgate.model.operator import WindowJoin
 from headgate.queueing.distributions import first_true
 from headgate.queueing.latency_models import LatencyModel
@@ -110,6 +111,11 @@ class QueryAdvice:
     def fits(self) -> bool:
         return not self.broken or self.shed_share is not None
 
+    @property
+    def help(self) -> str:
+        """What would make it fit; empty if it does."""
+        return "" if self.remedies is None else str(self.remedies)
+
 
 @dataclass(frozen=True)
 class Advice:
@@ -122,6 +128,21 @@ class Advice:
     queries: Mapping[str, QueryAdvice]
     sure_factor: float
     """The largest factor on all rates at which all fit even if costs are higher by twice their error."""
+    model: LatencyModel
+
+    def __repr__(self) -> str:
+        broken = [name for name, advice in self.queries.items() if not advice.fits]
+        fits = f"{listed(broken)} would not fit" if broken else f"all fit up to x {self.largest_factor:.3g}"
+        queries = plural(len(self.queries), "query", "queries")
+        model = f"{type(self.model).__name__}, p{100 * self.percentile:g}"
+        return f"<Advice on {queries}: {fits}; utilisation {self.utilisation:.3g}; {model}>"
+
+    def _repr_html_(self) -> str:
+        rows = (
+            (name, "yes" if own.fits else "NO", own.largest_factor, "; ".join(map(str, own.broken)), own.help)
+            for name, own in self.queries.items()
+        )
+        return html_table(("query", "fits", "rates up to (times these)", "broken", "what would help"), rows)
 
     @property
     def fits(self) -> bool:
@@ -163,13 +184,13 @@ def advise(load: LoadModel, model: LatencyModel, percentile: float = DEFAULT_PER
         found = _query_advice(load, model, percentile, name, own)
         is_sure = all((name in end) == bool(own) for end in ends)
         queries[name] = replace(found, may_shed=query.overload == "shed", is_sure=is_sure)
-    sure_factor = 0.0
+    sure_factor = math.inf
     if load.busy_processors > 0:
         sure_factor = largest_kept(
             lambda factor: not broken_bounds(*_off_by(_ERRORS, load.scaled(factor), model), percentile),
             precision=_PRECISION,
         )
-    return Advice(load, percentile, utilisation, prediction, queries, sure_factor)
+    return Advice(load, percentile, utilisation, prediction, queries, sure_factor, model)
 
 
 def _off_by(errors: float, load: LoadModel, model: LatencyModel) -> tuple[LoadModel, LatencyModel]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from headgate.errors import InternalError, SetupError, known_names
+from headgate.errors import InternalError, SetupError, unknown_name
 from headgate.model.uniform_hash import mix, uniform
 from headgate.routing.monitor import OperatorStatistics, Outcome
 from headgate.routing.routing_network import RoutingNetwork
@@ -237,7 +237,7 @@ def router_names() -> tuple[str, ...]:
 
 def router_named(name: str) -> Router:
     if name not in _ROUTERS:
-        raise SetupError(f"unknown policy {name}; known: {known_names(router_names())}")
+        raise SetupError(unknown_name("policy", name, router_names()))
     return _ROUTERS[name]()
 
 

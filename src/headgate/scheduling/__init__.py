@@ -13,7 +13,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
-from headgate.errors import HeadgateError, SetupError, known_names
+from headgate.errors import HeadgateError, SetupError, known_names, nearest
 from headgate.scheduling.baselines import Aging, Fifo, OldestInTurn, RoundRobin
 from headgate.scheduling.capacity import Greedy, PathCapacity, SegmentStrategy, SimplifiedSegment, Threshold
 from headgate.scheduling.chain_envelope import Chain, Mixed
@@ -71,7 +71,8 @@ def _with_settings(text: str) -> Strategy:
     name, colon, settings = text.partition(":")
     if name not in _STRATEGIES:
         known = known_names(strategy_names())
-        raise SetupError(f"unknown strategy {name}; known: {known}, or your own as file.py:ClassName")
+        alike = nearest(name, strategy_names())
+        raise SetupError(f"unknown strategy {name}; {alike}known: {known}, or your own as file.py:ClassName")
     parameters = inspect.signature(_STRATEGIES[name]).parameters.values()
     numeric = [parameter.name for parameter in parameters if "float" in str(parameter.annotation)]
     given: dict[str, float] = {}
@@ -124,12 +125,12 @@ def _imported(path: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
         line = error.lineno if isinstance(error, SyntaxError) else lines[-1] if lines else None
         raise SetupError(f"{path}{f':{line}' if line else ''}: {_one_line(error)}") from None
     return module
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"

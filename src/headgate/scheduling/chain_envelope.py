@@ -9,6 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from headgate.display import html_drawing, plural
 from headgate.model.network import Network
 from headgate.model.profile import Profile, Profiles
 from headgate.scheduling.strategy import Unit, UnitStrategy
@@ -92,6 +93,14 @@ class ProgressChart:
     def gaps(self) -> float:
         """The sum of all segments' gaps: the most that chain may need above the envelope, per path."""
         return sum(self.gap(segment) for segment in self.segments)
+
+    def __repr__(self) -> str:
+        end = self.points[-1]
+        operators, segments = plural(len(self.points) - 1, "operator"), plural(len(self.segments), "segment")
+        return f"<ProgressChart of {operators}: {segments}, {end.seconds:.4g} s to size {end.size:.4g}>"
+
+    def _repr_html_(self) -> str:
+        return html_drawing(self.plot)
 
     def plot(self, axes: Axes) -> None:
         seconds, sizes = zip(*((p.seconds, p.size) for p in self.points), strict=True)

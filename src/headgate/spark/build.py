@@ -20,6 +20,7 @@ from headgate.model.operator import Eddy, Select, StreamInput, WindowJoin
 from headgate.model.window import RowWindow
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival
+from headgate.spark.attempts import AttemptedOperator, Attempts
 from headgate.spark.blocks import BlockStore, Input, groups_to_merge, merged_block
 from headgate.spark.eddies.queue import EddySnapshot, probing_timestamps
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
@@ -55,8 +56,10 @@ class TickBuilder:
         logs: StreamLogs,
         store: BlockStore,
         eddies: EddyTuples,
+        attempts: Attempts,
     ) -> None:
         self._prepared = prepared
+        self._attempts = attempts
         self._network = prepared.network
         self._logs = logs
         self._store = store
@@ -73,7 +76,7 @@ class TickBuilder:
         snapshots: Mapping[str, EddySnapshot],
     ) -> None:
         """Plan an operator's part of the tick."""
-        operator = self._prepared.operators[name]
+        operator = self._attempts.operator(name)
         if isinstance(operator.settings, Eddy):
             self._add_eddy(name, arrivals, plan, snapshots[name])
             return
@@ -89,6 +92,8 @@ class TickBuilder:
             bound += operator.reach_us
         new = bound if share >= 1.0 else _cut(inputs, old, bound, share, operator.is_ordered)
         plan.progress[name] = new
+        if (attempted := self._attempts.get(name)) is not None:
+            inputs = self._set_aside(attempted, inputs, state, new, plan)
         if operator.is_ordered:
             rows = self._add_ordered(name, inputs, state, new, before, plan, snapshots)
         else:
@@ -149,7 +154,7 @@ class TickBuilder:
             logs=self._logs,
             source=stream,
             window=self._prepared.window(name, number),
-            selects=selects,
+            selects=self._attempts.selects(selects),
             predicate_order=self._prepared.predicate_order,
             blocks=blocks,
             fresh=arrival.blocks,
@@ -184,8 +189,31 @@ class TickBuilder:
             arrival.rows, query=read.content(BEGINNING_US, END_US), reader=lambda a, b: read.content(a, b)
         )
 
+    def _set_aside(
+        self,
+        attempted: AttemptedOperator,
+        inputs: Sequence[TickInput],
+        state: OperatorState,
+        new: int,
+        plan: TickPlan,
+    ) -> list[TickInput]:
+        """The inputs without tuples for which an expression fails; these become dead letters."""
+        old, lenient = state.progress_ts, attempted.lenient
+        checked = [attempted.read(one, number) for number, one in enumerate(inputs)]
+        combined = None
+        if lenient.is_ordered:
+            arrived = [one.content(old, new) if new > old else None for one in inputs]
+            if attempted.predicates:
+                combined = lenient.results(checked, Stretch(old, new, new, state)).query
+        else:
+            arrived = [one.taken(old, new, BEGINNING_US, END_US) for one in inputs]
+            taken = checked[0].taken(old, new, BEGINNING_US, END_US)
+            combined = lenient.applied(taken) if taken is not None and attempted.predicates else None
+        plan.letters += self._attempts.letters(lenient.name, arrived, combined, plan.batch_id)
+        return checked
+
     def _add_stateless(self, name: str, one: TickInput, old: int, new: int, plan: TickPlan) -> Rows:
-        operator = self._prepared.operators[name]
+        operator = self._attempts.operator(name)
         retained = one.retain(new) if new < END_US else Retained(())
         self._keep(name, [retained], plan)
         rows = one.rows.count * one.rows.share_below(new) + one.waiting_rows(old, new)
@@ -234,7 +262,7 @@ class TickBuilder:
         plan: TickPlan,
         snapshots: Mapping[str, EddySnapshot],
     ) -> Rows:
-        operator, old = self._prepared.operators[name], state.progress_ts
+        operator, old = self._attempts.operator(name), state.progress_ts
         if plan.sampling and isinstance(operator.settings, WindowJoin):
             contents = [self._content(one, old) for one in inputs]
             plan.samples += join_samples(operator.settings, contents)

@@ -54,7 +54,7 @@ class _Handover:
 
 
 class SparkEngine:
-    """Runs a network on Spark, under the protocol of ``runtime.engine``."""
+    """Runs a network on Spark, under the protocol of ``runtime.drive``."""
 
     def __init__(
         self,

@@ -9,10 +9,13 @@ from typing import Any, TypeVar
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
+from headgate.errors import QueryError
 from headgate.model.network import QueryDefinition
 from headgate.spark import sql
 from headgate.spark.arrival.dead_letters import DeadLetters
+from headgate.spark.attempts import Attempts
 from headgate.spark.blocks import BlockStore
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
@@ -53,6 +56,8 @@ class JobResults:
     written: Mapping[str, Written]
     stored: Stored
     samples: Mapping[Link, PairCounts] | None
+    set_aside: Mapping[str, int]
+    """By query, how many tuples an expression of its own failed for."""
     selected: Mapping[str, int]
     """Tuples that passed selections which were counted apart."""
 
@@ -68,6 +73,8 @@ class _Slice:
 
 
 _LightSlice = tuple[_Slice, LightPlan]
+# the queries of a job, and the job
+_Write = tuple[tuple[str, ...], Future[None]]
 
 
 class TickJobs:
@@ -83,7 +90,9 @@ class TickJobs:
         builder: TickBuilder,
         measuring: Measuring,
         latency: ResultLatency,
+        attempts: Attempts,
     ) -> None:
+        self._attempts = attempts
         self._prepared = prepared
         self._network = prepared.network
         self._store = store
@@ -95,6 +104,8 @@ class TickJobs:
         self._latency = latency
         # what each query took when it last shared a job
         self._seconds: dict[str, float] = {}
+        self.failed_queries: tuple[str, ...] = ()
+        """The queries whose job failed, when ``run`` has raised an error."""
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
 
     def close(self) -> None:
@@ -112,22 +123,26 @@ class TickJobs:
             if (results := self._results(query, plan, before)) is not None
         }
         writes = self._write(tick, [one for several in slices.values() for one in several], is_light)
+        self.failed_queries = ()
         stores = [(task, self.submit(self._write_block, tick, task)) for task in plan.stores]
         appends = [self.submit(*append) for append in self._appends(tick, plan)]
-        aside = sql.union([arrival.dead_letters for arrival in tick.arrivals.values()])
+        aside = sql.union([*(arrival.dead_letters for arrival in tick.arrivals.values()), *plan.letters])
         letters = self.submit(self._write_letters, aside, tick.batch_id) if aside else None
         samples = self.submit(count_matches, plan.samples) if plan.samples else None
         selected = self.submit(count_selected, plan.selected) if plan.selected else None
         # every job is waited for, so that none still runs when a failed tick is tried again
-        jobs = [*writes, *[future for _, future in stores], *appends, letters, samples, selected]
-        failed = [e for f in jobs if f and (e := f.exception())]
+        jobs = [*[future for _, future in stores], *appends, letters, samples, selected]
+        broken = [(queries, error) for queries, future in writes if (error := future.exception())]
+        failed = [*(error for _, error in broken), *(e for f in jobs if f and (e := f.exception()))]
         plan.release()
         if failed:
+            self.failed_queries = broken[0][0] if broken else ()
             raise failed[0]
         return JobResults(
             {name: self._written(tick, several, before) for name, several in slices.items()},
             [(task, future.result()) for task, future in stores],
             samples.result() if samples is not None else None,
+            letters.result() if letters is not None else {},
             selected.result() if selected is not None else {},
         )
 
@@ -148,9 +163,27 @@ class TickJobs:
         for merged in plan.merged:
             yield self._store.write_known, merged.tuples, merged.block.path, merged.block.rows
 
-    def _write_letters(self, query: str, batch_id: int) -> None:
-        letters = Measured(self._store.plans, self._store.spark.sql(query).coalesce(1), ())
+    def _write_letters(self, query: str, batch_id: int) -> dict[str, int]:
+        """Write dead letters; returns how many name each query."""
+        queries = self._attempts.queries
+        counts = [f"count_if(query = {sql.text(name)}) AS {sql.name(name)}" for name in queries]
+        rows = self._store.spark.sql(query).coalesce(1)
+        letters = Measured(self._store.plans, rows, ["count(1) AS rows", *counts])
         self._dead_letters.write(letters, batch_id)
+        found = {name: int(letters.found[name]) for name in queries if letters.found[name]}
+        for name in found:
+            if self._network.queries[name].on_error == "stop":
+                raise self._first_error(name, rows)
+        return found
+
+    def _first_error(self, query: str, letters: DataFrame) -> QueryError:
+        """The first tuple that a query may not set aside, as an error."""
+        [letter] = letters.where(F.col("query") == query).orderBy("ts").limit(1).collect()
+        where = f"of {letter['stream']} at {letter['ts']}" if letter["ts"] else f"of {letter['stream']}"
+        return QueryError(
+            f"query {query}: {letter['reason']}, for the tuple {letter['row']} {where}; "
+            "mend the expression, or write WITH (on_error = 'set aside')"
+        )
 
     def _results(self, query: QueryDefinition, plan: TickPlan, before: Manifest) -> str | DataFrame | None:
         results = self._builder.results(query, plan)
@@ -172,18 +205,21 @@ class TickJobs:
             for number, part in enumerate(parts)
         ]
 
-    def _write(self, tick: OpenTick, slices: Sequence[_Slice], is_light: bool) -> list[Future[None]]:
+    def _write(self, tick: OpenTick, slices: Sequence[_Slice], is_light: bool) -> list[_Write]:
         """Start the jobs that write results: small ones share a job per processor, others have their own."""
         light: list[_LightSlice] = []
-        jobs = []
+        jobs: list[_Write] = []
         for one in slices:
             target = self._sinks[one.query.name].target(tick.batch_id, one.number) if is_light else None
             plan = self._store.plans.light(one.results, target) if target else None
             if plan is None:
-                jobs.append(self.submit(self._write_slice, tick.batch_id, one))
+                jobs.append(((one.query.name,), self.submit(self._write_slice, tick.batch_id, one)))
             else:
                 light.append((one, plan))
-        return jobs + [self.submit(self._write_together, tick.batch_id, pile) for pile in self._piles(light)]
+        for pile in self._piles(light):
+            names = tuple(one.query.name for one, _ in pile)
+            jobs.append((names, self.submit(self._write_together, tick.batch_id, pile)))
+        return jobs
 
     def _piles(self, light: Sequence[_LightSlice]) -> list[list[_LightSlice]]:
         """Slices for each processor, so that all take about as long as they did in the tick before."""

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, StructField, StructType
 
 from headgate.errors import QueryError, Span
-from headgate.model.expression import Expression
+from headgate.model.expression import Expression, time_text
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
     Aggregate,
@@ -37,9 +37,6 @@ from headgate.spark.operators.check import checked, spark_complaint
 from headgate.spark.operators.inputs import log_columns
 from headgate.spark.operators.panes import PaneAggregateOperator
 from headgate.spark.operators.row_window import with_expiry
-from headgate.spark.operators.stateless import (
-    timestamp_as,
-)
 from headgate.spark.operators.window_join import JoinInput, window_join
 from headgate.spark.operators.windowed import (
     AggregateOperator,
@@ -51,7 +48,7 @@ from headgate.spark.operators.windowed import (
 from headgate.spark.prepared import Prepared, streams_below, window_above
 from headgate.spark.samples import is_harmless, is_worth_ordering
 from headgate.spark.sources import BAD_ROW, Sources
-from headgate.spark.sql import BEGINNING_US, SIDE
+from headgate.spark.sql import BEGINNING_US, SIDE, TS
 from headgate.spark.stream_log import log_schemas
 from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
@@ -122,7 +119,7 @@ class Preparation:
     def timestamp(self, operator: str) -> str:
         """SQL for a result's timestamp, in the type that the query's streams declare."""
         kinds = {self._timestamp_type(stream) for stream in self._streams_of[operator]}
-        return timestamp_as(kinds.pop() if len(kinds) == 1 else "timestamp")
+        return time_text(sql.name(TS), kinds.pop() if len(kinds) == 1 else "timestamp")
 
     def relation_view(self, relation: str) -> tuple[str, str]:
         """The view of a stored relation, and the hint for joining it."""

@@ -19,6 +19,7 @@ from headgate.model.operator import Eddy
 from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival
+from headgate.spark.attempts import Attempts
 from headgate.spark.blocks import BlockStore
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
@@ -102,7 +103,7 @@ class _SteadyTick(TickBuilder):
     """Builds a tick in the middle of a run, and records the text behind each view."""
 
     def __init__(self, prepared: Prepared, logs: StreamLogs, store: BlockStore) -> None:
-        super().__init__(prepared, logs, store, _NoEddies(prepared, store))
+        super().__init__(prepared, logs, store, _NoEddies(prepared, store), Attempts(prepared, store))
         self._shared: dict[str, tuple[str, str]] = {}
         self._entering: dict[str, str] = {}
 

@@ -99,6 +99,7 @@ class SparkRun:
             self.checkpoint.close()
             raise
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
+        self._has_ended = threading.Event()
 
     def _prepare(self, functions: Functions) -> Prepared:
         """Check everything that can be wrong before anything is written."""
@@ -163,6 +164,11 @@ class SparkRun:
         )
 
     @property
+    def spark(self) -> SparkSession:
+        """The session that executes its jobs."""
+        return self._spark
+
+    @property
     def engine(self) -> SparkEngine:
         """The engine, for callers that drive it themselves between ``open`` and ``close``."""
         return self._engine
@@ -209,7 +215,10 @@ class SparkRun:
             # ``wait`` raises the error itself; an error raised by two threads would mix up their tracebacks
             self._engine.fail(InterruptedError("the run has failed"))
         finally:
-            self.close()
+            try:
+                self.close()
+            finally:
+                self._has_ended.set()
 
     def close(self) -> None:
         """End the streaming query and its background work."""
@@ -228,8 +237,8 @@ class SparkRun:
 
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait for the end, and return whether it has come. Raises the error that made the run fail."""
-        self._thread.join(timeout_s)
-        if self._thread.is_alive():
+        # not by joining the thread: before Python 3.13, one whose join is interrupted counts as ended
+        if not self._has_ended.wait(timeout_s):
             return False
         if self._error is not None:
             raise self._error
@@ -258,7 +267,7 @@ class SparkRun:
     @property
     def is_running(self) -> bool:
         """Whether the loop is running."""
-        return self._thread.is_alive()
+        return self._thread.ident is not None and not self._has_ended.is_set()
 
     def results(self, query: str) -> DataFrame:
         """Results so far of a query INTO files or memory."""
@@ -282,4 +291,5 @@ class SparkRun:
         """Rows that were set aside; None if there are none."""
         if not self._files.names(self.checkpoint.dead_letters):
             return None
-        return self._spark.read.parquet(self.checkpoint.dead_letters)
+        # files of earlier versions have no column that names a query
+        return self._spark.read.option("mergeSchema", "true").parquet(self.checkpoint.dead_letters)

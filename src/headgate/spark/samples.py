@@ -71,16 +71,19 @@ def is_worth_ordering(select: Select) -> bool:
     return len(select.predicates) > 1 and any(predicate.functions - _CHEAP for predicate in select.predicates)
 
 
-def is_harmless(predicate: Expression, tuples: DataFrame) -> bool:
-    """Whether the predicate can be evaluated for any tuple of these columns."""
-    frame: Any = tuples.where(F.expr(predicate.text))._jdf
+def is_harmless(expression: Expression, tuples: DataFrame) -> bool:
+    """Whether the expression can be evaluated for any tuple of these columns."""
+    frame: Any = tuples.select(F.expr(expression.text).alias("value"))._jdf
     java: Any = tuples.sparkSession.sparkContext._jvm
     casts = java.org.apache.spark.sql.catalyst.expressions.Cast
-    return _cannot_fail(frame.queryExecution().analyzed().condition(), casts)
+    return _cannot_fail(frame.queryExecution().analyzed().projectList().apply(0).child(), casts)
 
 
 def _cannot_fail(expression: Any, casts: Any) -> bool:
     kind = expression.getClass().getSimpleName()
+    if kind == "Attempt":
+        # whatever fails inside is its value
+        return True
     works = _HARMLESS.fullmatch(kind) is not None
     if kind == "Cast":
         given, wanted = expression.child().dataType(), expression.dataType()

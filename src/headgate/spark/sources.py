@@ -22,16 +22,20 @@ from pyspark.sql.types import (
 
 from headgate.errors import HeadgateError, QueryError, SetupError
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
-from headgate.spark import burst, sql
+from headgate.spark import generated, sql
 from headgate.spark.file_system import Files
 from headgate.spark.source_files import FileScans
+from headgate.workload import nexmark
+from headgate.workload.generated import GeneratedStream
 
 STREAM = "$stream"
 BAD_ROW = "_headgate_bad_row"
 
 TEXT_FORMATS = ("csv", "json")
 FILE_FORMATS = (*TEXT_FORMATS, "parquet", "orc")
-STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", "burst")
+STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", *generated.FORMATS)
+# where a format has a column for it, the event time of streams that do not name another
+EVENT_TIMES = {"nexmark": nexmark.EVENT_TIME}
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
 # more files of a remote file system are not measured: each one is a request over the network
 _MOST_REMOTE_FILES = 16
@@ -146,12 +150,14 @@ class Sources:
         """Whether the stream can come to an end."""
         if definition.name in self.frames or definition.format in FILE_FORMATS:
             return True
-        return definition.format == "burst" and burst.is_finite(dict(definition.options))
+        stream = _generated(definition)
+        return stream is not None and stream.is_finite
 
     def is_at_end(self, definition: StreamDefinition, offset: str | None, earlier: str | None) -> bool:
         """Whether a stream has ended, judged by its offsets."""
-        if definition.format == "burst" and definition.name not in self.frames:
-            return offset is not None and burst.is_finished(dict(definition.options), offset)
+        stream = _generated(definition)
+        if stream is not None and definition.name not in self.frames:
+            return offset is not None and generated.is_finished(stream, offset)
         return offset == earlier
 
     def present_files(self, definition: StreamDefinition) -> list[str]:
@@ -166,12 +172,16 @@ class Sources:
         return count is not None and count > than
 
     def _open_stream(self, definition: StreamDefinition) -> DataFrame:
-        if definition.format == "burst":
+        stream = _generated(definition)
+        if stream is not None:
             # registered only where it is used: Spark starts a Python worker for it
-            burst.register(self._spark)
+            generated.register(self._spark, definition.format)
         reader = _configured(self._spark.readStream, definition, dict(definition.options))
         try:
-            return (reader.name(definition.name) if self._named else reader).load()
+            frame = (reader.name(definition.name) if self._named else reader).load()
+            if stream is not None:
+                generated.checked_columns(stream, frame.schema)
+            return frame
         except Exception as error:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
@@ -214,6 +224,16 @@ class Sources:
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
 
 
+def _generated(definition: StreamDefinition) -> GeneratedStream | None:
+    """A stream that we generate, None for others; its options are checked before Spark sees them."""
+    if definition.format not in generated.FORMATS:
+        return None
+    try:
+        return generated.parsed(definition.format, dict(definition.options))
+    except SetupError as error:
+        raise SetupError(f"stream {definition.name}: {error}") from None
+
+
 def _configured(reader: Reader, definition: StreamDefinition, options: Mapping[str, str]) -> Reader:
     """A reader of the declared columns, and of one more for rows that do not parse."""
     is_text = definition.format in TEXT_FORMATS
@@ -226,6 +246,19 @@ def _configured(reader: Reader, definition: StreamDefinition, options: Mapping[s
 def schema_from(struct: StructType) -> Schema:
     fields = (f for f in struct.fields if f.name != BAD_ROW)
     return Schema(tuple(Column(f.name, f.dataType.simpleString()) for f in fields))
+
+
+def schema_of_frame(what: str, given: Any, is_streaming: bool) -> Schema:
+    """The columns of a DataFrame that a user declares as ``what``; raises if it is another thing."""
+    if not isinstance(given, DataFrame) or not hasattr(given, "_jdf"):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        raise SetupError(f"{what}: {kind} is no DataFrame of Spark; make one with spark.createDataFrame")
+    if given.isStreaming != is_streaming:
+        advice = "is not streaming; use session.relation, or readStream"
+        raise SetupError(
+            f"{what}: the DataFrame {advice if is_streaming else 'is streaming; use session.stream'}"
+        )
+    return schema_from(given.schema)
 
 
 def timestamp_us(raw: StructType, definition: StreamDefinition) -> str:

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from headgate.model.expression import Expression, NamedExpression
+from headgate.model.expression import TIMESTAMP_US, Expression, NamedExpression
 from headgate.model.sql_tree import quote
 
-TS = "$ts"
+TS = TIMESTAMP_US
 """Timestamp of the tuple, microseconds."""
 
 SEQ = "$seq"

@@ -33,7 +33,7 @@ from headgate.spark.sql import SEQ, TS
 
 # fewer tuples than this are the work of one task: a second one costs more than it saves
 ONE_TASK_ROWS = 50_000
-MOST_SCANS = 8
+MOST_SCANS = 4
 """Of numbered files in one query; more files are one scan."""
 _PLACE_IN_FILE = (
     f"_metadata.row_index AS {sql.name(sql.ROW)}",

@@ -19,6 +19,7 @@ from headgate.runtime.drive import Controller
 from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.arrival.dead_letters import DeadLetters
 from headgate.spark.arrival.intake import Intake
+from headgate.spark.attempts import Attempts
 from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
@@ -75,7 +76,8 @@ class TickRunner:
         self._keep_ratios = KeepRatios(self.network)
         self._measuring = Measuring(self.network, self._store.spark, self._checkpoint.uid)
         self._latency = ResultLatency(self._prepared, self._queues.streams_of)
-        self._builder = TickBuilder(self._prepared, self._logs, self._store, self._eddies)
+        self._attempts = Attempts(self._prepared, self._store)
+        self._builder = TickBuilder(self._prepared, self._logs, self._store, self._eddies, self._attempts)
         self._jobs = TickJobs(
             self._prepared,
             self._store,
@@ -85,6 +87,7 @@ class TickRunner:
             self._builder,
             self._measuring,
             self._latency,
+            self._attempts,
         )
         self._sweeping: Future[None] | None = None
 
@@ -130,7 +133,21 @@ class TickRunner:
     def _set_files_aside(self, error: Exception) -> None:
         """Prepare to retry a tick without the files that made it fail; raises if none did."""
         self._intake.quarantine.blame(error)
+        self._forget_tick()
+
+    def _forget_tick(self) -> None:
         self._logs.memory.keep_only({block.path for block in self.manifest.block_refs()})
+
+    def _prepare_retry(self, error: Exception) -> None:
+        """Prepare to execute a tick again without the tuples or files that made it fail, if any did."""
+        if self._attempts.catch(error):
+            self._forget_tick()
+            return
+        try:
+            self._set_files_aside(error)
+        except Exception as unsolved:
+            self._attempts.blame(unsolved, self._jobs.failed_queries)
+            raise
 
     def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> Outcome:
         """Run the chosen turns as concurrent jobs, then commit the tick.
@@ -142,7 +159,7 @@ class TickRunner:
                 plan, found = self._run_plan(tick, chosen, count)
                 break
             except Exception as error:
-                self._set_files_aside(error)
+                self._prepare_retry(error)
                 self._arrive(tick)
         with _timed(tick, "commit"):
             tick.keep_ratios = self._keep_ratios.add(tick.arrivals)
@@ -154,6 +171,7 @@ class TickRunner:
             self.manifest = after if change is None else replace(after, settings=change.after)
             self._checkpoint.commit(self.manifest)
             self._eddies.after_commit(self.manifest, tick.snapshots)
+            self._attempts.after_tick(sum(found.set_aside.values()))
             self._release()
         with _timed(tick, "learn"):
             return self._outcome(event, change, plan, found)
@@ -178,6 +196,7 @@ class TickRunner:
         # counting in the middle of a plan keeps Spark from pushing the cut below it
         plan = TickPlan(
             chosen,
+            tick.batch_id,
             counting=count and chosen.takes_all,
             trying=self._prepared.predicate_order.wants_trial(),
             sampling=self._controller.wants_samples(),
@@ -291,6 +310,7 @@ class TickRunner:
                     r.rows,
                     tuple((now_s - at / 1e6, n) for at, n in r.arrived_at),
                     tick.keep_ratios[name],
+                    found.set_aside.get(name, 0),
                 )
                 for name, r in found.written.items()
             },

@@ -71,6 +71,7 @@ class TickPlan:
     """The tick's queries, ready to run."""
 
     chosen: Chosen
+    batch_id: int = 0
     moved: dict[str, Moved] = field(default_factory=dict)
     progress: dict[str, int] = field(default_factory=dict)
     retained: dict[str, list[list[BlockRef]]] = field(default_factory=dict)
@@ -89,6 +90,8 @@ class TickPlan:
     sampling: bool = False
     samples: list[JoinSample] = field(default_factory=list)
     merged: list[Merged] = field(default_factory=list)
+    letters: list[str] = field(default_factory=list)
+    """Dead letters: tuples for which an expression of a query failed."""
 
     def release(self) -> None:
         """Free memory."""

@@ -65,7 +65,9 @@ def operator_profiles(measured: Measured, network: Network, origin: str, command
     """
     missing = missing_operators(measured, network)
     if missing:
-        raise NotMeasured(f"{origin} has no profile of operator {listed(missing)}; measure it with {command}")
+        raise NotMeasured(
+            f"{origin} has no profile of operator {with_reasons(missing)}; measure it with {command}"
+        )
     known = with_idle_operators(measured, network).profiles
     return {name: known[name] for name in network.operators}
 
@@ -89,7 +91,7 @@ def stream_rate(measured: Measured, stream: str) -> float:
     raise NotMeasured(f"no rate of stream {stream} is known{only}")
 
 
-def listed(missing: Mapping[str, str]) -> str:
+def with_reasons(missing: Mapping[str, str]) -> str:
     """What was not measured and why, in one line."""
     parts = [f"{name} ({reason})" for name, reason in missing.items()]
     more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
+from headgate.display import html_table, plural
 from headgate.errors import SetupError, known_names
 from headgate.model.profile import Profile, Profiles, TickCosts
+from headgate.plain_json import json_text
 
 FILE_NAME = "profiles.json"
 _SUFFIX = ".profile.json"
@@ -21,7 +23,10 @@ _MAIN_KEYS = _KEYS[:3]
 
 @dataclass(frozen=True)
 class Measured:
-    """Profiles of operators, and of predicates by operator and text; rates of streams; costs of ticks."""
+    """Profiles of operators, and of predicates by operator and text; rates of streams; costs of ticks.
+
+    In JSON, a number that is not finite is null; null is read as a number that is not known.
+    """
 
     profiles: Profiles
     """Of operators that were measured, or are stated: nothing is assumed of the others."""
@@ -35,7 +40,28 @@ class Measured:
     processors: int | None = None
     """How many ticks had when they were measured."""
 
+    def __repr__(self) -> str:
+        parts = [plural(len(self.profiles), "operator"), plural(len(self.tuples_per_s), "stream")]
+        ticks = "" if self.tick is None else f", ticks of {self.tick.empty_s:.3g} s and more"
+        return f"<Measured: {', '.join(parts)}{ticks}>"
+
+    def _repr_html_(self) -> str:
+        headings = (
+            "cost (us per tuple)",
+            "selectivity (results per tuple)",
+            "width (bytes)",
+            "measured in (ticks)",
+        )
+        operators = html_table(("operator", *headings), _rows(self.profiles))
+        predicates = "".join(
+            html_table(("predicate", *headings), _rows(own), f"predicates of {name}")
+            for name, own in self.predicates.items()
+        )
+        streams = html_table(("stream", "rate (tuples/s)"), self.tuples_per_s.items())
+        return operators + predicates + streams
+
     def to_json(self) -> str:
+        """The text of a profile file."""
         document: dict[str, Any] = {
             "operators": _document(self.profiles),
             "tuples_per_s": dict(self.tuples_per_s),
@@ -49,19 +75,24 @@ class Measured:
         for key in ("not_measured", "machine_bound"):
             if found := getattr(self, key):
                 document[key] = dict(found)
-        return json.dumps(document, indent=2)
+        return json_text(document)
 
     @staticmethod
-    def read(path: Path) -> Measured:
+    def read(path: str | Path) -> Measured:
+        """What a profile file holds."""
+        if not isinstance(path, (str, Path)):
+            raise SetupError(f"a {type(path).__name__} is not a path; pass that of a profile file (JSON)")
         try:
-            return Measured.from_json(path.read_text(encoding="utf-8"), str(path))
+            return Measured.from_json(Path(path).read_text(encoding="utf-8"), str(path))
         except FileNotFoundError:
             raise SetupError(f"no such file: {path}; run --checkpoint writes it when it ends") from None
-        except (OSError, UnicodeDecodeError):
+        # a path may have characters that no file has, or a file bytes that are no text
+        except (OSError, ValueError):
             raise SetupError(f"{path} cannot be read; pass a profile file (JSON)") from None
 
     @staticmethod
     def from_json(text: str, origin: str) -> Measured:
+        """The inverse of ``to_json``; ``origin`` is named in errors."""
         try:
             document = json.loads(text)
         except ValueError as error:
@@ -80,7 +111,7 @@ class Measured:
         processors = document.get("processors")
         return Measured(
             {name: profile for name, profile in operators.items() if name not in empty},
-            {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in rates.items()},
+            {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in _known(rates).items()},
             _tick(document["tick"], origin) if "tick" in document else None,
             {name: _profiles(own, f"{origin}: predicates.{name}") for name, own in parts.items()},
             {**dict.fromkeys(empty, "no tick measured it"), **document.get("not_measured", {})},
@@ -92,6 +123,11 @@ class Measured:
 def beside(script: Path) -> Path:
     """Where the profile of a script is stored and found."""
     return script.with_suffix(_SUFFIX)
+
+
+def _rows(profiles: Profiles) -> Iterator[tuple[object, ...]]:
+    for name, own in profiles.items():
+        yield name, own.seconds_per_tuple * 1e6, own.selectivity, own.bytes_per_tuple, own.samples
 
 
 def _document(profiles: Profiles) -> dict[str, dict[str, float]]:
@@ -108,6 +144,7 @@ def _profiles(document: dict[str, Any], place: str) -> dict[str, Profile]:
 def _profile(given: Any, place: str) -> Profile:
     if not isinstance(given, dict):
         raise SetupError(f"{place} is not an object; write {', '.join(_MAIN_KEYS)}")
+    given = _known(given)
     for key in given:
         if key not in _KEYS:
             raise SetupError(f"{place}.{key} is no known key; known here: {known_names(_MAIN_KEYS)}")
@@ -124,6 +161,10 @@ def _tick(given: Any, origin: str) -> TickCosts:
         raise SetupError(f"{origin}: tick is wrong; write an object with {', '.join(keys)}")
     numbers = {key: _number(value, f"{origin}: tick.{key}") for key, value in given.items()}
     return TickCosts(samples=int(numbers.pop("samples", 0)), **numbers)
+
+
+def _known(given: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def _number(value: Any, place: str) -> float:

@@ -12,7 +12,7 @@ from types import MappingProxyType
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
-from headgate.statistics.completeness import listed
+from headgate.statistics.completeness import with_reasons
 from headgate.statistics.operators import UNREACHED
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
@@ -170,17 +170,18 @@ class Profiler:
             return True
         return self._end_s - time.monotonic() >= _LEAST_S
 
-    def extend(self) -> str:
-        """Allow more time if too little was measured so far, and more would help; says what is missing."""
+    def extend(self, say: Callable[[str], None]) -> bool:
+        """Allow more time if too little was measured so far, and more would help; ``say`` is told why."""
         missing = {n: why for n, why in self._statistics.unmeasured().items() if why != UNREACHED}
         observed, self._observed = self._observed, self._statistics.observations()
         is_hopeless = self._extensions > 0 and self._observed == observed
         if not missing or is_hopeless or self._extensions >= _MOST_EXTENSIONS:
-            return ""
+            return False
         self._extensions += 1
         self._statistics.operators.use_small_ticks()
         self._end_s = time.monotonic() + max(_LEAST_S, _EXTENSION_SHARE * self._seconds)
-        return listed(missing)
+        say(f"measuring longer than asked: {with_reasons(missing)}")
+        return True
 
     @property
     def stage(self) -> str:

@@ -8,9 +8,8 @@ be joined on them.
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import numpy as np
@@ -19,6 +18,15 @@ from numpy.typing import NDArray
 
 from headgate.errors import SetupError, known_names
 from headgate.model.uniform_hash import mix
+from headgate.workload.generated import (
+    SQL_NAMES,
+    DeclaredColumn,
+    GeneratedStream,
+    Option,
+    at_least_one,
+    iso_time_us,
+    read_options,
+)
 from headgate.workload.onoff import AlwaysOn, OnOff
 from headgate.workload.traffic import Arrivals, RatePhases, TruncatedPareto, traffic_time_us
 
@@ -28,15 +36,17 @@ PROTOCOLS = ("tcp", "udp", "icmp")
 PROTOCOL_SHARES = (0.8, 0.18, 0.02)
 PACKET_BYTES = TruncatedPareto(shape=1.1, shortest=40, longest=1501)
 MOST_KEYS = 1 << 24
-SQL_NAMES = {
-    pa.int32(): "INT",
-    pa.int64(): "BIGINT",
-    pa.float64(): "DOUBLE",
-    pa.string(): "STRING",
-    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
-    pa.timestamp("us"): "TIMESTAMP_NTZ",
-}
-"""The types that a column may have."""
+PACKETS = pa.schema(
+    [
+        ("ts", pa.timestamp("us", tz="UTC")),
+        ("flow", pa.int32()),
+        ("src", pa.string()),
+        ("dst", pa.string()),
+        ("port", pa.int32()),
+        ("bytes", pa.int32()),
+        ("protocol", pa.string()),
+    ]
+)
 
 
 @dataclass(frozen=True)
@@ -161,37 +171,11 @@ def _process(text: str) -> type[OnOff]:
     return found
 
 
-def _at_least_one(parse: Callable[[str], int]) -> Callable[[str], int]:
-    def checked(text: str) -> int:
-        number = parse(text)
-        if number < 1:
-            raise SetupError(f"'{text}' is too small; write more than 0")
-        return number
-
-    return checked
-
-
-def _speed(text: str) -> float | None:
-    if text.strip().lower() == "max":
-        return None
-    speed = float(text)
-    if not 0 < speed < float("inf"):
-        raise SetupError(f"'{text}' is not a speed; write a number above 0, or 'max'")
-    return speed
-
-
 def _start_us(text: str) -> int | None:
-    if text.strip().lower() == "now":
-        return None
-    # Python 3.10 does not read the letter for UTC
-    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    utc = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
-    # whole numbers: a float would round
-    return (utc - datetime(1970, 1, 1, tzinfo=timezone.utc)) // timedelta(microseconds=1)
+    return None if text.strip().lower() == "now" else iso_time_us(text)
 
 
-# how each option is read, and what holds without it
-_OPTIONS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
+_OPTIONS: Mapping[str, Option] = {
     "rate": (RatePhases.parse, RatePhases.constant(1000)),
     "process": (_process, OnOff),
     "flows": (int, 64),
@@ -199,50 +183,25 @@ _OPTIONS: Mapping[str, tuple[Callable[[str], Any], Any]] = {
     "onShape": (float, 1.4),
     "offShape": (float, 1.2),
     "start": (_start_us, None),
-    "duration": (_at_least_one(traffic_time_us), None),
-    "speed": (_speed, 1.0),
-    "partitions": (_at_least_one(int), 2),
+    "duration": (at_least_one(traffic_time_us), None),
     "keys": (int, 1000),
     "skew": (float, 1.0),
-    "maxRowsPerTrigger": (_at_least_one(int), None),
 }
 
 
-@dataclass(frozen=True)
-class BurstSettings:
+@dataclass(frozen=True, kw_only=True)
+class BurstSettings(GeneratedStream):
     """A synthetic stream: when its tuples arrive, what they contain, how fast they are emitted."""
+
+    format = "burst"
+    length_option = "duration, as in '60 s'"
 
     process: OnOff
     values: Values
-    start_us: int | None
-    """Event time of traffic time 0, in microseconds since 1970; None for the moment the stream starts."""
-    duration_us: int | None
-    """Traffic time after which the stream ends; None for never."""
-    speed: float | None
-    """Traffic seconds per second; None for as fast as they are read."""
-    partitions: int
-    max_rows: int | None
-
-    def __post_init__(self) -> None:
-        if self.speed is None and self.duration_us is None and self.max_rows is None:
-            raise SetupError("speed 'max' would emit an endless stream at once; add option duration")
 
     @staticmethod
     def parse(options: Mapping[str, str]) -> BurstSettings:
-        """Read options, whose names may be in any case; raise on an unknown name or a bad value."""
-        # short for the same cap
-        names = {**{name.lower(): name for name in _OPTIONS}, "rowspertrigger": "maxRowsPerTrigger"}
-        settings = {name: default for name, (_, default) in _OPTIONS.items()}
-        for written, text in options.items():
-            name = names.get(written.lower())
-            if name is None:
-                raise SetupError(f"burst has no option '{written}'; it has {known_names(tuple(_OPTIONS))}")
-            try:
-                settings[name] = _OPTIONS[name][0](text)
-            except SetupError as error:
-                raise SetupError(f"option {name}: {error}") from None
-            except ValueError:
-                raise SetupError(f"option {name}: '{text}' is not a valid value") from None
+        settings = read_options("burst", options, _OPTIONS)
         process = settings["process"](
             seed=settings["seed"],
             rate=settings["rate"],
@@ -261,5 +220,30 @@ class BurstSettings:
         )
 
     @property
-    def is_finite(self) -> bool:
-        return self.duration_us is not None
+    def schema(self) -> pa.Schema:
+        return PACKETS
+
+    def columns(self, declared: Sequence[DeclaredColumn]) -> pa.Schema:
+        types = {name: type_ for type_, name in SQL_NAMES.items()}
+        for column in declared:
+            if column.type not in types:
+                raise SetupError(no_values_for(column.name, column.type))
+        schema = pa.schema([pa.field(c.name, types[c.type], c.is_nullable) for c in declared])
+        self.values.check(schema)
+        return schema
+
+    def expected_rows(self, begin_us: int, end_us: int) -> float:
+        return self.process.rate.expected(begin_us, end_us)
+
+    def cuts(self, begin_us: int, end_us: int, parts: int) -> list[int]:
+        return self.process.cuts(begin_us, end_us, parts)
+
+    def advance(self, begin_us: int, end_us: int, max_rows: int) -> int:
+        return self.process.advance(begin_us, end_us, max_rows)
+
+    def batches(
+        self, begin_us: int, end_us: int, start_us: int, columns: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        for block in self.process.blocks(begin_us, end_us):
+            if len(block):
+                yield self.values.batch(block, start_us, columns)

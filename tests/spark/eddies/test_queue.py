@@ -84,7 +84,7 @@ def test_altering_a_pool_is_checked() -> None:
     pools = Pools([PoolDefinition("gpu", 1)], [eddy], router_for_run("wscq"))
     pools.alter("GPU", 3)
     assert pools.slots() == {"gpu": 3}
-    with pytest.raises(SetupError, match="unknown pool tpu; known: gpu"):
+    with pytest.raises(SetupError, match=r"unknown pool tpu; did you mean gpu\? known: gpu"):
         pools.alter("tpu", 1)
     with pytest.raises(SetupError, match="1 or more"):
         pools.alter("gpu", 0)

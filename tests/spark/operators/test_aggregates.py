@@ -25,7 +25,7 @@ from tests.spark.operators.budget import few
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
 from headgate.model.operator import Aggregate
-from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
 from headgate.spark.operators import windowed
 from headgate.spark.operators.panes import PaneAggregateOperator
 from headgate.spark.operators.windowed import (
@@ -106,7 +106,8 @@ def test_every_tuple_emits_its_group_over_the_window_at_that_instant(tiny: Spark
 def test_sliding_windows_emit_every_group_at_each_boundary(tiny: SparkSession, seed: int) -> None:
     rng = Random(seed)
     range_s, slide_s = rng.choice(((2, 1), (3, 2), (2, 5), (4, 4)))
-    window = TimeWindow(range_s * SECOND, slide_s * SECOND)
+    kind, held = rng.choice(((TimeWindow, oracle.sliding), (HopWindow, oracle.hopping)))
+    window = kind(range_s * SECOND, slide_s * SECOND)
     calls = (*CALLS, DIFFERENT) if rng.random() < 0.5 else CALLS
     settings = aggregate_of(window, rng.random() < 0.5, calls)
     feed = feeds_of(rng, random_tuples(rng), window, is_numbered=False)
@@ -114,8 +115,7 @@ def test_sliding_windows_emit_every_group_at_each_boundary(tiny: SparkSession, s
     operator.types = TYPES
     alone = Alone(tiny, operator, [feed], Tables(is_numbered=False))
     found = alone.run(random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us))
-    held = oracle.sliding(window.range_us, slide_s * SECOND)
-    assert rounded(found) == rounded(expected(settings, held, feed))
+    assert rounded(found) == rounded(expected(settings, held(window.range_us, slide_s * SECOND), feed))
 
 
 @few(6)
@@ -154,7 +154,8 @@ def pane_operator(spark: SparkSession, settings: Aggregate, tables: Tables) -> P
 @few(4)
 def test_panes_hold_every_tuple_once_at_every_boundary(tiny: SparkSession, seed: int) -> None:
     rng = Random(seed)
-    window = rng.choice((LONG, TimeWindow(72, 8), TimeWindow(300, 40)))
+    kind, held = rng.choice(((TimeWindow, oracle.sliding), (HopWindow, oracle.hopping)))
+    window = kind(*rng.choice(((280, 4), (72, 8), (300, 40))))
     settings = aggregate_of(window, rng.random() < 0.5)
     feed = feeds_of(rng, random_tuples(rng, times=SPARSE, unit_us=1), window, is_numbered=False)
     tables = Tables(is_numbered=False)
@@ -162,8 +163,7 @@ def test_panes_hold_every_tuple_once_at_every_boundary(tiny: SparkSession, seed:
     found = Alone(tiny, operator, [feed], tables).run(
         random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us)
     )
-    held = oracle.sliding(window.range_us, window.slide_us or 0)
-    assert rounded(found) == rounded(expected(settings, held, feed))
+    assert rounded(found) == rounded(expected(settings, held(window.range_us, window.slide_us or 0), feed))
 
 
 def test_panes_are_kept_in_place_of_tuples_and_dropped_behind_the_window(tiny: SparkSession) -> None:

@@ -13,7 +13,14 @@ from tests.spark.operators.budget import few
 
 from headgate.model.window import RowWindow
 from headgate.spark import sql
-from headgate.spark.operators.row_window import EXPIRY, EXPIRY_SEQ, with_expiry, with_expiry_in_order
+from headgate.spark.application.java_classes import register_functions
+from headgate.spark.operators.row_window import (
+    EXPIRY,
+    EXPIRY_SEQ,
+    with_expiry,
+    with_expiry_in_one_task,
+    with_expiry_in_order,
+)
 from headgate.spark.sql import SEQ
 
 pytestmark = pytest.mark.spark
@@ -50,6 +57,10 @@ def test_a_tuple_leaves_when_so_many_others_have_come(tiny: SparkSession, seed: 
     text = numbered(rows, window)
     assert found_in(tiny, with_expiry(text, window, text)) == leaving(rows, window)
     assert found_in(tiny, with_expiry_in_order(text, window)) == leaving(rows, window)
+    if not window.keys:
+        register_functions(tiny)
+        shuffled = sql.select(["*"], text) + f"\nDISTRIBUTE BY {sql.name(SEQ)} % 3"
+        assert found_in(tiny, with_expiry_in_one_task(shuffled, window)) == leaving(rows, window)
 
 
 @pytest.mark.parametrize("hint", ["BROADCAST", "SHUFFLE_HASH"])

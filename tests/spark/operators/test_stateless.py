@@ -15,7 +15,7 @@ from tests.oracle.brute_force import Tuple
 from tests.spark.operators.alone import at_least, random_tuples, side_struct, stream_input, values
 from tests.spark.operators.budget import few
 
-from headgate.model.expression import Expression, NamedExpression
+from headgate.model.expression import Expression, NamedExpression, time_text
 from headgate.model.operator import Project, RelationJoin, Select
 from headgate.model.profile import Profile
 from headgate.spark import sql
@@ -23,7 +23,6 @@ from headgate.spark.operators.stateless import (
     ProjectOperator,
     RelationJoinOperator,
     SelectOperator,
-    timestamp_as,
 )
 from headgate.spark.sql import TS
 from headgate.statistics.store import PredicateEstimates, PredicateOrder
@@ -101,7 +100,8 @@ def test_a_projection_computes_its_items_between_two_timestamps(tiny: SparkSessi
     rows = random_tuples(Random(seed))
     double, other = expressions("a__v * 2", "coalesce(a__k, -1)")
     items = (NamedExpression("double v", double), NamedExpression("k", other))
-    operator = ProjectOperator(Project("project", stream_input("a"), items), timestamp_as("bigint"))
+    project = Project("project", stream_input("a"), items)
+    operator = ProjectOperator(project, time_text(sql.name(TS), "bigint"))
     frame = tiny.sql(operator.applied(values(STRUCT, listed(rows))))
     assert frame.columns == ["ts", "double v", "k", TS]
     query = f'SELECT "{TS}" // 1000000, a__v * 2, coalesce(a__k, -1), "{TS}" FROM t'
@@ -110,14 +110,14 @@ def test_a_projection_computes_its_items_between_two_timestamps(tiny: SparkSessi
 
 @pytest.mark.parametrize("kind", ["tinyint", "int", "bigint", "float", "double", "decimal(20,6)"])
 def test_numbers_stamp_results_in_seconds_of_their_own_type(tiny: SparkSession, kind: str) -> None:
-    frame = tiny.sql(sql.select([f"{timestamp_as(kind)} AS ts"], values(ONE_TIME, [(2_500_000,)])))
+    frame = tiny.sql(sql.select([f"{time_text(sql.name(TS), kind)} AS ts"], values(ONE_TIME, [(2_500_000,)])))
     assert frame.dtypes == [("ts", kind)]
     assert float(frame.collect()[0].ts) == (2 if kind.endswith("int") else 2.5)
 
 
 @pytest.mark.parametrize("kind", ["timestamp", "timestamp_ntz", "date"])
 def test_times_stamp_results_to_the_microsecond(tiny: SparkSession, kind: str) -> None:
-    text = timestamp_as(kind)
+    text = time_text(sql.name(TS), kind)
     items = [f"{text} AS ts", f"unix_micros(CAST({text} AS TIMESTAMP)) AS us"]
     frame = tiny.sql(sql.select(items, values(ONE_TIME, [(2_500_001,)])))
     # midnight of a day is no longer one when results are stamped with an instant

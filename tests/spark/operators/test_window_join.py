@@ -28,7 +28,7 @@ from tests.spark.operators.budget import few
 
 from headgate.model.expression import Expression, column_of
 from headgate.model.operator import JoinSide, WindowJoin, WindowUpdate
-from headgate.model.window import RowWindow, TimeWindow, Window
+from headgate.model.window import HopWindow, RowWindow, TimeWindow, Window
 from headgate.spark import sql
 from headgate.spark.operators.row_window import with_expiry
 from headgate.spark.operators.window_join import JoinInput, Tasks, bucket_us, window_join
@@ -42,6 +42,7 @@ WINDOWS: list[tuple[Window, oracle.Window]] = [
     (TimeWindow(3 * SECOND, 2 * SECOND), oracle.sliding(3 * SECOND, 2 * SECOND)),
     (RowWindow(2), oracle.rows(2)),
     (RowWindow(1, ("k",)), oracle.partitioned("k", 1)),
+    (HopWindow(3 * SECOND, 3 * SECOND), oracle.tumbling(3 * SECOND)),
 ]
 TIME_WINDOWS = WINDOWS[:3]
 # buckets are ten windows wide: tuples on both sides of their edges, below zero too

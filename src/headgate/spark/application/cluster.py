@@ -19,7 +19,8 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.errors import SetupError
 from headgate.spark.application import jvm
 from headgate.spark.application.java import JavaHome, prepare_java
-from headgate.spark.application.java_classes import use_local_files
+from headgate.spark.application.java_classes import register_functions, use_local_files
+from headgate.spark.failures import handler_kept, is_stopped
 
 # rules of Spark's optimizer that no plan of a tick can meet; each goes over the whole plan all the same
 _NEVER_APPLY = (
@@ -108,8 +109,10 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
             settings["spark.python.daemon.module"] = "headgate.spark.application.workers"
         builder = SparkSession.builder.master(master).appName("headgate").config(map=settings)
         try:
-            _start_gateway(master, java)
-            return builder.getOrCreate()
+            # Ctrl-C must not cancel the jobs of runs
+            with handler_kept():
+                _start_gateway(master, java)
+                return builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
             raise SetupError(f"Spark does not start on {master}: {reason}") from error
@@ -145,6 +148,16 @@ def _start_gateway(master: str, java: JavaHome) -> None:
     gateway.proc = started.process
 
 
+def check_session(given: Any) -> None:
+    """Raise if a run cannot use what a user passes as a SparkSession."""
+    if not isinstance(given, SparkSession) or not hasattr(given, "_jsparkSession"):
+        kind = f"{type(given).__module__}.{type(given).__qualname__}"
+        advice = "pass a SparkSession of this process, not one of Spark Connect, or none"
+        raise SetupError(f"spark is of type {kind}; {advice}")
+    if is_stopped(given):
+        raise SetupError("the Spark application of spark has been stopped; pass one that runs, or none")
+
+
 def private_session(spark: SparkSession) -> SparkSession:
     """The same application, tables and functions, with settings of its own."""
     java_session: Any = spark._jsparkSession.cloneSession()
@@ -158,6 +171,7 @@ def private_session(spark: SparkSession) -> SparkSession:
         private.conf.set(key, value)
     private.conf.set("spark.sql.shuffle.partitions", str(processors(spark)))
     use_local_files(private)
+    register_functions(private)
     return private
 
 

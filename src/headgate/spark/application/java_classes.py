@@ -1,7 +1,8 @@
 """Our own Java classes, for what Spark offers no setting for.
 
 ``java/LocalFiles.java`` writes to local disks without starting processes, ``java/PhysicalPlans.java``
-executes plans of earlier ticks, and ``java/LightPlan.java`` several small ones in one job.
+executes plans of earlier ticks, and ``java/LightPlan.java`` several small ones in one job;
+``java/Attempt.java`` evaluates expressions that may fail, ``java/Later.java`` finds the end of row windows.
 ``python -m headgate.spark.application.java_classes`` builds their jar with the compiler in Spark.
 """
 
@@ -17,6 +18,8 @@ from pyspark.sql import SparkSession
 _FOLDER = Path(__file__).parent / "java"
 JAR = _FOLDER / "headgate.jar"
 _LOCAL_FILES = "headgate.LocalFiles"
+ATTEMPT, LATER = "headgate_attempt", "headgate_later"
+"""Functions for SQL."""
 # the time in an archive would make every build another file
 _BUILT_AT = (1980, 1, 1, 0, 0, 0)
 
@@ -58,6 +61,14 @@ def use_local_files(spark: SparkSession) -> None:
     spark.conf.set("fs.file.impl.disable.cache", "true")
 
 
+def register_functions(spark: SparkSession) -> None:
+    """Let SQL of a session call our own expressions."""
+    session: Any = spark._jsparkSession
+    registry = session.sessionState().functionRegistry()
+    for name, builder in ((ATTEMPT, "headgate.Attempt$Builder"), (LATER, "headgate.Later$Builder")):
+        registry.createOrReplaceTempFunction(name, new_object(spark, builder), "scala_udf")
+
+
 def compiled(spark: SparkSession) -> dict[str, bytes]:
     """The classes of all sources by their place in a jar."""
     jvm: Any = spark._jvm
@@ -65,6 +76,8 @@ def compiled(spark: SparkSession) -> dict[str, bytes]:
     loader: Any = jvm.java.lang.Thread.currentThread().getContextClassLoader()
     for source in sorted(_FOLDER.glob("*.java")):
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
+        # the first version in which classes can use the methods that Scala's traits bring along
+        compiler.setTargetVersion(8)
         # a class may use those of files before its own
         compiler.setParentClassLoader(loader)
         compiler.cook(source.read_text(encoding="utf-8"))
@@ -84,4 +97,6 @@ def build(spark: SparkSession) -> None:
 if __name__ == "__main__":
     from headgate.spark.application.cluster import own_session
 
+    # with an archive of classes, Java lists the members of a class in another order than without
+    os.environ["HEADGATE_CLASS_SHARING"] = "off"
     build(own_session("local[1]"))

@@ -8,6 +8,7 @@ tick: after a crash the same files are set aside, unless they have been repaired
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -35,7 +36,10 @@ if TYPE_CHECKING:
 
 
 class DeadLetters:
-    """Parquet files below the checkpoint: stream, batch, reason, ts, row."""
+    """Parquet files below the checkpoint: stream, query, batch, reason, ts, row.
+
+    Rows that are bad for one query only, because an expression of its own fails, name that query.
+    """
 
     def __init__(self, files: Files, checkpoint: Checkpoint) -> None:
         self.path = checkpoint.dead_letters
@@ -43,9 +47,10 @@ class DeadLetters:
         self._written: set[int] = set()
 
     def write(self, rows: Measured, batch_id: int) -> None:
-        """Write rows that are set aside."""
+        """Write rows that are set aside; they measure their number as ``rows``."""
         self._sink.write(rows, batch_id, slice_number=0)
-        self._written.add(batch_id)
+        if rows.found["rows"]:
+            self._written.add(batch_id)
 
     def discard_after(self, batch_id: int) -> None:
         """Remove rows set aside by ticks that are re-executed."""
@@ -249,6 +254,47 @@ def _file_letter(stream: str, batch_id: int, file: BadFile) -> str:
     return f"SELECT {', '.join(items)}"
 
 
-def _letter(stream: str, batch_id: int, reason: str, ts: str, row: str) -> list[str]:
-    columns = {"stream": sql.text(stream), "batch": f"{batch_id}L", "reason": reason, "ts": ts, "row": row}
+def value_letters(
+    tuples: str,
+    errors: Sequence[tuple[str, str]],
+    columns: Sequence[str],
+    queries: Sequence[str],
+    streams: Sequence[str],
+    batch_id: int,
+) -> str:
+    """Tuples for which an expression failed, as dead letters of every query that evaluates it.
+
+    ``errors`` are expressions as they were written, and the SQL of the error that each raised or NULL.
+    """
+    reasons = [f"concat({sql.text(f'{written}: ')}, {error})" for written, error in errors]
+    row = ", ".join(f"{sql.name(c)} AS {sql.name(shown)}" for c, shown in _shown_columns(columns).items())
+    items = _letter(
+        ", ".join(streams),
+        batch_id,
+        f"coalesce({', '.join(reasons)})",
+        f"timestamp_micros({sql.name(TS)})",
+        f"to_json(struct({row}))",
+        f"explode(array({', '.join(map(sql.text, queries))}))",
+    )
+    return sql.select(items, tuples, [" OR ".join(f"{error} IS NOT NULL" for _, error in errors)])
+
+
+def _shown_columns(columns: Sequence[str]) -> dict[str, str]:
+    """Plan columns, and their names in a letter: with the alias of their stream where that is needed."""
+    short = {column: column.partition("__")[2] or column for column in columns}
+    several = {name for name, count in Counter(short.values()).items() if count > 1}
+    return {c: c.replace("__", ".", 1) if name in several else name for c, name in short.items()}
+
+
+def _letter(
+    stream: str, batch_id: int, reason: str, ts: str, row: str, query: str = "CAST(NULL AS STRING)"
+) -> list[str]:
+    columns = {
+        "stream": sql.text(stream),
+        "query": query,
+        "batch": f"{batch_id}L",
+        "reason": reason,
+        "ts": ts,
+        "row": row,
+    }
     return [f"{value} AS {name}" for name, value in columns.items()]

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError, unknown_name
 from headgate.model.network import PoolDefinition
 from headgate.model.operator import Eddy
 from headgate.routing.monitor import UNKNOWN_SECONDS, UNKNOWN_SELECTIVITY, Monitor, Outcome
@@ -99,7 +99,7 @@ class Pools:
         with self._lock:
             known = {name.lower(): name for name in self._slots}
             if pool.lower() not in known:
-                raise SetupError(f"unknown pool {pool}; known: {known_names(list(self._slots))}")
+                raise SetupError(unknown_name("pool", pool, self._slots))
             self._slots[known[pool.lower()]] = slots
 
     def slots(self) -> dict[str, int]:

@@ -11,7 +11,7 @@ from math import gcd
 
 from headgate.model.expression import AggregateExpression, column_of
 from headgate.model.operator import Aggregate
-from headgate.model.window import RowWindow, TimeWindow
+from headgate.model.window import HopWindow, RowWindow, TimeWindow
 from headgate.spark import sql
 from headgate.spark.operators.row_window import EXPIRY_SEQ, PLACE_IN_KEY
 from headgate.spark.sql import SEQ, TS
@@ -43,7 +43,9 @@ def sliding(
     source = keyed(operator, tuples, [TS])
     if any(call.distinct for call in operator.aggregates):
         own = sql.name(TS)
-        exploded = _at_boundaries(window, "*", source, own, f"{own} + {window.range_us}L", old_ts, new_ts)
+        # the end of a half-open window is not in it
+        first = f"({own} + 1L)" if isinstance(window, HopWindow) else own
+        exploded = _at_boundaries(window, "*", source, first, f"{own} + {window.range_us}L", old_ts, new_ts)
         values = [f"{_plain(operator, call)} AS {sql.name(call.name)}" for call in operator.aggregates]
         return _grouped([f"{_BOUNDARY} AS {own}", *_group_names(operator), *values], exploded, operator)
     partial = panes(operator, source, window)
@@ -54,14 +56,18 @@ def panes(operator: Aggregate, source: str, window: TimeWindow) -> str:
     """Partial aggregates by group and pane.
 
     A window reaches back to a timestamp and takes it in: tuples on the edge of a pane, at its last
-    microsecond, belong to one boundary more than the others and are kept apart.
+    microsecond, belong to one boundary more than the others and are kept apart. Half-open windows have no
+    such tuples: what is at the end of a pane belongs to the next one.
     """
     assert window.slide_us is not None
     width, own = gcd(window.range_us, window.slide_us), sql.name(TS)
-    end = f"({own} + pmod(-{own}, {width}L))"
-    items = [f"{end} AS {_PANE}", f"{end} = {own} AS {_EDGE}", *_group_names(operator)]
+    is_half_open = isinstance(window, HopWindow)
+    to_end = f"{width}L - pmod({own}, {width}L)" if is_half_open else f"pmod(-{own}, {width}L)"
+    end = f"({own} + {to_end})"
+    edge = "FALSE" if is_half_open else f"{end} = {own}"
+    items = [f"{end} AS {_PANE}", f"{edge} AS {_EDGE}", *_group_names(operator)]
     parts = [f"{text} AS {sql.name(name)}" for name, text in partials(operator)]
-    by = ", ".join([end, f"{end} = {own}", *_group_names(operator)])
+    by = ", ".join([end, *([] if is_half_open else [edge]), *_group_names(operator)])
     return f"{sql.select([*items, *parts], source)}\nGROUP BY {by}"
 
 

@@ -28,7 +28,7 @@ def checked(build: Callable[[], Built], bound: Expression) -> Built:
         raise QueryError(spark_complaint(error), bound.span) from error
 
 
-def spark_complaint(error: BaseException) -> str:
+def spark_complaint(error: object) -> str:
     """Spark's message in one line, without its error class and SQL state."""
     first = str(error).strip().split("\n")[0]
     if first.startswith("[") and "]" in first:

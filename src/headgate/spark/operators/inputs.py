@@ -7,7 +7,7 @@ were stored where a plan was cut, and what flows out of the operator below.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from pyspark.sql import DataFrame
@@ -66,6 +66,9 @@ class TickInput(Protocol):
     @property
     def blocks(self) -> tuple[BlockRef, ...]:
         """The retained blocks."""
+
+    def where(self, condition: Select) -> TickInput:
+        """The input without the tuples for which a condition does not hold."""
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Retained and new tuples between two timestamps."""
@@ -126,6 +129,10 @@ class LogInput:
     """Adds columns computed from the unfiltered stream, below the selections."""
     from_seq: int | None = None
     """Sequence number of the first tuple to be read; None for all tuples."""
+
+    def where(self, condition: Select) -> LogInput:
+        """The input without the tuples for which a condition does not hold."""
+        return replace(self, selects=(*self.selects, condition))
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Retained and new tuples between two timestamps."""
@@ -201,15 +208,27 @@ class QueueInput:
     rows: Rows
     log: LogInput | None = None
     """The log of the stream below a row window, which decides when tuples expire."""
+    condition: Select | None = None
+    """Leaves out tuples that the operator cannot process."""
+
+    def where(self, condition: Select) -> QueueInput:
+        """The input without the tuples for which a condition does not hold."""
+        return replace(self, condition=condition)
 
     def content(self, from_ts: int, to_ts: int) -> str | None:
         """Retained and new tuples between two timestamps."""
-        return sql.union([self._stored(from_ts, to_ts), self.rows.read_range(from_ts, to_ts)])
+        return self._filtered([self._stored(from_ts, to_ts), self.rows.read_range(from_ts, to_ts)])
 
     def taken(self, old_ts: int, new_ts: int, from_ts: int, to_ts: int) -> str | None:
         """Tuples waiting since ``old_ts`` and new ones, below ``new_ts``."""
         upto = min(new_ts, to_ts)
-        return sql.union([self._stored(max(old_ts, from_ts), upto), self.rows.read_range(from_ts, upto)])
+        return self._filtered([self._stored(max(old_ts, from_ts), upto), self.rows.read_range(from_ts, upto)])
+
+    def _filtered(self, parts: Sequence[str | None]) -> str | None:
+        tuples = sql.union(parts)
+        if tuples is None or self.condition is None:
+            return tuples
+        return sql.select(["*"], tuples, [sql.conjunction(self.condition.predicates)])
 
     def _stored(self, from_ts: int, to_ts: int) -> str | None:
         reached = [block for block in self.blocks if block.max_ts >= from_ts and block.min_ts < to_ts]

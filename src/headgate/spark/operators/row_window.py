@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headgate.model.window import RowWindow
 from headgate.spark import sql
+from headgate.spark.application.java_classes import LATER
 from headgate.spark.sql import SEQ, TS, window_key
 
 EXPIRY = "$exp"
@@ -43,6 +44,18 @@ def with_expiry(tuples: str, window: RowWindow, pushing: str | None, hint: str =
         f"SELECT /*+ {hint}(p) */ {sql.listed(items)}\nFROM {sql.relation(tuples)} AS t\n"
         f"LEFT JOIN {sql.relation(victims)} AS p\n  ON t.{sql.name(SEQ)} = p.`$victim`"
     )
+
+
+def with_expiry_in_one_task(tuples: str, window: RowWindow) -> str:
+    """The same for tuples of one task, by a pass in descending order; not for windows by key."""
+    assert not window.keys
+    backwards = f"{sql.select(['*'], tuples, hint=sql.IN_ONE_TASK)}\nSORT BY {sql.name(SEQ)} DESC"
+    items = [
+        "*",
+        f"{LATER}({sql.name(TS)}, {window.rows}) AS {sql.name(EXPIRY)}",
+        f"{LATER}({sql.name(SEQ)}, {window.rows}) AS {sql.name(EXPIRY_SEQ)}",
+    ]
+    return sql.select(items, backwards)
 
 
 def with_expiry_in_order(tuples: str, window: RowWindow) -> str:

@@ -59,18 +59,6 @@ class RelationJoinOperator(SparkOperator):
         )
 
 
-def timestamp_as(kind: str) -> str:
-    """Microseconds in a stream's own type of timestamp; numbers are seconds."""
-    own = sql.name(TS)
-    if kind in ("timestamp", "timestamp_ltz", "date"):
-        return f"timestamp_micros({own})"
-    if kind == "timestamp_ntz":
-        return f"CAST(timestamp_micros({own}) AS TIMESTAMP_NTZ)"
-    if kind in ("tinyint", "smallint", "int", "bigint"):
-        return f"CAST({own} div 1000000L AS {kind})"
-    return f"CAST({own} / 1000000 AS {kind})"
-
-
 @spark_operator.register
 def _select(settings: Select, context: OperatorContext) -> SparkOperator:
     del context

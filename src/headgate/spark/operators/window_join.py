@@ -14,7 +14,7 @@ from enum import Enum
 from functools import lru_cache
 
 from headgate.model.operator import JoinSide, WindowJoin, aliases_of, connected_order
-from headgate.model.window import RowWindow, TimeWindow, Window
+from headgate.model.window import HopWindow, RowWindow, TimeWindow, Window
 from headgate.spark import sql
 from headgate.spark.operators.row_window import EXPIRY
 from headgate.spark.sql import TS
@@ -228,6 +228,9 @@ def _inside(operator: WindowJoin, number: int, last: str) -> str:
         expiry = f"`{EXPIRY}{number}`"
         return f"({expiry} IS NULL OR {expiry} > {last} OR ({expiry} = {last} AND NOT ({overtaken})))"
     assert isinstance(side.window, TimeWindow) and side.window.slide_us is not None
+    if isinstance(side.window, HopWindow):
+        length = f"{side.window.range_us}L"
+        return f"{own} - pmod({own}, {length}) = {last} - pmod({last}, {length})"
     seen = f"({last} - pmod({last}, {side.window.slide_us}L))"
     is_last = f"({own} = {last} AND NOT ({overtaken}))"
     return f"({is_last} OR ({own} <= {seen} AND {seen} - {own} <= {side.window.range_us}L))"

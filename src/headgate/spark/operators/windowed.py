@@ -17,7 +17,13 @@ from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
-from headgate.spark.operators.row_window import EXPIRY, expiry_columns, with_expiry, with_expiry_in_order
+from headgate.spark.operators.row_window import (
+    EXPIRY,
+    expiry_columns,
+    with_expiry,
+    with_expiry_in_one_task,
+    with_expiry_in_order,
+)
 from headgate.spark.operators.window_join import BROADCAST_ROWS, JoinInput, Tasks, window_join
 from headgate.spark.rows import Spread, cut_at
 from headgate.spark.sql import BEGINNING_US, END_US, SEQ, SIDE, TS, is_system
@@ -33,6 +39,8 @@ MOST_ROWS_PER_SLICE = 600_000
 SLICE_PER_OVERLAP = 1.0
 """Least number of rows in a slice, as a multiple of the rows in the windows before it."""
 _MOST_SLICES = 24
+# tuples of a row window of which a task remembers timestamps: 8 MB
+_MOST_REMEMBERED = 2**20
 
 
 def window_content(
@@ -96,6 +104,8 @@ def _with_expiry(
 
 
 def _in_order(window: RowWindow, in_one_task: bool, tuples: str) -> str:
+    if in_one_task and not window.keys and window.rows <= _MOST_REMEMBERED:
+        return with_expiry_in_one_task(tuples, window)
     if in_one_task:
         tuples = sql.select(["*"], tuples, hint=sql.IN_ONE_TASK)
     return with_expiry_in_order(tuples, window)

@@ -1,4 +1,4 @@
-"""The data source ``burst`` on Spark."""
+"""The data sources ``burst`` and ``nexmark`` on Spark."""
 
 from __future__ import annotations
 
@@ -9,21 +9,37 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from pyspark.sql.types import StructType
 
-from headgate.errors import SetupError
-from headgate.spark import burst
+from headgate import Session
+from headgate.errors import HeadgateError, SetupError
+from headgate.spark import generated
+from headgate.workload.nexmark import KINDS, EventSequence, parse_rate
+from headgate.workload.nexmark_files import DataSet
 from headgate.workload.packets import BurstSettings
 
 DURATION_SECONDS = 5
 OPTIONS = {"rate": "2000", "duration": f"{DURATION_SECONDS} s", "start": "2024-01-01T00:00:00Z", "seed": "3"}
+PACKETS = (
+    StructType()
+    .add("ts", "timestamp")
+    .add("flow", "integer")
+    .add("src", "string")
+    .add("dst", "string")
+    .add("port", "integer")
+    .add("bytes", "integer")
+    .add("protocol", "string")
+)
 
 
-def stream_reader(clock_us: Callable[[], int], **options: str) -> burst.BurstStreamReader:
-    return burst.BurstStreamReader(BurstSettings.parse(options), burst.SCHEMA, clock_us)
+def stream_reader(clock_us: Callable[[], int], **options: str) -> generated.StreamReader:
+    return generated.StreamReader(BurstSettings.parse(options), PACKETS, clock_us)
 
 
 class Clock:
@@ -104,20 +120,19 @@ def test_a_few_tuples_make_one_task_and_many_as_many_as_wanted() -> None:
     assert len(reader.partitions(begin, {**begin, "at_us": 100_000_000})) == 3
 
 
-def test_duration_tells_that_a_stream_is_finite() -> None:
-    assert burst.is_finite({"Duration": "5 s"})
-    assert not burst.is_finite({})
-
-
 def test_stream_is_finished_at_its_duration_and_an_endless_one_never() -> None:
-    assert burst.is_finished({"duration": "5 s"}, json.dumps({"at_us": 5_000_000}))
-    assert not burst.is_finished({"duration": "5 s"}, json.dumps({"at_us": 4_999_999}))
-    assert not burst.is_finished({}, json.dumps({"at_us": 10**12}))
+    def is_finished(at_us: int, **options: str) -> bool:
+        return generated.is_finished(BurstSettings.parse(options), json.dumps({"at_us": at_us}))
+
+    assert is_finished(5_000_000, duration="5 s")
+    assert not is_finished(4_999_999, duration="5 s")
+    assert not is_finished(10**12)
 
 
 @pytest.fixture(scope="module")
 def session(spark: SparkSession) -> SparkSession:
-    burst.register(spark)
+    for format in generated.FORMATS:
+        generated.register(spark, format)
     return spark
 
 
@@ -157,7 +172,7 @@ def test_batch_is_the_same_whatever_the_partitions(session: SparkSession) -> Non
     rows = sorted(batch(session, partitions="1").collect())
     assert rows == sorted(batch(session, partitions="4").collect())
     assert len(rows) == pytest.approx(2000 * DURATION_SECONDS, rel=0.4)
-    assert batch(session).schema == burst.SCHEMA
+    assert batch(session).schema == PACKETS
 
 
 @pytest.mark.spark
@@ -236,3 +251,93 @@ def test_what_cannot_be_generated_is_refused(
 def test_endless_batch_is_refused(session: SparkSession) -> None:
     with pytest.raises(PySparkException, match="add option duration"):
         session.read.format("burst").load().count()
+
+
+NEXMARK = {"events": "3000", "seed": "8", "rate": "700"}
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("table", KINDS)
+def test_stream_batch_and_files_of_a_seed_have_the_same_events(
+    table: str, session: SparkSession, tmp_path: Path
+) -> None:
+    options = {**NEXMARK, "table": table}
+    whole = session.read.format("nexmark").options(**options, partitions="3").load()
+    stream = session.readStream.format("nexmark").options(**options, speed="max", maxRowsPerTrigger="1000")
+    query = drained(stream.load(), tmp_path / "out", tmp_path / "checkpoint")
+    query.processAllAvailable()
+    query.stop()
+    DataSet(tmp_path / "data", EventSequence(8, parse_rate("700")), 3000, 5).write()
+    written = session.read.parquet(str(tmp_path / "data" / table))
+    assert written.schema == whole.schema
+    rows = sorted(whole.collect())
+    assert len(rows) == 60 * KINDS[table].rows_per_round
+    assert rows == sorted(written.collect())
+    assert rows == read_back(session, tmp_path / "out")
+
+
+@pytest.mark.spark
+def test_queries_over_tables_of_one_seed_need_neither_columns_nor_timestamp(spark: SparkSession) -> None:
+    options = "events '3000', seed '8', rate '700', speed 'max'"
+    run = (
+        Session(spark)
+        .execute(
+            f"""
+            CREATE STREAM person FROM nexmark OPTIONS (table 'person', {options});
+            CREATE STREAM auction FROM nexmark OPTIONS (table 'auction', {options}, watermark '1 s');
+            CREATE STREAM bid (auction BIGINT, dateTime TIMESTAMP, price BIGINT)
+              FROM nexmark OPTIONS (table 'bid', {options}, maxRowsPerTrigger '1000');
+            CREATE QUERY cheap AS SELECT auction, dateTime, price FROM bid WHERE price < 1000;
+            CREATE QUERY opened AS
+              SELECT p.id, a.id AS auction
+              FROM auction [NOW] AS a, person [RANGE 1 DAY] AS p
+              WHERE a.seller = p.id;
+            """
+        )
+        .start(until_done=True)
+    )
+    assert run.wait(120)
+    sequence = EventSequence(8, parse_rate("700"))
+    bids = sequence.table("bid", 0, 3000)
+    cheap = bids.filter(pc.less(bids["price"], 1000)).select(["dateTime", "auction", "dateTime", "price"])
+    found = run.arrow("cheap")
+    assert found.column_names == ["ts", "auction", "dateTime", "price"]
+    assert sorted(map(list, zip(*map(pa.ChunkedArray.to_pylist, found.columns), strict=True))) == sorted(
+        map(list, zip(*map(pa.ChunkedArray.to_pylist, cheap.columns), strict=True))
+    )
+    born = {p["id"]: p["dateTime"] for p in sequence.table("person", 0, 3000).to_pylist()}
+    auctions = sequence.table("auction", 0, 3000).to_pylist()
+    opened = [
+        (a["seller"], a["id"]) for a in auctions if a["seller"] in born and born[a["seller"]] <= a["dateTime"]
+    ]
+    assert sorted((row["id"], row["auction"]) for row in run.arrow("opened").to_pylist()) == sorted(opened)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("declared", "options", "message"),
+    [
+        ("", "events '5'", "stream s: nexmark needs the option table: one of auction, bid, person$"),
+        ("", "table 'bids'", "stream s: option table: unknown table bids; did you mean bid"),
+        ("", "table 'bid', rte '5'", "stream s: nexmark has no option 'rte'"),
+        (
+            "(prise BIGINT, dateTime TIMESTAMP)",
+            "table 'bid'",
+            "stream s: table bid of nexmark has no column pr",
+        ),
+        (
+            "(price INT, dateTime TIMESTAMP)",
+            "table 'bid'",
+            "stream s: column price cannot be INT; declare it ",
+        ),
+        ("(price BIGINT)", "table 'bid'", "timestamp dateTime is not a column of s; columns: price"),
+        ("", "table 'bid', speed 'max'", "stream s: .*add option events, as in '1000000'"),
+    ],
+)
+def test_streams_that_cannot_be_generated_are_refused_in_one_line(
+    spark: SparkSession, declared: str, options: str, message: str
+) -> None:
+    text = f"CREATE STREAM s {declared} FROM nexmark OPTIONS ({options}); CREATE QUERY q AS SELECT * FROM s"
+    with pytest.raises(HeadgateError, match=message) as refusal:
+        Session(spark).execute(text).start(until_done=False).stop()
+    assert "\n" not in str(refusal.value)

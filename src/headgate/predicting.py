@@ -1,0 +1,107 @@
+"""Advice on measured queries at given rates: their load, and the model of latency that fits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from headgate.control.admission import measured_ticks
+from headgate.errors import SetupError
+from headgate.model.network import Network
+from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice, advise
+from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
+from headgate.queueing.load_model import LoadModel
+from headgate.queueing.tick_model import InTicks
+from headgate.scheduling import Strategy
+from headgate.simulator.virtual_engine import static_priority
+from headgate.statistics.completeness import NotMeasured, operator_profiles, stream_rate
+from headgate.statistics.profile_file import Measured
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What queries run on: processors and ticks as measured, where they are None."""
+
+    strategy: Strategy
+    processors: int | None = None
+    tick_s: float | None = None
+    """Fixed time of a tick; 0 for none."""
+    servers: str = "pool"
+    """'each' if operators have their own."""
+    percentile: float = DEFAULT_PERCENTILE
+
+
+@dataclass(frozen=True)
+class Predicted:
+    """The advice, and what it is based on; ``described`` is the model in words."""
+
+    load: LoadModel
+    model: LatencyModel
+    described: str
+    advice: Advice
+
+
+def predict(
+    network: Network,
+    measured: Measured,
+    rates: Mapping[str, float],
+    conditions: Conditions,
+    origin: str = "the profile",
+    command: str = "headgate profile",
+) -> Predicted:
+    """Advice on queries at given rates, or those of the profile; raises ``NotMeasured`` if that lacks any.
+
+    ``origin`` is where the profile is from, ``command`` measures it.
+    """
+    profiles = operator_profiles(measured, network, origin, command)
+    now = {stream: _rate(measured, rates, stream) for stream in network.streams}
+    profiled = {stream: measured.tuples_per_s.get(stream, rate) for stream, rate in now.items()}
+    load = LoadModel(network, profiles, profiled).at(now)
+    model, described = _model(load, measured, conditions, origin)
+    return Predicted(load, model, described, advise(load, model, conditions.percentile))
+
+
+def _rate(measured: Measured, rates: Mapping[str, float], stream: str) -> float:
+    try:
+        return rates[stream] if stream in rates else stream_rate(measured, stream)
+    except NotMeasured as error:
+        raise NotMeasured(
+            f"{error}; state it (--rate {stream}=1000, or rates={{{stream!r}: 1000}})"
+        ) from None
+
+
+def _model(
+    load: LoadModel, measured: Measured, conditions: Conditions, origin: str
+) -> tuple[LatencyModel, str]:
+    """How processors serve the load, and the same in words."""
+    strategy = conditions.strategy
+    if conditions.servers not in ("pool", "each"):
+        raise SetupError(f"servers takes pool or each, not {conditions.servers}")
+    if conditions.servers == "each":
+        return OwnServers(conditions.processors or 1), "a server for each operator, which Spark has not"
+    priority = static_priority(strategy, load.network, load.profiles)
+    if priority is None:
+        raise SetupError(f"strategy {strategy.name} has no fixed order; use headgate simulate instead")
+    # a tick takes all that has come, in whatever order
+    if conditions.tick_s is None:
+        ticks = _profiled_ticks(measured, origin)
+        if conditions.processors is not None:
+            ticks = ticks.with_processors(conditions.processors)
+        return ticks, f"ticks as profiled, {ticks.overhead_s:.3g} s each before the first tuple"
+    processors = conditions.processors or measured.processors or os.cpu_count() or 1
+    if conditions.tick_s:
+        described = f"ticks as given, {conditions.tick_s:.3g} s each before the first tuple"
+        return InTicks(conditions.tick_s, processors), described
+    if strategy.name == "fifo":
+        return OnServer(processors), "one queue without ticks, which Spark has"
+    levels = dict(zip(load.network.operators, priority.levels, strict=True))
+    return ByPriority(levels, processors), f"priorities of {strategy.name} without ticks, which Spark has"
+
+
+def _profiled_ticks(measured: Measured, origin: str) -> InTicks:
+    try:
+        return measured_ticks(measured, origin)
+    except NotMeasured as error:
+        stated = "state one (--tick 200ms, or tick='200 ms'; 0 for an engine without ticks)"
+        raise NotMeasured(f"{error}, or {stated}") from None

@@ -1,0 +1,21 @@
+"""Statements one after the other: what they declare and set, and the answers of SHOW and DESCRIBE."""
+
+from __future__ import annotations
+
+from headgate.cql.statement import Describe, SetOption, Show, Statement
+from headgate.planning.catalog import Catalog
+from headgate.planning.listing import Answer, describe, show
+from headgate.run_options import RunOptions
+
+
+def perform(statement: Statement, catalog: Catalog, options: RunOptions) -> Answer | None:
+    """Do what a statement says; the answer, if it asks for one."""
+    if isinstance(statement, Show):
+        return options.listing() if statement.what == "settings" else show(catalog, statement.what)
+    if isinstance(statement, Describe):
+        return describe(catalog, statement.name.text, statement.kind, statement.name.span)
+    if isinstance(statement, SetOption):
+        options.set(statement)
+    else:
+        catalog.declare(statement)
+    return None

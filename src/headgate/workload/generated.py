@@ -1,0 +1,155 @@
+"""What all generated streams have in common: how their options are read, and what their readers call.
+
+A stream is divided by *traffic time*: microseconds since its first tuple could arrive.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, ClassVar, NamedTuple
+
+import pyarrow as pa
+
+from headgate.errors import SetupError, known_names, nearest
+
+SQL_NAMES = {
+    pa.int32(): "INT",
+    pa.int64(): "BIGINT",
+    pa.float64(): "DOUBLE",
+    pa.string(): "STRING",
+    pa.timestamp("us", tz="UTC"): "TIMESTAMP",
+    pa.timestamp("us"): "TIMESTAMP_NTZ",
+}
+"""The types that a column may have."""
+EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+# how an option is read, and what holds without it
+Option = tuple[Callable[[str], Any], Any]
+
+
+class DeclaredColumn(NamedTuple):
+    """A column as the user declares it; ``type`` is Spark's name of its type, in upper case."""
+
+    name: str
+    type: str
+    is_nullable: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class GeneratedStream(ABC):
+    """A stream that can be generated from any point of its traffic time on, any number of times."""
+
+    format: ClassVar[str]
+    """The name of such streams in CQL and in Spark."""
+    length_option: ClassVar[str]
+    """The option that ends a stream, for error messages."""
+
+    start_us: int | None
+    """Event time of traffic time 0, in microseconds since 1970; None for the moment the stream starts."""
+    duration_us: int | None
+    """Traffic time after which the stream ends; None for never."""
+    speed: float | None
+    """Traffic seconds per second; None for as fast as they are read."""
+    partitions: int
+    max_rows: int | None
+
+    def __post_init__(self) -> None:
+        if self.speed is None and self.duration_us is None and self.max_rows is None:
+            problem = "speed 'max' would emit an endless stream at once"
+            raise SetupError(f"{problem}; add option {self.length_option}")
+
+    @staticmethod
+    @abstractmethod
+    def parse(options: Mapping[str, str]) -> GeneratedStream:
+        """Read options, whose names may be in any case; raise on an unknown name or a bad value."""
+
+    @property
+    def is_finite(self) -> bool:
+        return self.duration_us is not None
+
+    @property
+    @abstractmethod
+    def schema(self) -> pa.Schema:
+        """The columns of a stream that is declared without any."""
+
+    @abstractmethod
+    def columns(self, declared: Sequence[DeclaredColumn]) -> pa.Schema:
+        """The declared columns; raise if one cannot be filled."""
+
+    @abstractmethod
+    def expected_rows(self, begin_us: int, end_us: int) -> float:
+        """The mean number of rows in an interval of traffic time."""
+
+    @abstractmethod
+    def cuts(self, begin_us: int, end_us: int, parts: int) -> list[int]:
+        """Boundaries of up to ``parts`` intervals of traffic time."""
+
+    @abstractmethod
+    def advance(self, begin_us: int, end_us: int, max_rows: int) -> int:
+        """The latest time up to ``end_us`` before which at most ``max_rows`` arrive, but after the begin."""
+
+    @abstractmethod
+    def batches(
+        self, begin_us: int, end_us: int, start_us: int, columns: pa.Schema
+    ) -> Iterator[pa.RecordBatch]:
+        """The rows of ``[begin_us, end_us)``; ``start_us`` is the event time of traffic time 0."""
+
+
+def at_least_one(parse: Callable[[str], int]) -> Callable[[str], int]:
+    def checked(text: str) -> int:
+        number = parse(text)
+        if number < 1:
+            raise SetupError(f"'{text}' is too small; write more than 0")
+        return number
+
+    return checked
+
+
+def _speed(text: str) -> float | None:
+    if text.strip().lower() == "max":
+        return None
+    speed = float(text)
+    if not 0 < speed < float("inf"):
+        raise SetupError(f"'{text}' is not a speed; write a number above 0, or 'max'")
+    return speed
+
+
+def iso_time_us(text: str) -> int:
+    """Microseconds since 1970 of an ISO time, which is in UTC unless it says otherwise."""
+    # Python 3.10 does not read the letter for UTC
+    moment = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    utc = moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+    # whole numbers: a float would round
+    return (utc - EPOCH) // timedelta(microseconds=1)
+
+
+_COMMON_OPTIONS: Mapping[str, Option] = {
+    "speed": (_speed, 1.0),
+    "partitions": (at_least_one(int), 2),
+    "maxRowsPerTrigger": (at_least_one(int), None),
+}
+
+
+def read_options(source: str, options: Mapping[str, str], own: Mapping[str, Option]) -> dict[str, Any]:
+    """The values of a source's own options and of those that all have; names may be in any case.
+
+    Raises on an unknown name or a bad value.
+    """
+    known = {**own, **_COMMON_OPTIONS}
+    # short for the same cap
+    names = {**{name.lower(): name for name in known}, "rowspertrigger": "maxRowsPerTrigger"}
+    settings = {name: default for name, (_, default) in known.items()}
+    for written, text in options.items():
+        name = names.get(written.lower())
+        if name is None:
+            meant = nearest(written, known)
+            raise SetupError(f"{source} has no option '{written}'; {meant}it has {known_names(known)}")
+        try:
+            settings[name] = known[name][0](text)
+        except SetupError as error:
+            raise SetupError(f"option {name}: {error}") from None
+        except (ValueError, OverflowError):
+            raise SetupError(f"option {name}: '{text}' is not a valid value") from None
+    return settings

@@ -1,0 +1,88 @@
+"""Half-open windows, their bounds and joins of them, against DuckDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from tests.oracle.files import stamp
+
+from headgate import Session
+
+pytestmark = pytest.mark.spark
+
+FILES = 4
+
+
+def write(folder: Path, rng: Random) -> None:
+    """Tuples every quarter of a second or so, many of them exactly on the bounds of windows."""
+    folder.mkdir()
+    ts = 1_700_000_000_000_000
+    for number in range(FILES):
+        times, keys = [], []
+        for _ in range(60):
+            times.append(ts)
+            keys.append(rng.randint(1, 3))
+            ts += rng.choice((0, 250_000, 500_000, 1_000_000))
+        columns = {"seen": pa.array(times, pa.timestamp("us", "UTC")), "k": keys}
+        path = folder / f"{number}.parquet"
+        pq.write_table(pa.table(columns), path)
+        stamp(path)
+
+
+def test_half_open_windows_hold_what_duckdb_finds_between_their_bounds(
+    spark: SparkSession, tmp_path: Path, run_seed: int
+) -> None:
+    rng = Random(run_seed)
+    write(tmp_path / "s", rng)
+    write(tmp_path / "r", rng)
+    options = "timestamp 'seen', idle_after '1 h', maxFilesPerTrigger '1'"
+    session = Session(spark).execute(f"""
+      CREATE STREAM s FROM parquet OPTIONS (path '{tmp_path}/s', {options});
+      CREATE STREAM r FROM parquet OPTIONS (path '{tmp_path}/r', {options});
+      CREATE QUERY tumble AS SELECT k, COUNT(*) AS n, window_start, window_end
+        FROM s [TUMBLE 10 SECONDS] GROUP BY k, window_start, window_end;
+      CREATE QUERY hop AS SELECT k, COUNT(*) AS n, window_start, window_end
+        FROM s [HOP 4 SECONDS EVERY 1 SECOND] GROUP BY k HAVING window_end > TIMESTAMP '2023-11-14 22:13:30Z';
+      CREATE QUERY joined AS SELECT a.k, a.seen AS first, b.seen AS second, window_start, window_end
+        FROM s [TUMBLE 5 SECONDS] a JOIN r [TUMBLE 5 SECONDS] b ON a.k = b.k;
+    """)
+    run = session.start(until_done=True)
+    assert run.wait(180)
+    duck = duckdb.connect()
+    duck.execute("SET TimeZone = 'UTC'")
+    for name in "sr":
+        duck.execute(f"CREATE VIEW {name} AS FROM '{tmp_path}/{name}/*.parquet'")
+    expected = {
+        "tumble": """
+          SELECT k, COUNT(*), time_bucket(INTERVAL 10 SECONDS, seen) AS b, b + INTERVAL 10 SECONDS
+          FROM s GROUP BY ALL
+        """,
+        "hop": """
+          WITH ends AS (
+            SELECT unnest(generate_series(min(date_trunc('second', seen)), max(seen) + INTERVAL 4 SECONDS,
+                                          INTERVAL 1 SECOND)) AS e FROM s
+          )
+          SELECT k, COUNT(*), e - INTERVAL 4 SECONDS, e FROM s, ends
+          WHERE seen >= e - INTERVAL 4 SECONDS AND seen < e AND e > TIMESTAMPTZ '2023-11-14 22:13:30Z'
+          GROUP BY ALL
+        """,
+        "joined": """
+          WITH t AS (SELECT *, time_bucket(INTERVAL 5 SECONDS, seen) AS b FROM s)
+          SELECT t.k, t.seen, r.seen, b, b + INTERVAL 5 SECONDS
+          FROM t JOIN r ON t.k = r.k AND b = time_bucket(INTERVAL 5 SECONDS, r.seen)
+        """,
+    }
+    for name, query in expected.items():
+        found = run.results(name).drop("ts").toArrow()
+        wanted = duck.sql(query).to_arrow_table().rename_columns(found.column_names)
+        assert sorted_rows(found) == sorted_rows(wanted), name
+
+
+def sorted_rows(table: pa.Table) -> list[tuple[object, ...]]:
+    return sorted(zip(*(column.to_pylist() for column in table.columns), strict=True))
