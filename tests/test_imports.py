@@ -27,7 +27,8 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"errors"} | PLAIN,
     "cql": {"errors", "model"},
     "queueing": {"errors", "model"} | PLAIN,
-    "statistics": {"errors", "model", "status"} | PLAIN,
+    # streams declare rates
+    "statistics": {"errors", "model", "status", "workload"} | PLAIN,
     "planning": {"cql", "errors", "model", "queueing", "statistics"} | PLAIN,
     "scheduling": {"errors", "model"} | PLAIN,
     "routing": {"errors", "model"},
@@ -42,7 +43,7 @@ ALLOWED: dict[str, set[str]] = {
     # what library users pass in, by name or as objects of their own
     "arguments": {"cql", "errors", "model", "placed", "routing", "runtime", "scheduling"},
     # decides by statistics and the planner's model; touches no engine
-    "control": {"errors", "model", "planning", "queueing", "runtime", "statistics", "status"},
+    "control": {"errors", "model", "planning", "queueing", "runtime", "statistics", "status"} | PLAIN,
     # tables and plots of results
     "report": ENGINE | {"simulator", "spark", "status"},
     "watching": {"report", "status"} | PLAIN,

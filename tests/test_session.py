@@ -177,6 +177,21 @@ def test_a_refused_text_declares_nothing(session: Session, monkeypatch: pytest.M
     assert list(session.execute(text, force=True).network().queries) == ["a", "b"]
 
 
+def test_admission_counts_the_processors_of_the_master_without_starting_spark() -> None:
+    text = """CREATE STREAM s (v INT) FROM rate OPTIONS (rowsPerSecond '500');
+      CREATE QUERY q WITH (latency = '2 s') AS SELECT v FROM s WHERE v > 1"""
+    known = dict.fromkeys(Session().execute(text).network().operators, Profile(1e-3, 0.5))
+    measured = Measured(known, {"s": 500.0}, TickCosts(0.5, 0.0, 0.5), processors=2)
+    for master, is_admitted in (("local[2]", True), ("local[1]", False), ("spark://elsewhere:7077", True)):
+        session = Session(master=master)
+        session.measured = measured
+        if is_admitted:
+            assert session.execute(text).warnings == () and "_spark" not in vars(session)
+            continue
+        with pytest.raises(Refused, match="on 1 processor, 2 when profiled: query q: latency p99 would be"):
+            session.execute(text)
+
+
 def test_a_function_that_a_query_cannot_have_is_not_registered(session: Session) -> None:
     session.execute("PLACE odd ON web; CREATE QUERY b AS SELECT v FROM s WHERE odd(v)")
     before = declared(session)

@@ -125,6 +125,13 @@ class Declarations(ABC):
 
         return Sources(self._spark, Files(self._spark))
 
+    def _processors(self) -> int | None:
+        """How many runs will have; None if Spark would have to be started to know."""
+        from headgate.spark.application.cluster import local_threads, processors
+
+        spark = vars(self).get("_spark", self._given)
+        return local_threads(self._master) if spark is None else processors(spark)
+
     def _on_spark(self) -> Any:
         """A context in which Spark may be called; it is not started just for that."""
         return spark_errors(vars(self).get("_spark"))
@@ -166,7 +173,7 @@ class Declarations(ABC):
             warnings = self.warnings
             if self._measured is not None and new and not is_forced:
                 names = [query.name.text for query in new]
-                warnings = check_admission(self.network(), names, self._measured)
+                warnings = check_admission(self.network(), names, self._measured, self._processors())
             for name, found in functions.items():
                 self._unregister(name) if found is None else self._register(*found)
         self.answers, self.warnings = answers, warnings

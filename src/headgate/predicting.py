@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from headgate.control.admission import measured_ticks
+from headgate.control.admission import measured_load, measured_ticks
 from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice, advise
@@ -15,7 +15,7 @@ from headgate.queueing.load_model import LoadModel
 from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import Strategy
 from headgate.simulator.virtual_engine import static_priority
-from headgate.statistics.completeness import NotMeasured, operator_profiles, stream_rate
+from headgate.statistics.completeness import THE_PROFILE, NoRate, NotMeasured, Origin, idle_operators
 from headgate.statistics.profile_file import Measured
 
 
@@ -32,47 +32,35 @@ class Conditions:
     percentile: float = DEFAULT_PERCENTILE
 
 
-@dataclass(frozen=True)
-class Predicted:
-    """The advice, and what it is based on; ``described`` is the model in words."""
-
-    load: LoadModel
-    model: LatencyModel
-    described: str
-    advice: Advice
-
-
 def predict(
     network: Network,
     measured: Measured,
     rates: Mapping[str, float],
     conditions: Conditions,
-    origin: str = "the profile",
-    command: str = "headgate profile",
-) -> Predicted:
-    """Advice on queries at given rates, or those of the profile; raises ``NotMeasured`` if that lacks any.
+    origin: Origin = THE_PROFILE,
+) -> Advice:
+    """Advice on queries at given rates, else at those of streams and profile.
 
-    ``origin`` is where the profile is from, ``command`` measures it.
+    Raises ``NotMeasured`` if it would rest on anything that is not known.
     """
-    profiles = operator_profiles(measured, network, origin, command)
-    now = {stream: _rate(measured, rates, stream) for stream in network.streams}
-    profiled = {stream: measured.tuples_per_s.get(stream, rate) for stream, rate in now.items()}
-    load = LoadModel(network, profiles, profiled).at(now)
-    model, described = _model(load, measured, conditions, origin)
-    return Predicted(load, model, described, advise(load, model, conditions.percentile))
-
-
-def _rate(measured: Measured, rates: Mapping[str, float], stream: str) -> float:
     try:
-        return rates[stream] if stream in rates else stream_rate(measured, stream)
-    except NotMeasured as error:
-        raise NotMeasured(
-            f"{error}; state it (--rate {stream}=1000, or rates={{{stream!r}: 1000}})"
-        ) from None
+        load = measured_load(network, measured, rates, origin)
+    except NoRate as error:
+        stated = f"--rate {error.stream}=1000, or rates={{{error.stream!r}: 1000}}"
+        raise NotMeasured(f"{error}; state it ({stated})") from None
+    model, described = _model(load, measured, conditions, origin)
+    bound = measured.machine_bound
+    missed = {name: bound[name] for name, rate in load.rates.items() if bound.get(name, rate) < rate}
+    return replace(
+        advise(load, model, conditions.percentile),
+        described=described,
+        idle=idle_operators(measured, network),
+        machine_bound=missed,
+    )
 
 
 def _model(
-    load: LoadModel, measured: Measured, conditions: Conditions, origin: str
+    load: LoadModel, measured: Measured, conditions: Conditions, origin: Origin
 ) -> tuple[LatencyModel, str]:
     """How processors serve the load, and the same in words."""
     strategy = conditions.strategy
@@ -85,9 +73,7 @@ def _model(
         raise SetupError(f"strategy {strategy.name} has no fixed order; use headgate simulate instead")
     # a tick takes all that has come, in whatever order
     if conditions.tick_s is None:
-        ticks = _profiled_ticks(measured, origin)
-        if conditions.processors is not None:
-            ticks = ticks.with_processors(conditions.processors)
+        ticks = _profiled_ticks(measured, conditions.processors, origin)
         return ticks, f"ticks as profiled, {ticks.overhead_s:.3g} s each before the first tuple"
     processors = conditions.processors or measured.processors or os.cpu_count() or 1
     if conditions.tick_s:
@@ -99,9 +85,9 @@ def _model(
     return ByPriority(levels, processors), f"priorities of {strategy.name} without ticks, which Spark has"
 
 
-def _profiled_ticks(measured: Measured, origin: str) -> InTicks:
+def _profiled_ticks(measured: Measured, processors: int | None, origin: Origin) -> InTicks:
     try:
-        return measured_ticks(measured, origin)
+        return measured_ticks(measured, processors, origin)
     except NotMeasured as error:
         stated = "state one (--tick 200ms, or tick='200 ms'; 0 for an engine without ticks)"
         raise NotMeasured(f"{error}, or {stated}") from None

@@ -24,6 +24,7 @@ from headgate.runtime.drive import Observer
 from headgate.scheduling import Strategy
 from headgate.scheduling.baselines import Fifo
 from headgate.spark.failures import spark_errors
+from headgate.statistics.completeness import Origin
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
 from headgate.statistics.store import StatisticsStore
@@ -207,8 +208,10 @@ class Session(Declarations):
     ) -> Advice:
         """Predict whether every query keeps its bounds, by what ``profile`` or ``measured`` tells.
 
-        ``rates`` are tuples per second of streams, as measured where they are not given; ``tick`` the fixed
-        time of a tick, 0 for none; ``servers`` is 'each' if operators have their own. Spark is not needed.
+        ``rates`` are tuples per second of streams, as declared or measured where they are not given;
+        ``processors`` and ``tick``, the fixed time of a tick, are those of the profile. A ``tick`` of 0 is an
+        engine without ticks, which Spark is not; ``servers`` is 'each' if operators have their own. Spark is
+        not needed.
         """
         self._check_queries("advise on")
         at_rates = {} if rates is None else arguments.rates(rates)
@@ -224,7 +227,7 @@ class Session(Declarations):
                 raise SetupError(unknown_name("stream", stream, network.streams))
         conditions = Conditions(chosen, number, tick_s, kind, percentile)
         try:
-            return predict(network, measured, at_rates, conditions, command="session.profile()").advice
+            return predict(network, measured, at_rates, conditions, Origin(command="session.profile()"))
         except ArithmeticError as error:
             raise SetupError(f"rates, tick or profiles are beyond what can be computed: {error}") from error
 
@@ -272,7 +275,7 @@ class Session(Declarations):
                     rest_s=None if profiler.separates_operators else rests(),
                     controller=controller,
                 )
-                sample = sampled(network, profiler.files_per_tick, rates.declared)
+                sample = sampled(network, profiler.files_per_tick, rates.highest)
                 run = self._launcher().launch(sample, settings)
                 try:
                     # on a busy machine, a source may take longer to start than a round lasts

@@ -14,8 +14,8 @@ from tests.cli.support import headings_without_unit, invoke
 from headgate.queueing import MG1, md1
 
 CQL = """
-CREATE STREAM readings (ts TIMESTAMP, sensor STRING, value INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
-CREATE STREAM alarms (ts TIMESTAMP, sensor STRING) FROM burst OPTIONS (rate '9', timestamp 'ts');
+CREATE STREAM readings (ts TIMESTAMP, sensor STRING, value INT) FROM csv OPTIONS (path 'r', timestamp 'ts');
+CREATE STREAM alarms (ts TIMESTAMP, sensor STRING) FROM csv OPTIONS (path 'a', timestamp 'ts');
 CREATE QUERY high WITH (latency = '{latency}', memory = '{memory}') AS
   SELECT sensor, value FROM readings WHERE value > 10;
 """
@@ -142,8 +142,8 @@ def test_no_result_is_promised_earlier_than_a_tick(tmp_path: Path) -> None:
     failed = invoke("advise", script)
     assert failed.exit_code == 2 and failed.stdout == ""
     assert failed.stderr == (
-        f"error: {script.with_suffix('.profile.json')} has no costs of ticks; measure them with "
-        "headgate profile, or state one (--tick 200ms, or tick='200 ms'; 0 for an engine without ticks)\n"
+        f"error: {script.with_suffix('.profile.json')} has no costs of ticks; measure them with headgate "
+        f"profile {script}, or state one (--tick 200ms, or tick='200 ms'; 0 for an engine without ticks)\n"
     )
     # the reason that the profile gives is passed on
     lacking = written(tmp_path, not_measured={"ticks": "only 3 of 6 did any work"})
@@ -158,6 +158,10 @@ def test_the_verdict_comes_first_and_then_what_it_rests_on(tmp_path: Path) -> No
         "fits: every query keeps its bounds, at p99",
         "model: ticks as profiled, 0.2 s each before the first tuple; processors: 2; percentile: p99",
     ]
+    unbounded = CQL.replace(" WITH (latency = '{latency}', memory = '{memory}')", "")
+    assert invoke("advise", written(tmp_path, unbounded, tick=TICK)).stdout.splitlines()[0] == (
+        "fits: processors keep up with all queries, which have no bounds"
+    )
     refused = invoke("advise", written(tmp_path, latency="100 ms", tick=TICK), "--percentile", "0.9")
     assert refused.exit_code == 1
     lines = refused.stdout.splitlines()
@@ -248,6 +252,8 @@ def test_what_was_not_measured_is_refused_or_marked(tmp_path: Path) -> None:
     assert f"not measured, as no tuple reached it, and counted as idle: {project}" in said
     bound = written(tmp_path, tick=TICK, machine_bound={"readings": 120.0})
     assert "readings: the profiled machine took 120 tuples/s, not 200" in invoke("advise", bound).stdout
+    # which does not matter where it took enough
+    assert "machine_bound" not in document(bound, "--rate", "readings=110")
     unpaced = written(tmp_path, tick=TICK, tuples_per_s={}, machine_bound={"readings": 45_000.0})
     assert invoke("advise", unpaced).stderr == (
         "error: no rate of stream readings is known, only that the profiled machine reads 45,000 tuples/s "

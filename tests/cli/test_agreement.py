@@ -18,8 +18,8 @@ from headgate.planning.lower import Stages
 from headgate.statistics.profile_file import Measured, beside
 
 STREAMS = """\
-CREATE STREAM r (ts TIMESTAMP, k INT, v INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
-CREATE STREAM s (ts TIMESTAMP, k INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
+CREATE STREAM r (ts TIMESTAMP, k INT, v INT) FROM parquet OPTIONS (path 'r/', timestamp 'ts');
+CREATE STREAM s (ts TIMESTAMP, k INT) FROM parquet OPTIONS (path 's/', timestamp 'ts');
 """
 QUERIES = {
     "high": "SELECT v FROM r WHERE v > 10",
@@ -71,6 +71,43 @@ def profiles(draw: st.DrawFn, text: str) -> dict[str, Any]:
     if draw(st.booleans()):
         document["processors"] = draw(st.integers(1, 4))
     return document
+
+
+RATES = """\
+CREATE STREAM r (v INT) FROM rate OPTIONS (rowsPerSecond '{per_s}');
+CREATE QUERY q WITH (latency = '2 s') AS SELECT v FROM r WHERE v > 10;
+"""
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_both_follow_the_rate_that_a_stream_declares_and_the_processors_there_are(tmp_path: Path) -> None:
+    script = tmp_path / "q.sql"
+
+    def verdicts(per_s: float, processors: int) -> tuple[bool, str]:
+        """Whether ``advise`` says that the query fits, and why a run on so many processors is refused."""
+        script.write_text(RATES.format(per_s=per_s))
+        network = Stages.of(Script.parse(script.read_text(), "q.sql").catalog()).lowered
+        cost = {"seconds_per_tuple": 1e-3, "selectivity": 0.5}
+        document = {
+            "operators": dict.fromkeys(network.operators, cost),
+            "tuples_per_s": {"r": 100},
+            "tick": {"overhead_s": 0.5, "intake_s": 0.0, "work_s": 0.5},
+            "processors": 2,
+        }
+        beside(script).write_text(json.dumps(document))
+        advised = invoke("advise", script, "--processors", processors)
+        try:
+            check_admission(network, ["q"], Measured.read(beside(script)), processors)
+        except Refused as refused:
+            return advised.exit_code == 0, str(refused)
+        return advised.exit_code == 0, ""
+
+    assert verdicts(100, 2) == (True, "")
+    fits, refusal = verdicts(1000, 2)
+    assert not fits and refusal.startswith("query q: latency p99 would be ")
+    assert verdicts(500, 2) == (True, "")
+    fits, refusal = verdicts(500, 1)
+    assert not fits and refusal.startswith("on 1 processor, 2 when profiled: query q: latency p99 would be ")
 
 
 @pytest.mark.slow

@@ -102,8 +102,8 @@ def test_the_seed_decides_arrivals_and_fates(tmp_path: Path) -> None:
 
 
 CQL = """
-CREATE STREAM packets (ts TIMESTAMP, src STRING, bytes INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
-CREATE STREAM flows (ts TIMESTAMP, src STRING, flow INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
+CREATE STREAM packets (ts TIMESTAMP, src STRING, bytes INT) FROM csv OPTIONS (path 'p', timestamp 'ts');
+CREATE STREAM flows (ts TIMESTAMP, src STRING, flow INT) FROM csv OPTIONS (path 'f', timestamp 'ts');
 CREATE QUERY heavy WITH (latency = '1 s') AS SELECT p.src, f.flow
   FROM packets [RANGE 2 SECONDS] AS p, flows [ROWS 1000] AS f WHERE p.src = f.src AND p.bytes > 1000;
 """
@@ -162,6 +162,7 @@ def test_strategies_are_not_ranked_by_numbers_that_nothing_measured(tmp_path: Pa
     assert done.stderr == "not measured, as no tuple reached it: heavy.project; it counts as idle\n"
 
 
+@pytest.mark.usefixtures("no_spark")
 def test_recorded_arrivals_take_the_place_of_a_rate(tmp_path: Path) -> None:
     script, profile = measured(tmp_path)
     (tmp_path / "t.csv").write_text("time_s\n0.5\n1.5\n")

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from headgate.errors import SetupError
 from headgate.model.profile import Profile, TickCosts
 from headgate.statistics.profile_file import Measured, beside
 
@@ -36,6 +37,23 @@ def test_an_operator_without_a_single_sample_was_not_measured() -> None:
     )
     assert found.profiles.keys() == {"q.b"}
     assert found.not_measured == {"q.a": "no tick measured it"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("processors", 0, "p: processors = 0 is wrong; write a whole number of 1 or more"),
+        ("processors", 2.5, "p: processors = 2.5 is wrong; write a whole number of 1 or more"),
+        ("not_measured", ["a"], "p: not_measured is wrong; write {OPERATOR: 'the reason'}"),
+        ("not_measured", {"a": 3}, "p: not_measured is wrong; write {OPERATOR: 'the reason'}"),
+        ("machine_bound", 7, "p: machine_bound is not an object; write a number for every stream"),
+        ("machine_bound", {"s": "x"}, "p: machine_bound.s = 'x' is wrong; write a number of 0 or more"),
+    ],
+)
+def test_wrong_values_are_refused_in_one_line(key: str, value: object, message: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        Measured.from_json(json.dumps({"operators": {}, key: value}), "p")
+    assert str(refused.value) == message
 
 
 @pytest.mark.parametrize("script", ["q.sql", "folder/q.cql", "q"])

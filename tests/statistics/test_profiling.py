@@ -44,8 +44,8 @@ def test_files_come_one_by_one_unless_the_script_says_otherwise() -> None:
 
 
 def test_generated_tuples_come_in_ticks_of_bounded_size_unless_the_script_says_otherwise() -> None:
-    def most(*options: tuple[str, str], rate: float | None = 100.0) -> dict[str, str]:
-        stream = StreamDefinition("s0", "burst", None, options)
+    def most(*options: tuple[str, str], rate: float | None = 100.0, format: str = "burst") -> dict[str, str]:
+        stream = StreamDefinition("s0", format, None, options)
         network = chains(2).changed(streams=(stream,))
         [found] = sampled(network, rates={} if rate is None else {"s0": rate}).streams.values()
         return dict(found.options)
@@ -53,6 +53,8 @@ def test_generated_tuples_come_in_ticks_of_bounded_size_unless_the_script_says_o
     assert most() == {"maxRowsPerTrigger": "200"}
     assert most(("RowsPerTrigger", "7")) == {"RowsPerTrigger": "7"}
     assert most(rate=None) == {}
+    # Spark's own source knows no such option
+    assert most(format="rate") == {}
 
 
 def test_results_do_not_go_where_the_script_sends_them() -> None:
@@ -115,7 +117,7 @@ def test_the_first_round_does_not_count() -> None:
 def test_a_rate_that_is_declared_or_recorded_needs_no_counting() -> None:
     profiling, store = profiler()
     run_through(profiling, store, 500, 9)
-    declared = profiling.measured(KnownRates(declared={STREAM: 700.0}), 2)
+    declared = profiling.measured(KnownRates(declared={STREAM: (700.0,)}), 2)
     assert declared.tuples_per_s == {STREAM: 700.0} and declared.machine_bound == {}
     recorded = profiling.measured(KnownRates(recorded={STREAM: 9000.0}), 2)
     assert recorded.tuples_per_s == {STREAM: 9000.0} and recorded.machine_bound == {}
@@ -124,9 +126,30 @@ def test_a_rate_that_is_declared_or_recorded_needs_no_counting() -> None:
 def test_a_declared_rate_that_was_not_reached_is_machine_bound() -> None:
     profiling, store = profiler()
     run_through(profiling, store, 500, 9)
-    found = profiling.measured(KnownRates(declared={STREAM: 5000.0}), 2)
+    found = profiling.measured(KnownRates(declared={STREAM: (5000.0,)}), 2)
     assert found.tuples_per_s == {STREAM: 5000.0}
     assert found.machine_bound == {STREAM: pytest.approx(500.0)}
+
+
+def test_a_rate_that_changes_is_counted_unless_the_machine_is_too_slow_for_any_phase() -> None:
+    profiling, store = profiler()
+    run_through(profiling, store, 500, 9)
+    counted = profiling.measured(KnownRates(declared={STREAM: (400.0, 9000.0)}), 2)
+    assert counted.tuples_per_s == {STREAM: pytest.approx(500.0)} and counted.machine_bound == {}
+    missed = profiling.measured(KnownRates(declared={STREAM: (4000.0, 9000.0)}), 2)
+    assert missed.tuples_per_s == {} and missed.machine_bound == {STREAM: pytest.approx(500.0)}
+
+
+def test_a_machine_that_rests_between_ticks_is_not_slow() -> None:
+    profiling, store = profiler()
+    profiling.end_round(Round(store, 500, 9).status)
+    working = Round(store, 500, 9).status
+    # as many tuples, in five times the time: a second of each tick, and four of rest
+    ticks = [replace(t, at_s=5 * t.at_s - 4, phases_s={"rest": 4.0}) for t in working.history]
+    profiling.end_round(replace(working, history=ticks))
+    found = profiling.measured(KnownRates(declared={STREAM: (500.0,)}), 2)
+    assert found.machine_bound == {} and found.tuples_per_s == {STREAM: 500.0}
+    assert profiling.measured(KnownRates(), 2).tuples_per_s == {STREAM: pytest.approx(100.0)}
 
 
 def test_what_is_read_as_fast_as_possible_has_no_rate() -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,8 @@ from rich.table import Table
 
 from headgate.plain_json import json_text
 from headgate.queueing.advice import Advice, QueryAdvice
-from headgate.queueing.latency_models import LatencyModel, OwnServers
 from headgate.queueing.load_model import Dispersion
 from headgate.queueing.prediction import LatencyDistribution
-from headgate.queueing.tick_model import InTicks
 from headgate.report import clean, screen, shown, size_column, table_of
 
 Floats = NDArray[np.float64]
@@ -26,28 +24,6 @@ _clean = partial(clean, digits=9)
 _shown = partial(shown, digits=3)
 _SHARES = (0.5, 0.9, 0.99)
 _MOST_SHARE = 1 - 1e-9
-
-
-@dataclass(frozen=True)
-class Stated:
-    """What an answer rests on: the model, in words too, operators that count as idle, machine-bound rates."""
-
-    model: LatencyModel
-    described: str
-    idle: Sequence[str] = ()
-    machine_bound: Mapping[str, float] = field(default_factory=dict)
-
-    def line(self, percentile: float) -> str:
-        """Model, processors and percentile."""
-        model = self.model
-        count = model.servers if isinstance(model, OwnServers) else model.processors
-        each = " for each operator" if isinstance(model, OwnServers) else ""
-        return f"model: {self.described}; processors: {count}{each}; percentile: p{100 * percentile:g}"
-
-    @property
-    def error(self) -> float | None:
-        """Twice the standard error of all times, as a share of them; None where it differs by operator."""
-        return 2 * self.model.error or None if isinstance(self.model, InTicks) else None
 
 
 @dataclass(frozen=True)
@@ -61,14 +37,14 @@ class Traced:
     """Peak of all queues together; None for ticks."""
 
 
-def print_document(advice: Advice, stated: Stated, traced: Traced | None) -> None:
+def print_document(advice: Advice, traced: Traced | None) -> None:
     """Print one JSON document."""
-    settings = {key: value for key, value in vars(stated.model).items() if key != "levels"}
-    document = {"model": {"name": type(stated.model).__name__, **settings}, **_advice_json(advice)}
-    if stated.idle:
-        document["idle"] = list(stated.idle)
-    if stated.machine_bound:
-        document["machine_bound"] = dict(stated.machine_bound)
+    settings = {key: value for key, value in vars(advice.model).items() if key != "levels"}
+    document = {"model": {"name": type(advice.model).__name__, **settings}, **_advice_json(advice)}
+    if advice.idle:
+        document["idle"] = list(advice.idle)
+    if advice.machine_bound:
+        document["machine_bound"] = dict(advice.machine_bound)
     if traced is not None:
         document["recorded"] = {
             "dispersion": {
@@ -81,10 +57,10 @@ def print_document(advice: Advice, stated: Stated, traced: Traced | None) -> Non
     print(json_text(document))
 
 
-def print_advice(advice: Advice, stated: Stated, traced: Traced | None) -> None:
+def print_advice(advice: Advice, traced: Traced | None) -> None:
     """Print the verdict, what it rests on, and tables of latency, queues and memory."""
     console = screen()
-    for line in (*_verdict(advice, stated), stated.line(advice.percentile), *_marks(advice, stated)):
+    for line in (*_verdict(advice), advice.basis, *advice.marks):
         console.print(line, soft_wrap=True)
     console.print(_advice_table(advice))
     if advice.prediction is not None:
@@ -109,39 +85,34 @@ def print_advice(advice: Advice, stated: Stated, traced: Traced | None) -> None:
         )
 
 
-def _verdict(advice: Advice, stated: Stated) -> list[str]:
+def _verdict(advice: Advice) -> list[str]:
     """Whether all queries fit, in the first line; then what is wrong with those that do not."""
     unfit = [own for own in advice.queries.values() if not own.fits]
     share = f"p{100 * advice.percentile:g}"
-    lines = [f"does not fit: {len(unfit)} of {len(advice.queries)} queries, at {share}"]
-    if not unfit:
+    queries = advice.load.network.queries.values()
+    if unfit:
+        lines = [f"does not fit: {len(unfit)} of {len(queries)} queries, at {share}"]
+    elif any(query.latency_s is not None or query.memory_bytes is not None for query in queries):
         lines = [f"fits: every query keeps its bounds, at {share}"]
+    else:
+        lines = ["fits: processors keep up with all queries, which have no bounds"]
     lines += [f"{own.query} does not fit: {b}; {own.remedies}" for own in unfit for b in own.broken]
     lines += [
         f"{own.query} fits by shedding {own.shed_share:.1%} of its input"
         for own in advice.queries.values()
         if own.shed_share is not None
     ]
-    return lines + _confidence(advice, stated)
+    return lines + _confidence(advice)
 
 
-def _confidence(advice: Advice, stated: Stated) -> list[str]:
-    size = "" if stated.error is None else f" ({stated.error:.1%})"
+def _confidence(advice: Advice) -> list[str]:
+    size = "" if advice.error is None else f" ({advice.error:.1%})"
     doubtful = [own.query for own in advice.queries.values() if not own.is_sure]
     if doubtful:
         end = f"within twice the standard error of the profile{size} the answer may be the opposite"
         return [f"not sure for {', '.join(doubtful)}: {end}"]
     is_measured = any(own.samples for own in advice.load.profiles.values())
     return [f"sure within twice the standard error of the profile{size}"] if is_measured else []
-
-
-def _marks(advice: Advice, stated: Stated) -> list[str]:
-    """What was not measured, and rates that the profiled machine did not reach."""
-    lines = [f"not measured, as no tuple reached it, and counted as idle: {name}" for name in stated.idle]
-    for stream, per_s in stated.machine_bound.items():
-        rate = advice.load.rates[stream]
-        lines.append(f"{stream}: the profiled machine took {per_s:,.4g} tuples/s, not {rate:,.4g}")
-    return lines
 
 
 def _trust(index: float) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.cli.advice_report import Stated, Traced, print_advice, print_document
+from headgate.cli.advice_report import Traced, print_advice, print_document
 from headgate.cli.commands import seconds
 from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, profiled_network
 from headgate.errors import SetupError
@@ -19,7 +19,7 @@ from headgate.queueing.load_model import LoadModel, dispersion, tick_latencies, 
 from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
-from headgate.statistics.completeness import idle_operators
+from headgate.statistics.completeness import Origin
 from headgate.workload.processes import Poisson, Trace
 
 Floats = NDArray[np.float64]
@@ -58,17 +58,14 @@ def answer(question: Question, as_json: bool) -> bool:
         question.servers,
         question.percentile,
     )
-    command = f"headgate profile {question.file}"
-    found = predict(network, measured, stated_rates, conditions, str(path), command)
-    idle, bound = idle_operators(measured, network), measured.machine_bound
-    unreached = {stream: bound[stream] for stream in network.streams if stream in bound}
-    stated = Stated(found.model, found.described, idle, unreached)
-    traced = _driven_by(found.load, found.model, question.strategy, traces) if traces else None
+    origin = Origin(str(path), f"headgate profile {question.file}")
+    advice = predict(network, measured, stated_rates, conditions, origin)
+    traced = _driven_by(advice.load, advice.model, question.strategy, traces) if traces else None
     if as_json:
-        print_document(found.advice, stated, traced)
+        print_document(advice, traced)
     else:
-        print_advice(found.advice, stated, traced)
-    return found.advice.fits
+        print_advice(advice, traced)
+    return advice.fits
 
 
 def _rescaled(times_s: Floats, rate: float | None) -> tuple[Floats, float]:

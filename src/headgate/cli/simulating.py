@@ -31,7 +31,13 @@ from headgate.simulator import Pool, Result, Scenario, simulate
 from headgate.simulator.eddies import EddyResult
 from headgate.simulator.routing_file import eddy_run, given_rate, read_network
 from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
-from headgate.statistics.completeness import NotMeasured, idle_operators, operator_profiles, stream_rate
+from headgate.statistics.completeness import (
+    NoRate,
+    Origin,
+    idle_operators,
+    operator_profiles,
+    stream_rates,
+)
 from headgate.statistics.profile_file import FILE_NAME, Measured, beside
 from headgate.workload.processes import Listed, TimesProcess, process_named
 
@@ -142,7 +148,7 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
     note_idle(measured, network)
     scenario = Scenario.from_profiles(
         network,
-        operator_profiles(measured, network, str(path), f"headgate profile {file}"),
+        operator_profiles(measured, network, Origin(str(path), f"headgate profile {file}")),
         _arrivals(network, measured, options, seed),
         processors=Pool(options.processors or 1),
         seed=seed,
@@ -172,15 +178,21 @@ def note_idle(measured: Measured, network: Network) -> None:
 def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, seed: int) -> dict[str, Any]:
     given = given_rates(options.rates, network)
     traces = by_stream("--trace", options.traces, network)
+    try:
+        # those of traced streams are not needed
+        rates = stream_rates(measured, network, {**dict.fromkeys(traces, 0.0), **given})
+    except NoRate as error:
+        raise SetupError(f"{error}; add --rate {error.stream}=1000") from None
     arrivals = {}
     process: TimesProcess
     for stream in network.streams:
         if stream in traces:
             process = process_named("trace", {"file": traces[stream]})
-        elif (rate := known_rate(measured, given, stream)) == 0:
+        elif rates[stream] == 0:
             process = Listed(())
         else:
-            process = process_named("poisson", {"rate": rate, "until": options.for_s or 10.0})
+            settings = {"rate": rates[stream], "until": options.for_s or 10.0}
+            process = process_named("poisson", settings)
         arrivals[stream] = process.times_s(arrivals_seed(seed, stream))
     return arrivals
 
@@ -188,16 +200,6 @@ def _arrivals(network: Network, measured: Measured, options: MeasuredOptions, se
 def arrivals_seed(seed: int, stream: str) -> int:
     """Streams differ: each has a seed of its own."""
     return key_of(seed, "arrivals", stream) >> 1
-
-
-def known_rate(measured: Measured, given: Mapping[str, float], stream: str) -> float:
-    """Tuples per second of a stream, as given or as profiled."""
-    if stream in given:
-        return given[stream]
-    try:
-        return stream_rate(measured, stream)
-    except NotMeasured as error:
-        raise SetupError(f"{error}; add --rate {stream}=1000") from None
 
 
 def by_stream(option: str, given: Sequence[str], network: Network) -> Mapping[str, str]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from headgate.display import plural
 from headgate.errors import OverloadError
 from headgate.model.event import Event, TickCommitted
 from headgate.model.network import Network
@@ -13,28 +15,47 @@ from headgate.queueing.advice import Advice, Drift, Warning, advise
 from headgate.queueing.latency_models import LatencyModel
 from headgate.queueing.load_model import LoadModel
 from headgate.queueing.tick_model import InTicks
-from headgate.statistics.completeness import NotMeasured, operator_profiles, stream_rate, tick_costs_of
+from headgate.statistics.completeness import (
+    THE_PROFILE,
+    NotMeasured,
+    Origin,
+    operator_profiles,
+    stream_rates,
+    tick_costs_of,
+)
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
 
 _CHECK_EVERY_S = 5.0
 _REPEAT_AFTER_S = 60.0
-_PROFILE = "the profile"
 
 
 class Refused(OverloadError):
     """A query would break its own bounds, or those of another; the text is the advice."""
 
 
-def measured_load(network: Network, measured: Measured, origin: str = _PROFILE) -> LoadModel:
-    """The load of a network at the rates of its profile; raises ``NotMeasured`` if that lacks any of it."""
+def measured_load(
+    network: Network,
+    measured: Measured,
+    rates: Mapping[str, float] = MappingProxyType({}),
+    origin: Origin = THE_PROFILE,
+) -> LoadModel:
+    """The load of a network at given rates, else at those of its streams, else at those of its profile.
+
+    Raises ``NotMeasured`` if anything of that is not known.
+    """
     profiles = operator_profiles(measured, network, origin)
-    return LoadModel(network, profiles, {stream: stream_rate(measured, stream) for stream in network.streams})
+    now = stream_rates(measured, network, rates)
+    profiled = {stream: measured.tuples_per_s.get(stream, rate) for stream, rate in now.items()}
+    return LoadModel(network, profiles, profiled).at(now)
 
 
-def measured_ticks(measured: Measured, origin: str = _PROFILE) -> InTicks:
-    """Ticks as the profile has measured them; raises if it has not: no result is earlier than a tick."""
-    return InTicks.measured(tick_costs_of(measured, origin), measured.processors)
+def measured_ticks(
+    measured: Measured, processors: int | None = None, origin: Origin = THE_PROFILE
+) -> InTicks:
+    """Ticks as profiled, on so many processors; raises if none were: no result is earlier than a tick."""
+    ticks = InTicks.measured(tick_costs_of(measured, origin), measured.processors)
+    return ticks if processors is None else ticks.with_processors(processors)
 
 
 def with_machine_bounds(measured: Measured, network: Network) -> Measured:
@@ -86,22 +107,28 @@ def admission(plan: LoadModel, new: Collection[str], model: LatencyModel) -> Adm
     return Admission(names, advise(plan, model))
 
 
-def check_admission(network: Network, new: Collection[str], measured: Measured) -> tuple[str, ...]:
+def check_admission(
+    network: Network, new: Collection[str], measured: Measured, processors: int | None = None
+) -> tuple[str, ...]:
     """Raise ``Refused`` if a query would break the bounds that it declares; returns warnings.
 
-    The verdict is that of ``headgate advise`` on the same profile. Queries without bounds and queries that
-    shed are admitted all the same, with a warning if they do not fit; so is what was not measured.
+    The verdict is that of ``headgate advise`` on the same profile, and the same processors: as many as were
+    profiled, unless it is known how many there will be. Queries without bounds and queries that shed are
+    admitted all the same, with a warning if they do not fit; so is what was not measured.
     """
     bounded = bounded_queries(network)
+    # a profile that does not say how many there were cannot be scaled
+    others = processors if measured.processors not in (None, processors) else None
     try:
-        load, model = measured_load(network, measured), measured_ticks(measured)
+        load, model = measured_load(network, measured), measured_ticks(measured, others)
     except NotMeasured as error:
         names = ", ".join(sorted(bounded))
         return (f"bounds of {names} are not checked: {error}",) if bounded else ()
     found = admission(load, new, model)
     reasons = found.reasons()
     if bounded & reasons.keys():
-        raise Refused(f"{found.reason}; --force (or force=True) lets it in")
+        on = f"on {plural(others, 'processor')}, {measured.processors} when profiled: " if others else ""
+        raise Refused(f"{on}{found.reason}; --force (or force=True) lets it in")
     doubtful = [
         f"query {name} keeps its bounds by a margin smaller than the error of its profile"
         for name, own in found.advice.queries.items()
@@ -156,7 +183,7 @@ class BoundsWatch:
         latest = {name: self._statistics.profiles[name] for name in measured.profiles}
         measured = replace(measured, profiles=latest)
         try:
-            plan, model = measured_load(self._network, measured), measured_ticks(measured)
+            plan, model = measured_load(self._network, measured, rates), measured_ticks(measured)
         except NotMeasured:
             return
         if self._drift is None:

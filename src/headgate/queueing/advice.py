@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Literal
@@ -16,7 +16,7 @@ import numpy as np
 from headgate.display import html_table, listed, plural
 from headgate.model.operator import WindowJoin
 from headgate.queueing.distributions import first_true
-from headgate.queueing.latency_models import LatencyModel
+from headgate.queueing.latency_models import LatencyModel, OwnServers
 from headgate.queueing.load_model import LoadModel
 from headgate.queueing.mg1 import largest_kept
 from headgate.queueing.prediction import LoadPrediction
@@ -119,7 +119,7 @@ class QueryAdvice:
 
 @dataclass(frozen=True)
 class Advice:
-    """All queries of a load; ``prediction`` is None if it is overloaded."""
+    """All queries of a load, and what the advice rests on; ``prediction`` is None if it is overloaded."""
 
     load: LoadModel
     percentile: float
@@ -129,20 +129,51 @@ class Advice:
     sure_factor: float
     """The largest factor on all rates at which all fit even if costs are higher by twice their error."""
     model: LatencyModel
+    described: str = ""
+    """The model in words."""
+    idle: tuple[str, ...] = ()
+    """Operators that were not measured since no tuple reaches them."""
+    machine_bound: Mapping[str, float] = field(default_factory=dict)
+    """Tuples per second that the profiled machine took of streams that bring more."""
 
     def __repr__(self) -> str:
         broken = [name for name, advice in self.queries.items() if not advice.fits]
         fits = f"{listed(broken)} would not fit" if broken else f"all fit up to x {self.largest_factor:.3g}"
         queries = plural(len(self.queries), "query", "queries")
-        model = f"{type(self.model).__name__}, p{100 * self.percentile:g}"
-        return f"<Advice on {queries}: {fits}; utilisation {self.utilisation:.3g}; {model}>"
+        return f"<Advice on {queries}: {fits}; utilisation {self.utilisation:.3g}; {self.basis}>"
 
     def _repr_html_(self) -> str:
         rows = (
             (name, "yes" if own.fits else "NO", own.largest_factor, "; ".join(map(str, own.broken)), own.help)
             for name, own in self.queries.items()
         )
-        return html_table(("query", "fits", "rates up to (times these)", "broken", "what would help"), rows)
+        headings = ("query", "fits", "rates up to (times these)", "broken", "what would help")
+        return html_table(headings, rows, "; ".join((self.basis, *self.marks)))
+
+    @property
+    def basis(self) -> str:
+        """Model, processors and percentile, in one line."""
+        model = self.model
+        described = self.described or type(model).__name__
+        each = " for each operator" if isinstance(model, OwnServers) else ""
+        count = model.servers if isinstance(model, OwnServers) else model.processors
+        return f"model: {described}; processors: {count}{each}; percentile: p{100 * self.percentile:g}"
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What was not measured, and rates that the profiled machine did not reach."""
+        idle = [f"not measured, as no tuple reached it, and counted as idle: {name}" for name in self.idle]
+        rates = self.load.rates
+        missed = [
+            f"{stream}: the profiled machine took {per_s:,.4g} tuples/s, not {rates[stream]:,.4g}"
+            for stream, per_s in self.machine_bound.items()
+        ]
+        return (*idle, *missed)
+
+    @property
+    def error(self) -> float | None:
+        """Twice the standard error of all times, as a share of them; None where it differs by operator."""
+        return _ERRORS * self.model.error or None if isinstance(self.model, InTicks) else None
 
     @property
     def fits(self) -> bool:

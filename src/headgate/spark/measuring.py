@@ -20,7 +20,7 @@ from headgate.spark.tick_plan import TickPlan, counted_rows
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.operators import TELLING_ROWS, Passed
 from headgate.statistics.profiling import KnownRates
-from headgate.workload.packets import BurstSettings
+from headgate.workload.declared_rates import declared_rates
 
 Stored = Sequence[tuple[StoreTask, BlockRef | None]]
 
@@ -154,23 +154,10 @@ def widths_of(stored: Stored) -> dict[str, float]:
 def known_rates(sources: Sources, streams: Iterable[StreamDefinition]) -> KnownRates:
     """Rates that need not be counted, and the streams that arrive as fast as they are read."""
     own = [stream for stream in streams if stream.name not in sources.frames]
-    declared = {stream.name: rate for stream in own if (rate := _declared_rate(stream)) is not None}
+    declared = {stream.name: rates for stream in own if (rates := declared_rates(stream))}
     recorded = _rates_of_files(sources, own)
     unpaced = {s.name for s in own if sources.is_file_stream(s) or s.format == "rate-micro-batch"}
     return KnownRates(declared, recorded, unpaced - recorded.keys())
-
-
-def _declared_rate(stream: StreamDefinition) -> float | None:
-    """Tuples per second by the options of a stream; None if they give none, or one that changes."""
-    options = {name.lower(): value for name, value in stream.options}
-    if stream.format == "rate":
-        return float(options.get("rowspersecond", 1))
-    if stream.format != "burst":
-        return None
-    settings = BurstSettings.parse(dict(stream.options))
-    rates = settings.process.rate.tuples_per_second
-    # as fast as it is read: by its own time
-    return rates[0] * (settings.speed or 1.0) if len(rates) == 1 else None
 
 
 def _rates_of_files(sources: Sources, streams: Iterable[StreamDefinition]) -> dict[str, float]:

@@ -1,26 +1,46 @@
-"""Whether a profile has measured all operators of a network; nothing is assumed of those it has not."""
+"""What a profile and the streams themselves tell of a network; nothing is assumed of the rest."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from headgate.errors import SetupError
-from headgate.model.network import Network
+from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import OperatorInput
 from headgate.model.profile import Profile, Profiles, TickCosts
 from headgate.statistics.profile_file import Measured
+from headgate.workload.declared_rates import declared_rate
 
 # no tuple comes: neither cost nor selectivity matters
 _IDLE = Profile(0.0, 0.0, 0.0)
 # how what was not measured names the costs of ticks; the names of operators have a dot
 TICKS = "ticks"
 _SHOWN = 3
-_COMMAND = "headgate profile"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a profile is from and what measures it, for error messages."""
+
+    name: str = "the profile"
+    command: str = "headgate profile"
+
+
+THE_PROFILE = Origin()
 
 
 class NotMeasured(SetupError):
     """A prediction would rest on something that was not measured; the text says on what."""
+
+
+class NoRate(NotMeasured):
+    """Neither a stream itself nor its profile says how many tuples it brings."""
+
+    def __init__(self, stream: str, text: str) -> None:
+        super().__init__(text)
+        self.stream = stream
 
 
 def with_idle_operators(measured: Measured, network: Network) -> Measured:
@@ -58,37 +78,47 @@ def missing_operators(measured: Measured, network: Network) -> Mapping[str, str]
     }
 
 
-def operator_profiles(measured: Measured, network: Network, origin: str, command: str = _COMMAND) -> Profiles:
-    """The profiles of all operators of a network; raises if one was not measured.
-
-    ``origin`` is where the profile is from, ``command`` measures it.
-    """
+def operator_profiles(measured: Measured, network: Network, origin: Origin = THE_PROFILE) -> Profiles:
+    """The profiles of all operators of a network; raises if one was not measured."""
     missing = missing_operators(measured, network)
     if missing:
-        raise NotMeasured(
-            f"{origin} has no profile of operator {with_reasons(missing)}; measure it with {command}"
-        )
+        lacks = f"{origin.name} has no profile of operator {with_reasons(missing)}"
+        raise NotMeasured(f"{lacks}; measure it with {origin.command}")
     known = with_idle_operators(measured, network).profiles
     return {name: known[name] for name in network.operators}
 
 
-def tick_costs_of(measured: Measured, origin: str, command: str = _COMMAND) -> TickCosts:
+def tick_costs_of(measured: Measured, origin: Origin = THE_PROFILE) -> TickCosts:
     """The costs of ticks; raises if they were not measured."""
     if measured.tick is None:
         why = measured.not_measured.get(TICKS)
-        raise NotMeasured(
-            f"{origin} has no costs of ticks{f' ({why})' if why else ''}; measure them with {command}"
-        )
+        lacks = f"{origin.name} has no costs of ticks{f' ({why})' if why else ''}"
+        raise NotMeasured(f"{lacks}; measure them with {origin.command}")
     return measured.tick
 
 
-def stream_rate(measured: Measured, stream: str) -> float:
-    """Tuples per second of a stream; raises if they are not known."""
-    if stream in measured.tuples_per_s:
-        return measured.tuples_per_s[stream]
-    per_s = measured.machine_bound.get(stream)
+def stream_rates(
+    measured: Measured, network: Network, given: Mapping[str, float] = MappingProxyType({})
+) -> dict[str, float]:
+    """Tuples per second of all streams: as given, else as a stream declares, else as profiled.
+
+    What a stream declares may have changed since its profile was taken. Raises ``NoRate`` if one is unknown.
+    """
+    return {
+        name: given[name] if name in given else _stream_rate(measured, stream)
+        for name, stream in network.streams.items()
+    }
+
+
+def _stream_rate(measured: Measured, stream: StreamDefinition) -> float:
+    declared = declared_rate(stream)
+    if declared is not None:
+        return declared
+    if stream.name in measured.tuples_per_s:
+        return measured.tuples_per_s[stream.name]
+    per_s = measured.machine_bound.get(stream.name)
     only = "" if per_s is None else f", only that the profiled machine reads {per_s:,.0f} tuples/s of it"
-    raise NotMeasured(f"no rate of stream {stream} is known{only}")
+    raise NoRate(stream.name, f"no rate of stream {stream.name} is known{only}")
 
 
 def with_reasons(missing: Mapping[str, str]) -> str:

@@ -99,24 +99,23 @@ class Measured:
             raise SetupError(f"{origin} is not valid JSON: {error}") from None
         if not isinstance(document, dict) or not isinstance(document.get("operators"), dict):
             raise SetupError(f'{origin} holds no profiles; write {{"operators": {{NAME: {{...}}}}}}')
-        rates = document.get("tuples_per_s", {})
-        if not isinstance(rates, dict):
-            raise SetupError(f"{origin}: tuples_per_s is not an object; write a number for every stream")
         parts = document.get("predicates", {})
         if not isinstance(parts, dict) or not all(isinstance(own, dict) for own in parts.values()):
             raise SetupError(f"{origin}: predicates is wrong; write {{OPERATOR: {{TEXT: {{...}}}}}}")
+        missing = document.get("not_measured", {})
+        if not isinstance(missing, dict) or not all(isinstance(why, str) for why in missing.values()):
+            raise SetupError(f"{origin}: not_measured is wrong; write {{OPERATOR: 'the reason'}}")
         operators = _profiles(document["operators"], f"{origin}: operators")
         # stated ones have no number of samples
         empty = [name for name, given in document["operators"].items() if given.get("samples") == 0]
-        processors = document.get("processors")
         return Measured(
             {name: profile for name, profile in operators.items() if name not in empty},
-            {name: _number(rate, f"{origin}: tuples_per_s.{name}") for name, rate in _known(rates).items()},
+            _rates(document, "tuples_per_s", origin),
             _tick(document["tick"], origin) if "tick" in document else None,
             {name: _profiles(own, f"{origin}: predicates.{name}") for name, own in parts.items()},
-            {**dict.fromkeys(empty, "no tick measured it"), **document.get("not_measured", {})},
-            document.get("machine_bound", {}),
-            None if processors is None else int(_number(processors, f"{origin}: processors")),
+            {**dict.fromkeys(empty, "no tick measured it"), **missing},
+            _rates(document, "machine_bound", origin),
+            _processors(document.get("processors"), origin),
         )
 
 
@@ -161,6 +160,19 @@ def _tick(given: Any, origin: str) -> TickCosts:
         raise SetupError(f"{origin}: tick is wrong; write an object with {', '.join(keys)}")
     numbers = {key: _number(value, f"{origin}: tick.{key}") for key, value in given.items()}
     return TickCosts(samples=int(numbers.pop("samples", 0)), **numbers)
+
+
+def _rates(document: dict[str, Any], key: str, origin: str) -> dict[str, float]:
+    given = document.get(key, {})
+    if not isinstance(given, dict):
+        raise SetupError(f"{origin}: {key} is not an object; write a number for every stream")
+    return {name: _number(rate, f"{origin}: {key}.{name}") for name, rate in _known(given).items()}
+
+
+def _processors(given: Any, origin: str) -> int | None:
+    if given is not None and (not isinstance(given, int) or isinstance(given, bool) or given < 1):
+        raise SetupError(f"{origin}: processors = {given!r} is wrong; write a whole number of 1 or more")
+    return given
 
 
 def _known(given: dict[str, Any]) -> dict[str, Any]:

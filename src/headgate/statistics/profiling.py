@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import cycle
 from types import MappingProxyType
@@ -44,7 +44,7 @@ def sampled(
 ) -> Network:
     """The same operators, with results that go nowhere and tuples that arrive in steps.
 
-    ``rates`` are those that generated streams declare.
+    ``rates`` are the highest that streams declare.
     """
     return network.changed(
         streams=tuple(
@@ -62,7 +62,7 @@ def _in_steps(stream: StreamDefinition, files_per_tick: int, rate: float | None)
     if "path" in options:
         # one tick over all files would measure Java's compiler
         limit = ("maxFilesPerTrigger", str(files_per_tick))
-    elif stream.format == "burst" and rate is not None:
+    elif stream.format != "rate" and rate is not None:
         # more than the machine can take would make every tick longer than the one before
         limit = ("maxRowsPerTrigger", str(max(1, round(_MOST_S_PER_TICK * rate))))
     return stream if limit is None else replace(stream, options=(*stream.options, limit))
@@ -121,14 +121,29 @@ def rests() -> Callable[[float], float]:
 class KnownRates:
     """Tuples per second of streams that counting does not tell.
 
-    They are ``declared`` by the stream's options, or ``recorded`` by the timestamps of its files, however
-    fast these are read. Of ``unpaced`` streams they are not known: tuples arrive as fast as they are read, so
-    that counting them measures the machine.
+    They are ``declared`` by the stream's options, one for each phase, or ``recorded`` by the timestamps of
+    its files, however fast these are read. Of ``unpaced`` streams they are not known: tuples arrive as fast
+    as they are read, so that counting them measures the machine.
     """
 
-    declared: Mapping[str, float] = field(default_factory=dict)
+    declared: Mapping[str, Sequence[float]] = field(default_factory=dict)
     recorded: Mapping[str, float] = field(default_factory=dict)
     unpaced: Collection[str] = ()
+
+    @property
+    def highest(self) -> Mapping[str, float]:
+        """The highest rate that each stream declares."""
+        return {name: max(rates) for name, rates in self.declared.items()}
+
+    @property
+    def constant(self) -> Mapping[str, float]:
+        """Rates that do not change."""
+        steady = {name: rates[0] for name, rates in self.declared.items() if len(rates) == 1}
+        return {**steady, **self.recorded}
+
+    def is_missed(self, stream: str, per_s: float) -> bool:
+        """Whether a machine that took so many tuples per second is slower than the stream."""
+        return stream in self.unpaced or per_s < _REACHED * min(self.declared.get(stream, (0.0,)))
 
 
 class Profiler:
@@ -149,6 +164,7 @@ class Profiler:
         self._observed = 0
         self._rows = dict.fromkeys(network.streams, 0.0)
         self._ran_s = 0.0
+        self._rested_s = 0.0
 
     @property
     def separates_operators(self) -> bool:
@@ -214,15 +230,15 @@ class Profiler:
         for name, counts in status.streams.items():
             self._rows[name] += share * counts.rows_in
         self._ran_s += (ticks[-1].at_s - ticks[-1].seconds) - (ticks[0].at_s - ticks[0].seconds)
+        self._rested_s += sum(tick.phases_s.get("rest", 0.0) for tick in ticks[:-1])
 
     def measured(self, known: KnownRates, processors: int) -> Measured:
         """The profile of all rounds."""
+        worked_s = self._ran_s - self._rested_s
+        taken = {name: rows / worked_s for name, rows in self._rows.items() if worked_s > 0}
+        bound = {name: per_s for name, per_s in taken.items() if known.is_missed(name, per_s)}
+        # tuples arrive between ticks, too
         counted = {name: rows / self._ran_s for name, rows in self._rows.items() if self._ran_s > 0}
-        rates = {name: rate for name, rate in counted.items() if name not in known.unpaced}
-        bound = {
-            name: rate
-            for name, rate in counted.items()
-            if name in known.unpaced or rate < _REACHED * known.declared.get(name, 0.0)
-        }
-        found = self._statistics.snapshot({**rates, **known.declared, **known.recorded}, processors)
+        rates = {name: rate for name, rate in counted.items() if name not in bound}
+        found = self._statistics.snapshot({**rates, **known.constant}, processors)
         return replace(found, machine_bound=bound)
