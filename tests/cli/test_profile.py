@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.busy import busy_processors
 from tests.cli.support import invoke
 
 TRAFFIC = """\
@@ -48,17 +46,6 @@ def test_costs_and_selectivities_lie_beside_the_script(tmp_path: Path) -> None:
     assert simulated.exit_code == 0, simulated.stderr
 
 
-@pytest.fixture
-def busy_processors() -> Iterator[None]:
-    """Two processes that compute without a pause while a test runs, but for no longer than three minutes."""
-    code = "import time; end = time.monotonic() + 180\nwhile time.monotonic() < end: sum(range(10_000))"
-    processes = [subprocess.Popen([sys.executable, "-c", code]) for _ in range(2)]
-    yield
-    for process in processes:
-        process.kill()
-        process.wait()
-
-
 LIVE = """\
 CREATE STREAM packets (ts TIMESTAMP, src STRING, port INT, bytes INT)
   FROM burst OPTIONS (rate '4000', seed '1', timestamp 'ts', process 'poisson');
@@ -70,11 +57,12 @@ CREATE QUERY rare AS SELECT src FROM packets WHERE bytes > 100000;
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark", "busy_processors")
+@pytest.mark.usefixtures("spark")
 def test_on_a_busy_machine_no_number_is_made_up(tmp_path: Path) -> None:
     script = tmp_path / "live.sql"
     script.write_text(LIVE)
-    result = invoke("profile", script, "--for", "3s", "--json")
+    with busy_processors():
+        result = invoke("profile", script, "--for", "3s", "--json")
     document = json.loads(result.stdout)
     missing = document["not_measured"]
     # no packet is as large, so that nothing can be measured of what such packets cost

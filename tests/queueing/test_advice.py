@@ -47,6 +47,15 @@ def test_a_plan_within_its_bounds_fits_and_one_beyond_does_not() -> None:
     assert large.queries["q"].broken[0].bound == "memory"
 
 
+def test_what_is_read_at_a_cost_has_a_largest_rate_even_if_operators_cost_nothing() -> None:
+    plan = plan_named("path", 0.5)
+    free = replace(plan, profiles={name: Profile(0.0) for name in plan.profiles})
+    assert advise(free, InTicks(0.5)).largest_factor == float("inf")
+    [rate] = free.rates.values()
+    found = advise(free, InTicks(0.5, intake_s=0.1 / rate))
+    assert found.largest_factor == pytest.approx(10.0, rel=1e-3)
+
+
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.parametrize("name", ["path", "two paths", "two queries of a stream", "join"])
 def test_the_largest_factor_keeps_the_bounds_and_a_little_more_breaks_them(

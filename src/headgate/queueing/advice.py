@@ -212,11 +212,11 @@ def advise(load: LoadModel, model: LatencyModel, percentile: float = DEFAULT_PER
     queries = {}
     for name, query in load.network.queries.items():
         own = tuple(bound for bound in broken if bound.query == name)
-        found = _query_advice(load, model, percentile, name, own)
+        found = _query_advice(load, model, percentile, name, own, utilisation > 0)
         is_sure = all((name in end) == bool(own) for end in ends)
         queries[name] = replace(found, may_shed=query.overload == "shed", is_sure=is_sure)
     sure_factor = math.inf
-    if load.busy_processors > 0:
+    if utilisation > 0:
         sure_factor = largest_kept(
             lambda factor: not broken_bounds(*_off_by(_ERRORS, load.scaled(factor), model), percentile),
             precision=_PRECISION,
@@ -269,15 +269,23 @@ def _broken(
 
 
 def _query_advice(
-    load: LoadModel, model: LatencyModel, percentile: float, query: str, broken: tuple[Broken, ...]
+    load: LoadModel,
+    model: LatencyModel,
+    percentile: float,
+    query: str,
+    broken: tuple[Broken, ...],
+    is_loaded: bool,
 ) -> QueryAdvice:
-    """Search the changes to the load, or to its processors, under which a query keeps its bounds."""
+    """Search the changes to the load, or to its processors, under which a query keeps its bounds.
+
+    What is not loaded at all keeps them at any rate.
+    """
 
     def fits(load: LoadModel, model: LatencyModel = model) -> bool:
         return not broken_bounds(load, model, percentile, query)
 
     factor = math.inf
-    if load.busy_processors > 0:
+    if is_loaded:
         factor = largest_kept(lambda factor: fits(load.scaled(factor)), precision=_PRECISION)
     if not broken:
         return QueryAdvice(query, (), factor, None)
