@@ -222,7 +222,7 @@ class Run:
             return found
 
     def profiles(self) -> Profiles:
-        """The current profile of each operator."""
+        """The current profile of each operator, an assumption until it has been measured; see ``measured``."""
         return self._statistics.profiles
 
     def _spark_errors(self) -> AbstractContextManager[None]:
