@@ -222,7 +222,7 @@ class Run:
             return found
 
     def profiles(self) -> Profiles:
-        """The current profile of each operator, an assumption until it has been measured; see ``measured``."""
+        """The current profile of each operator, which is an assumption until it has been measured."""
         return self._statistics.profiles
 
     def _spark_errors(self) -> AbstractContextManager[None]:
