@@ -14,6 +14,8 @@ from tests.cli.support import invoke
 
 from headgate.cli.script import Script
 from headgate.control.admission import Refused, bounded_queries, check_admission
+from headgate.model.network import Network
+from headgate.model.profile import Profile, TickCosts
 from headgate.planning.lower import Stages
 from headgate.statistics.profile_file import Measured, beside
 
@@ -108,6 +110,30 @@ def test_both_follow_the_rate_that_a_stream_declares_and_the_processors_there_ar
     assert verdicts(500, 2) == (True, "")
     fits, refusal = verdicts(500, 1)
     assert not fits and refusal.startswith("on 1 processor, 2 when profiled: query q: latency p99 would be ")
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_neither_judges_a_query_by_the_profile_of_another(tmp_path: Path) -> None:
+    script = tmp_path / "q.sql"
+    script.write_text(RATES.format(per_s=100))
+
+    def network() -> Network:
+        return Stages.of(Script.parse(script.read_text(), "q.sql").catalog()).lowered
+
+    definitions = {name: network().definition(name) for name in network().operators}
+    profiles = dict.fromkeys(definitions, Profile(1e-3, 0.5, samples=9))
+    measured = Measured(profiles, {"r": 100.0}, TickCosts(0.5, 0.0, 0.5), definitions=definitions)
+    beside(script).write_text(measured.to_json())
+    assert invoke("advise", script).exit_code == 0 and check_admission(network(), ["q"], measured) == ()
+    # blanks and bounds are no part of what an operator does, a condition is
+    script.write_text(script.read_text().replace("v > 10", "v  >  10").replace("2 s", "3 s"))
+    assert invoke("advise", script).exit_code == 0
+    script.write_text(script.read_text().replace("v  >  10", "sha2(v, 256) > '4'"))
+    lacks = "has no profile of operator q.select_r (it has changed since it was measured)"
+    refused = invoke("advise", script)
+    assert refused.exit_code == 2 and lacks in refused.stderr
+    [warning] = check_admission(network(), ["q"], measured)
+    assert warning.startswith(f"bounds of q are not checked: the profile {lacks}")
 
 
 @pytest.mark.slow

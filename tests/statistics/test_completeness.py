@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from tests.runtime.networks import chains
 
@@ -39,6 +41,18 @@ def test_what_is_missing_is_named_with_the_reason_and_how_to_measure_it() -> Non
         "p.json has no profile of operator 0.1 (it is not in the profile), "
         "0.2 (its results were counted in only 1 of 2 ticks); measure it with headgate profile q.sql"
     )
+
+
+def test_an_operator_that_has_changed_since_counts_as_not_measured() -> None:
+    definitions = {name: CHAIN.definition(name) for name in CHAIN.operators}
+    measured = Measured(dict.fromkeys(CHAIN.operators, KNOWN), definitions=definitions)
+    assert missing_operators(measured, CHAIN) == {}
+    changed = replace(measured, definitions={**definitions, SECOND: "what it was"})
+    with pytest.raises(
+        NotMeasured, match=r"of operator 0\.1 \(it has changed since it was measured\); measure"
+    ):
+        operator_profiles(changed, CHAIN)
+    assert idle_operators(changed, CHAIN) == ()
 
 
 def test_operators_behind_one_that_passes_nothing_are_idle() -> None:

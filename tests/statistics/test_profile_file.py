@@ -26,6 +26,7 @@ def test_a_profile_survives_being_written() -> None:
         not_measured={"b": "no tuple reached it"},
         machine_bound={"s": 40.0},
         processors=2,
+        definitions={"a": "0123456789abcdef"},
     )
     assert Measured.from_json(bound.to_json(), "p") == bound
 
@@ -44,8 +45,8 @@ def test_an_operator_without_a_single_sample_was_not_measured() -> None:
     [
         ("processors", 0, "p: processors = 0 is wrong; write a whole number of 1 or more"),
         ("processors", 2.5, "p: processors = 2.5 is wrong; write a whole number of 1 or more"),
-        ("not_measured", ["a"], "p: not_measured is wrong; write {OPERATOR: 'the reason'}"),
-        ("not_measured", {"a": 3}, "p: not_measured is wrong; write {OPERATOR: 'the reason'}"),
+        ("not_measured", ["a"], "p: not_measured is wrong; write {OPERATOR: TEXT}"),
+        ("definitions", {"a": 3}, "p: definitions is wrong; write {OPERATOR: TEXT}"),
         ("machine_bound", 7, "p: machine_bound is not an object; write a number for every stream"),
         ("machine_bound", {"s": "x"}, "p: machine_bound.s = 'x' is wrong; write a number of 0 or more"),
     ],

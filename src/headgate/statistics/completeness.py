@@ -18,6 +18,7 @@ _IDLE = Profile(0.0, 0.0, 0.0)
 # how what was not measured names the costs of ticks; the names of operators have a dot
 TICKS = "ticks"
 _SHOWN = 3
+_CHANGED = "it has changed since it was measured"
 
 
 @dataclass(frozen=True)
@@ -43,11 +44,25 @@ class NoRate(NotMeasured):
         self.stream = stream
 
 
+def current(measured: Measured, network: Network) -> Measured:
+    """The profile without operators that were others when they were measured."""
+    then = measured.definitions
+    changed = [
+        name for name in network.operators.keys() & then.keys() if network.definition(name) != then[name]
+    ]
+    return replace(
+        measured,
+        profiles={name: profile for name, profile in measured.profiles.items() if name not in changed},
+        not_measured={**measured.not_measured, **dict.fromkeys(changed, _CHANGED)},
+    )
+
+
 def with_idle_operators(measured: Measured, network: Network) -> Measured:
-    """The profile, in which operators that no tuple can reach cost nothing.
+    """The profile as far as it is current, in which operators that no tuple can reach cost nothing.
 
     They could not be measured, and need not be: by the selectivities below them nothing arrives.
     """
+    measured = current(measured, network)
     profiles = dict(measured.profiles)
     silent: set[str] = set()
     for name, operator in network.operators.items():
@@ -64,17 +79,17 @@ def idle_operators(measured: Measured, network: Network) -> tuple[str, ...]:
     return tuple(
         name
         for name in with_idle_operators(measured, network).profiles
-        if name in network.operators and name not in measured.profiles
+        if name in network.operators and name not in current(measured, network).profiles
     )
 
 
 def missing_operators(measured: Measured, network: Network) -> Mapping[str, str]:
     """Operators that tuples reach and that were not measured, and why not."""
-    known = with_idle_operators(measured, network).profiles
+    known = with_idle_operators(measured, network)
     return {
-        name: measured.not_measured.get(name, "it is not in the profile")
+        name: known.not_measured.get(name, "it is not in the profile")
         for name in network.operators
-        if name not in known
+        if name not in known.profiles
     }
 
 

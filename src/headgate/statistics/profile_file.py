@@ -39,6 +39,8 @@ class Measured:
     """Tuples per second that the machine read of streams, where that is not the rate of the stream."""
     processors: int | None = None
     """How many ticks had when they were measured."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """``Network.definition`` of operators when they were measured; of what is stated, there is none."""
 
     def __repr__(self) -> str:
         parts = [plural(len(self.profiles), "operator"), plural(len(self.tuples_per_s), "stream")]
@@ -72,7 +74,7 @@ class Measured:
             document["tick"] = asdict(self.tick)
         if self.processors is not None:
             document["processors"] = self.processors
-        for key in ("not_measured", "machine_bound"):
+        for key in ("not_measured", "machine_bound", "definitions"):
             if found := getattr(self, key):
                 document[key] = dict(found)
         return json_text(document)
@@ -102,9 +104,6 @@ class Measured:
         parts = document.get("predicates", {})
         if not isinstance(parts, dict) or not all(isinstance(own, dict) for own in parts.values()):
             raise SetupError(f"{origin}: predicates is wrong; write {{OPERATOR: {{TEXT: {{...}}}}}}")
-        missing = document.get("not_measured", {})
-        if not isinstance(missing, dict) or not all(isinstance(why, str) for why in missing.values()):
-            raise SetupError(f"{origin}: not_measured is wrong; write {{OPERATOR: 'the reason'}}")
         operators = _profiles(document["operators"], f"{origin}: operators")
         # stated ones have no number of samples
         empty = [name for name, given in document["operators"].items() if given.get("samples") == 0]
@@ -113,9 +112,10 @@ class Measured:
             _rates(document, "tuples_per_s", origin),
             _tick(document["tick"], origin) if "tick" in document else None,
             {name: _profiles(own, f"{origin}: predicates.{name}") for name, own in parts.items()},
-            {**dict.fromkeys(empty, "no tick measured it"), **missing},
+            {**dict.fromkeys(empty, "no tick measured it"), **_texts(document, "not_measured", origin)},
             _rates(document, "machine_bound", origin),
             _processors(document.get("processors"), origin),
+            _texts(document, "definitions", origin),
         )
 
 
@@ -167,6 +167,13 @@ def _rates(document: dict[str, Any], key: str, origin: str) -> dict[str, float]:
     if not isinstance(given, dict):
         raise SetupError(f"{origin}: {key} is not an object; write a number for every stream")
     return {name: _number(rate, f"{origin}: {key}.{name}") for name, rate in _known(given).items()}
+
+
+def _texts(document: dict[str, Any], key: str, origin: str) -> dict[str, str]:
+    given = document.get(key, {})
+    if not isinstance(given, dict) or not all(isinstance(text, str) for text in given.values()):
+        raise SetupError(f"{origin}: {key} is wrong; write {{OPERATOR: TEXT}}")
+    return given
 
 
 def _processors(given: Any, origin: str) -> int | None:

@@ -292,4 +292,5 @@ class StatisticsStore:
             {**own, **shared},
             missing,
             processors=processors,
+            definitions={n: self._network.definition(n) for n in overall.profiles if n not in missing},
         )
