@@ -95,7 +95,7 @@ def a_run(folder: Path, query: str = SHEDDING, is_temporary: bool = True) -> tup
     """A handle, and the run behind it."""
     network, behind = network_of(query), FakeSparkRun(folder)
     controller = ManualController(FixedController())
-    run = Run(behind, Recorder(network), is_temporary, network, controller, StatisticsStore(network))
+    run = Run(behind, Recorder(network), is_temporary, network, controller, StatisticsStore(network), 2)
     return run, behind
 
 
@@ -108,7 +108,7 @@ class FakeLauncher(Launcher):
         is_temporary = settings.checkpoint is None
         recorder = Recorder(network)
         fake = FakeSparkRun(Path(folder))
-        return Run(fake, recorder, is_temporary, network, controller, settings.statistics)
+        return Run(fake, recorder, is_temporary, network, controller, settings.statistics, 2)
 
 
 def without_spark(monkeypatch: pytest.MonkeyPatch, session: Session) -> Session:

@@ -71,7 +71,7 @@ def session() -> Session:
 
 def advice(session: Session) -> Advice:
     names = session.network().operators
-    session.measured = Measured(dict.fromkeys(names, Profile(1e-3)), {"s": 10.0})
+    session.measured = Measured(dict.fromkeys(names, Profile(1e-3)), {"s": 10.0}, TickCosts(0.2, 0.0, 0.5))
     return session.advise()
 
 
@@ -91,7 +91,10 @@ def test_everything_is_one_line_in_a_prompt(session: Session, tmp_path: Path) ->
         "<RunStatus: 10,000 rows in, 1,234,567 out; 3 ticks in 3.0 s; backlog 0 tuples, 200 at most>"
     )
     assert repr(measured()) == "<Measured: 2 operators, 1 stream, ticks of 0.2 s and more>"
-    assert repr(advice(session)).startswith("<Advice on 1 query: all fit up to x ")
+    advised = repr(advice(session))
+    assert advised.startswith("<Advice on 1 query: all fit up to x ")
+    basis = "model: ticks as profiled, 0.2 s each before the first tuple; processors: 2; percentile: p99"
+    assert advised.endswith(f"; {basis}>") and basis in Page(advice(session)._repr_html_()).texts
     run.stop()
     assert ": over; " in repr(run)
 

@@ -33,7 +33,8 @@ ALLOWED: dict[str, set[str]] = {
     "model": {"errors"} | PLAIN,
     "cql": {"errors", "model"},
     "queueing": {"errors", "model"} | PLAIN,
-    "statistics": {"errors", "model", "status"} | PLAIN | BORDER,
+    # streams declare rates
+    "statistics": {"errors", "model", "status", "workload"} | PLAIN | BORDER,
     "planning": {"cql", "errors", "model", "queueing", "statistics", "workload"} | PLAIN | BORDER,
     "scheduling": {"errors", "model", "quantity"} | PLAIN,
     "routing": {"errors", "model"},
@@ -48,7 +49,7 @@ ALLOWED: dict[str, set[str]] = {
     # what library users pass in, by name or as objects of their own
     "arguments": {"cql", "errors", "model", "placed", "routing", "runtime", "scheduling"},
     # decides by statistics and the planner's model; touches no engine
-    "control": {"errors", "model", "planning", "queueing", "runtime", "statistics", "status"},
+    "control": {"errors", "model", "planning", "queueing", "runtime", "statistics", "status"} | PLAIN,
     # tables and plots of results
     "report": ENGINE | {"simulator", "spark", "status"},
     "watching": {"report", "status"} | PLAIN,
@@ -59,7 +60,7 @@ ALLOWED: dict[str, set[str]] = {
     "statements": {"cql", "planning", "run_options"},
     "declarations": BELOW_SESSION | {"arguments", "placed", "run_options", "statements"},
     # by the models of queueing, with the priorities of the simulator
-    "predicting": {"errors", "model", "queueing", "scheduling", "simulator", "statistics"},
+    "predicting": {"control", "errors", "model", "queueing", "scheduling", "simulator", "statistics"},
     "session": BELOW_SESSION | {"arguments", "declarations", "handle", "placed", "predicting", "status"},
     # a table or figure of a paper is drawn by report
     "experiments": BELOW_FRONT | {"report"},

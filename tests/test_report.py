@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import io
+import math
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -11,9 +12,22 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from rich.console import Console, RenderableType
+from tests.cli.support import headings_without_unit
 
 from headgate.model.event import StreamCounts
-from headgate.report import plot_backlogs, plot_runs, queries_table, rows_table, streams_table, thinned
+from headgate.model.profile import Profile
+from headgate.report import (
+    plot_backlogs,
+    plot_runs,
+    profile_table,
+    queries_table,
+    rows_table,
+    shown,
+    size_column,
+    streams_table,
+    thinned,
+)
+from headgate.statistics.profile_file import Measured
 from headgate.status import Latency, QueryStatus, RunStatus, TickRecord
 
 
@@ -48,10 +62,14 @@ def a_status(ticks: int = 3) -> RunStatus:
     )
 
 
-def printed(shown: RenderableType) -> list[list[str]]:
+def text_of(shown: RenderableType) -> str:
     file = io.StringIO()
     Console(file=file, width=200).print(shown)
-    return [line.split() for line in file.getvalue().splitlines() if line.strip()]
+    return file.getvalue()
+
+
+def printed(shown: RenderableType) -> list[list[str]]:
+    return [line.split() for line in text_of(shown).splitlines() if line.strip()]
 
 
 def test_queries_show_rows_and_latency_or_a_dash() -> None:
@@ -66,6 +84,49 @@ def test_streams_show_what_came_in_and_what_was_lost() -> None:
     counts = replace(status.streams["packets"], files_set_aside=4)
     shown = printed(streams_table(replace(status, streams={"packets": counts})))
     assert ["packets", "10,000", "3", "2", "1", "4"] in shown
+
+
+def test_every_column_of_a_run_and_of_a_profile_has_a_unit() -> None:
+    status = a_status()
+    counts = replace(status.streams["packets"], files_set_aside=4)
+    shed = replace(status.queries["quick"], shed=3)
+    status = replace(status, streams={"packets": counts}, queries={"quick": shed})
+    assert headings_without_unit(text_of(queries_table(status))) == {"query"}
+    assert headings_without_unit(text_of(streams_table(status))) == {"stream"}
+    predicates = {"q.select": {"a > 1": Profile(1e-6, 0.5)}}
+    measured = Measured({"q.select": Profile(1e-6, 0.5)}, {"s": 7.0}, predicates=predicates)
+    found = headings_without_unit(text_of(profile_table(measured)))
+    assert found == {"operator", "predicate", "stream"}
+
+
+def test_a_profile_shows_a_dash_for_what_was_not_measured() -> None:
+    measured = Measured(
+        {"q.select": Profile(1.23e-4, 0.5, 40.0, 9, 4.567e-4, 0.012)},
+        {"s": 20_000.0},
+        not_measured={"q.project": "no tuple reached it", "ticks": "only 3 of 6 did any work"},
+        machine_bound={"s": 9000.0, "files": 40_000.0},
+    )
+    lines = printed(profile_table(measured))
+    assert ["q.select", "123", "±", "457", "0.5", "±", "0.012", "40", "9"] in lines
+    assert ["q.project", "-", "-", "-", "-"] in lines
+    assert ["s", "20,000.0"] in lines and ["files", "-"] in lines
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(None, "-"), (0.0, "0"), (0.12345, "0.123"), (123.4, "123"), (999.7, "1,000"), (71_750.0, "71,750")],
+)
+def test_numbers_are_shown_without_exponents_until_they_are_tiny(value: float | None, text: str) -> None:
+    assert shown(value, 3) == text
+
+
+def test_sizes_of_a_column_have_one_unit() -> None:
+    assert size_column("queue", [1.5e6, 2e3, None, math.inf]) == (
+        "queue (MB)",
+        ["1.5", "0.002", "-", "unbounded"],
+    )
+    assert size_column("queue", [12.0]) == ("queue (bytes)", ["12"])
+    assert size_column("queue", [None]) == ("queue (bytes)", ["-"])
 
 
 def test_only_the_first_rows_are_shown_and_the_title_says_so() -> None:

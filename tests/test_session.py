@@ -17,7 +17,7 @@ from tests.fake_runs import behind, without_spark
 import headgate
 from headgate import HeadgateError, QueryError, Session, SetupError
 from headgate.control.admission import Refused
-from headgate.model.profile import Profile
+from headgate.model.profile import Profile, TickCosts
 from headgate.planning import lower
 from headgate.statistics.profile_file import Measured
 
@@ -183,6 +183,21 @@ def test_a_refused_text_declares_nothing(session: Session, monkeypatch: pytest.M
         session.execute(text)
     assert declared(session) == before
     assert list(session.execute(text, force=True).network().queries) == ["a", "b"]
+
+
+def test_admission_counts_the_processors_of_the_master_without_starting_spark() -> None:
+    text = """CREATE STREAM s (v INT) FROM rate OPTIONS (rowsPerSecond '500');
+      CREATE QUERY q WITH (latency = '2 s') AS SELECT v FROM s WHERE v > 1"""
+    known = dict.fromkeys(Session().execute(text).network().operators, Profile(1e-3, 0.5))
+    measured = Measured(known, {"s": 500.0}, TickCosts(0.5, 0.0, 0.5), processors=2)
+    for master, is_admitted in (("local[2]", True), ("local[1]", False), ("spark://elsewhere:7077", True)):
+        session = Session(master=master)
+        session.measured = measured
+        if is_admitted:
+            assert session.execute(text).warnings == () and "_spark" not in vars(session)
+            continue
+        with pytest.raises(Refused, match="on 1 processor, 2 when profiled: query q: latency p99 would be"):
+            session.execute(text)
 
 
 def test_a_function_that_a_query_cannot_have_is_not_registered(session: Session) -> None:
@@ -354,7 +369,8 @@ def test_advise_is_what_the_command_computes(tmp_path: Path) -> None:
     file.write_text(text)
     with pytest.raises(SetupError, match=r"nothing has been measured; call session.profile\(\)"):
         session.advise()
-    session.measured = Measured(dict.fromkeys(session.network().operators, Profile(2e-3, 0.5)), {"s": 100.0})
+    known = dict.fromkeys(session.network().operators, Profile(2e-3, 0.5))
+    session.measured = Measured(known, {"s": 100.0}, TickCosts(0.2, 0.0, 0.5), processors=2)
     file.with_suffix(".profile.json").write_text(session.measured.to_json())
     for settings, options in (
         ({}, []),
@@ -378,11 +394,14 @@ def test_advise_is_what_the_command_computes(tmp_path: Path) -> None:
     ):
         with pytest.raises(HeadgateError, match=message):
             session.advise(**wrong)
-    session.measured = Measured(session.measured.profiles)
-    with pytest.raises(SetupError, match=r"no rate of stream s is known; write rates=\{'s': 1000\}"):
+    session.measured = Measured(known, {"s": 100.0})
+    with pytest.raises(SetupError, match="the profile has no costs of ticks; measure them with"):
+        session.advise()
+    session.measured = Measured(known)
+    with pytest.raises(SetupError, match=r"no rate of stream s is known; state it .*rates=\{'s': 1000\}"):
         session.advise()
     session.measured = Measured({})
-    with pytest.raises(SetupError, match=r"operator a.* has not been measured"):
+    with pytest.raises(SetupError, match=r"no profile of operator a.*; measure it with session.profile\(\)"):
         session.advise()
 
 

@@ -86,6 +86,8 @@ class Declarations(ABC):
         """Options of runs that SET has given."""
         self.answers: tuple[Answer, ...] = ()
         """What SHOW and DESCRIBE of the last text gave, in order."""
+        self.warnings: tuple[str, ...] = ()
+        """What admission could not check, and queries that it admits although they do not fit."""
 
     @property
     def measured(self) -> Measured | None:
@@ -125,6 +127,13 @@ class Declarations(ABC):
 
         return Sources(self._spark, Files(self._spark))
 
+    def _processors(self) -> int | None:
+        """How many runs will have; None if Spark would have to be started to know."""
+        from headgate.spark.application.cluster import local_threads, processors
+
+        spark = vars(self).get("_spark", self._given)
+        return local_threads(self._master) if spark is None else processors(spark)
+
     def _on_spark(self) -> Any:
         """A context in which Spark may be called; it is not started just for that."""
         return spark_errors(vars(self).get("_spark"))
@@ -163,14 +172,13 @@ class Declarations(ABC):
             left = {s.name.text: s for s in statements if isinstance(s, CreateQuery)}
             new = [query for name, query in left.items() if self.catalog.queries.get(name) is query]
             self._check_plans(statements, new)
+            warnings = self.warnings
             if self._measured is not None and new and not is_forced:
-                from headgate.spark.application.cluster import processors
-
                 names = [query.name.text for query in new]
-                check_admission(self.network(), names, self._measured, processors(self._spark))
+                warnings = check_admission(self.network(), names, self._measured, self._processors())
             for name, found in functions.items():
                 self._unregister(name) if found is None else self._register(*found)
-        self.answers = answers
+        self.answers, self.warnings = answers, warnings
         return self
 
     def _perform(self, statements: Sequence[Statement]) -> tuple[tuple[Answer, ...], _Functions]:

@@ -57,6 +57,7 @@ class Run:
     _network: Network
     _controller: ManualController
     _statistics: StatisticsStore
+    _processors: int
     _is_reported: bool = field(default=False, init=False)
     """Whether the failure of the run, if it has failed, has been raised."""
     _is_removed: bool = field(default=False, init=False)
@@ -191,7 +192,7 @@ class Run:
         """Statistics of the whole run: operators, predicates, rates of streams, and ticks."""
         status = self.status()
         rates = {name: c.rows_in / status.seconds for name, c in status.streams.items() if status.seconds}
-        return self._statistics.snapshot(rates)
+        return self._statistics.snapshot(rates, self._processors)
 
     def pools(self) -> Mapping[str, Any]:
         """Statistics of every pool: slots, calls, tuples passed, and busy seconds."""
@@ -206,7 +207,9 @@ class Run:
         self._run.pools.alter(pool, number)
 
     def warnings(self) -> tuple[str, ...]:
-        """Warnings so far: queries about to exceed their bounds, and streams with many late rows."""
+        """Warnings so far: of queries that may exceed their bounds or that admission could not check, and of
+        streams with many late rows.
+        """
         return self._recorder.warnings
 
     def results(self, query: str) -> DataFrame:
@@ -246,7 +249,7 @@ class Run:
             return found
 
     def profiles(self) -> Profiles:
-        """The current profile of each operator."""
+        """The current profile of each operator, which is an assumption until it has been measured."""
         return self._statistics.profiles
 
     def _spark_errors(self) -> AbstractContextManager[None]:
@@ -283,6 +286,8 @@ class RunSettings:
     balance_pools: bool = False
     rest_s: Callable[[float], float] | None = None
     controller: Controller | None = None
+    warnings: Sequence[str] = ()
+    """Of admission."""
 
 
 @dataclass(frozen=True)
@@ -360,9 +365,10 @@ class Launcher:
             balance_pools=settings.balance_pools,
             rest_s=settings.rest_s,
         )
-        handle = Run(run, recorder, settings.checkpoint is None, network, manual, statistics)
-        if run.pools_want_tasks:
-            recorder.warn(run.pools_want_tasks)
+        is_temporary = settings.checkpoint is None
+        handle = Run(run, recorder, is_temporary, network, manual, statistics, limits.processors)
+        for warning in (*settings.warnings, *filter(None, [run.pools_want_tasks])):
+            recorder.warn(warning)
         run.start()
         return handle
 

@@ -14,6 +14,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from headgate.statistics.completeness import TICKS
 from headgate.statistics.profile_file import Measured
 from headgate.status import RunStatus
 
@@ -37,6 +38,7 @@ _PANELS_PER_ROW = 3
 # two for each pixel of a line
 _MOST_STEPS = 2000
 _FILE_WIDTH = 160
+_SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
 # damages of a tick beyond these are counted
 _SHOWN_DAMAGES = 3
 
@@ -64,7 +66,9 @@ def table_of(first: str, *others: str, **settings: Any) -> Table:
 
 def shown(value: float | None, digits: int) -> str:
     """A number to so many digits, or to the last whole one; a dash for none."""
-    return "-" if value is None else f"{value:,.{digits}g}" if abs(value) < 1e4 else f"{value:,.0f}"
+    if value is None:
+        return "-"
+    return f"{value:,.{digits}g}" if abs(value) < 10**digits - 0.5 else f"{value:,.0f}"
 
 
 def clean(value: float | None, digits: int) -> float | None:
@@ -72,9 +76,20 @@ def clean(value: float | None, digits: int) -> float | None:
     return None if value is None or not math.isfinite(value) else float(f"{value:.{digits}g}")
 
 
+def size_column(heading: str, sizes: Sequence[float | None]) -> tuple[str, list[str]]:
+    """A heading with its unit, that of the largest size, and the sizes in it."""
+    known = [size for size in sizes if size is not None and math.isfinite(size)]
+    unit, scale = next(u for u in _SIZES if max(known, default=0.0) >= u[1] or u[1] == 1)
+    texts = [
+        "unbounded" if size is not None and not math.isfinite(size) else shown(size and size / scale, 3)
+        for size in sizes
+    ]
+    return f"{heading} ({unit})", texts
+
+
 def queries_table(status: RunStatus) -> Table:
-    ratio = ["keep ratio"] if any(query.shed for query in status.queries.values()) else []
-    table = table_of("query", "rows out", "latency mean (s)", "p50 (s)", "p99 (s)", "max (s)", *ratio)
+    ratio = ["keep ratio (share)"] if any(query.shed for query in status.queries.values()) else []
+    table = table_of("query", "out (rows)", "latency mean (s)", "p50 (s)", "p99 (s)", "max (s)", *ratio)
     for name, query in status.queries.items():
         latency = query.latency_s
         values = (latency.mean, latency.p50, latency.p99, latency.max)
@@ -84,8 +99,8 @@ def queries_table(status: RunStatus) -> Table:
 
 
 def streams_table(status: RunStatus) -> Table:
-    files = ["files set aside"] if any(c.files_set_aside for c in status.streams.values()) else []
-    table = table_of("stream", "rows in", "late", "bad", "shed", *files)
+    files = ["set aside (files)"] if any(c.files_set_aside for c in status.streams.values()) else []
+    table = table_of("stream", "in (rows)", "late (rows)", "bad (rows)", "shed (rows)", *files)
     for name, counts in status.streams.items():
         rows = (counts.rows_in, counts.late, counts.bad, counts.shed)
         table.add_row(name, *(f"{n:,}" for n in rows), *[f"{counts.files_set_aside:,}" for _ in files])
@@ -94,21 +109,30 @@ def streams_table(status: RunStatus) -> Table:
 
 def profile_table(measured: Measured) -> Group:
     """Statistics of every operator with their standard errors, and the rates of the streams."""
-    operators = table_of("operator", "cost (us per tuple)", "selectivity", "width (bytes)", "ticks")
+    counted = ("selectivity (results per tuple)", "width (bytes)", "measured in (ticks)")
+    operators = table_of("operator", "cost (us per tuple)", *counted)
     for name, profile in measured.profiles.items():
-        cost = f"{profile.seconds_per_tuple * 1e6:.4g} ± {profile.seconds_per_tuple_error * 1e6:.2g}"
-        passed = f"{profile.selectivity:.4g} ± {profile.selectivity_error:.2g}"
+        cost = _with_error(profile.seconds_per_tuple * 1e6, profile.seconds_per_tuple_error * 1e6)
+        passed = _with_error(profile.selectivity, profile.selectivity_error)
         operators.add_row(name, cost, passed, f"{profile.bytes_per_tuple:,.0f}", str(profile.samples))
-    predicates = table_of("operator", "predicate", "cost (us per tuple)", "selectivity")
+    for name in measured.not_measured:
+        if name != TICKS:
+            operators.add_row(name, "-", "-", "-", "-")
+    predicates = table_of("operator", "predicate", "cost (us per tuple)", "selectivity (share of tuples)")
     for operator, by_text in measured.predicates.items():
         for text, predicate in by_text.items():
             # of a join's predicates, how often they hold is all that was sampled
             cost = f"{predicate.seconds_per_tuple * 1e6:.3g}" if predicate.seconds_per_tuple else "-"
             predicates.add_row(operator, Text(text), cost, f"{predicate.selectivity:.3g}")
-    streams = table_of("stream", "tuples per second")
-    for name, rate in measured.tuples_per_s.items():
-        streams.add_row(name, f"{rate:,.1f}")
+    streams = table_of("stream", "rate (tuples/s)")
+    for name in dict.fromkeys((*measured.tuples_per_s, *measured.machine_bound)):
+        rate = measured.tuples_per_s.get(name)
+        streams.add_row(name, "-" if rate is None else f"{rate:,.1f}")
     return Group(operators, *([predicates] if measured.predicates else []), streams)
+
+
+def _with_error(value: float, error: float) -> str:
+    return f"{shown(value, 4)} ± {shown(error, 2)}"
 
 
 def rows_table(title: str, rows: Any, most: int) -> Group:

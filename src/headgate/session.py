@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from headgate import arguments
+from headgate.control.admission import with_machine_bounds
 from headgate.control.overrides import FixedController, has_orders
 from headgate.cql.measure import LARGEST
 from headgate.declarations import Declarations
@@ -23,6 +24,7 @@ from headgate.runtime.drive import Observer
 from headgate.scheduling import Strategy
 from headgate.scheduling.baselines import Fifo
 from headgate.spark.failures import spark_errors
+from headgate.statistics.completeness import Origin
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
 from headgate.statistics.store import StatisticsStore
@@ -187,6 +189,7 @@ class Session(Declarations):
                     plans=self._stages().optimized,
                     routing=router,
                     balance_pools=balances,
+                    warnings=self.warnings,
                 )
                 run = self._launcher().launch(network, settings)
         except OSError as error:
@@ -205,8 +208,10 @@ class Session(Declarations):
     ) -> Advice:
         """Predict whether every query keeps its bounds, by what ``profile`` or ``measured`` tells.
 
-        ``rates`` are tuples per second of streams, as measured where they are not given; ``tick`` the fixed
-        time of a tick, 0 for none; ``servers`` is 'each' if operators have their own. Spark is not needed.
+        ``rates`` are tuples per second of streams, as declared or measured where they are not given;
+        ``processors`` and ``tick``, the fixed time of a tick, are those of the profile. A ``tick`` of 0 is an
+        engine without ticks, which Spark is not; ``servers`` is 'each' if operators have their own. Spark is
+        not needed.
         """
         self._check_queries("advise on")
         at_rates = {} if rates is None else arguments.rates(rates)
@@ -217,20 +222,12 @@ class Session(Declarations):
         if measured is None:
             advice = "call session.profile(), or set session.measured = Measured.read(file)"
             raise SetupError(f"nothing has been measured; {advice}")
-        for operator in network.operators:
-            if operator not in measured.profiles:
-                raise SetupError(f"operator {operator} has not been measured; call session.profile()")
         for stream in at_rates:
             if stream not in network.streams:
                 raise SetupError(unknown_name("stream", stream, network.streams))
-        known = {**measured.tuples_per_s, **at_rates}
-        for stream in network.streams:
-            if stream not in known:
-                raise SetupError(f"no rate of stream {stream} is known; write rates={{{stream!r}: 1000}}")
-        of_streams = {stream: known[stream] for stream in network.streams}
         conditions = Conditions(chosen, number, tick_s, kind, percentile)
         try:
-            return predict(network, measured, of_streams, conditions).advice
+            return predict(network, measured, at_rates, conditions, Origin(command="session.profile()"))
         except ArithmeticError as error:
             raise SetupError(f"rates, tick or profiles are beyond what can be computed: {error}") from error
 
@@ -241,27 +238,34 @@ class Session(Declarations):
         return Launcher(self._spark, self._sources, self._callbacks, self._functions)
 
     def profile(
-        self, seconds: str | float = 20.0, progress: Callable[[str], None] = lambda text: None
+        self,
+        seconds: str | float = 20.0,
+        progress: Callable[[str], None] = lambda text: None,
+        say: Callable[[str], None] = lambda text: None,
     ) -> Measured:
         """Run all declared queries over a sample, and measure the cost and selectivity of their operators.
 
-        Results are discarded. Streams that end are read again until the time is over. ``progress`` is called
-        with what is measured next.
+        Results are discarded. Streams that end are read again until the time is over. If that was too short
+        to measure every operator, it is extended, which ``say`` is told; ``Measured.not_measured`` names what
+        could not be measured all the same. ``progress`` is called with what is measured next.
         """
         self._check_queries("profile")
         self._check_idle("profile")
         length_s = arguments.positive_seconds("seconds", seconds, most=threading.TIMEOUT_MAX)
         arguments.function("progress", progress)
-        from headgate.spark.measuring import rates_of_files
+        arguments.function("say", say)
+        from headgate.spark.application.cluster import processors
+        from headgate.spark.measuring import known_rates
 
         network = self.network()
         with spark_errors(self._spark):
+            rates = known_rates(self._sources, network.streams.values())
             endless = not all(self._sources.ends(stream) for stream in network.streams.values())
             statistics = self._statistics(network, {})
             profiler = Profiler(network, length_s, statistics)
             # the selectivity of a join of two is that of its predicate
             controller = FixedController(has_orders(network))
-            while profiler.wants_more():
+            while profiler.wants_more() or profiler.extend(say):
                 progress(profiler.stage)
                 settings = RunSettings(
                     strategy=Sampling(profiler.rounds) if profiler.separates_operators else Fifo(),
@@ -271,12 +275,14 @@ class Session(Declarations):
                     rest_s=None if profiler.separates_operators else rests(),
                     controller=controller,
                 )
-                run = self._launcher().launch(sampled(network, profiler.files_per_tick), settings)
+                sample = sampled(network, profiler.files_per_tick, rates.highest)
+                run = self._launcher().launch(sample, settings)
                 try:
                     # on a busy machine, a source may take longer to start than a round lasts
                     run.run_for(profiler.seconds_left, _TICKS_PER_ROUND)
                 finally:
                     run.discard()
                 profiler.end_round(run.status())
-            self.measured = profiler.measured(rates_of_files(self._sources, network.streams.values()))
+            found = profiler.measured(rates, processors(self._spark))
+        self.measured = with_machine_bounds(found, network)
         return self.measured

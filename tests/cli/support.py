@@ -31,3 +31,33 @@ def script(folder: Path, text: str = CQL, rows: str = ROWS) -> Path:
     path = folder / "script.sql"
     path.write_text(text.replace("{folder}", str(data)))
     return path
+
+
+def headings_without_unit(printed: str) -> set[str]:
+    """Headings of all tables that a command has printed, but for those that end in a unit."""
+    found = set()
+    lines = printed.splitlines()
+    for number, line in enumerate(lines):
+        if line.strip() and not line.strip().strip("─"):
+            # headings are right above the rule; columns are two blanks apart or more
+            first = number
+            while lines[first - 1].strip():
+                first -= 1
+            found |= {heading for heading in columns_of(lines[first:number]) if not heading.endswith(")")}
+    return found
+
+
+def columns_of(lines: list[str]) -> list[str]:
+    """The texts of columns whose headings are wrapped over several lines."""
+    width = max(map(len, lines))
+    padded = [line.ljust(width) for line in lines]
+    blank = [all(line[place] == " " for line in padded) for place in range(width)] + [True, True]
+    texts, begin = [], None
+    for place in range(width + 1):
+        is_gap = blank[place] and blank[place + 1]
+        if begin is None and not blank[place]:
+            begin = place
+        elif begin is not None and is_gap:
+            texts.append(" ".join(" ".join(line[begin:place] for line in padded).split()))
+            begin = None
+    return texts

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.support import invoke
+from tests.cli.support import headings_without_unit, invoke
 
 from headgate.model.profile import Profile
 from headgate.statistics.profile_file import Measured
@@ -84,6 +84,7 @@ def test_people_see_a_table_a_tree_and_the_reason(tmp_path: Path) -> None:
     assert "the cheapest, (B, C), A, would give 304.762" in text
     assert "  cross product: 1.2987 tuples/s, 100 in its window, 0.001818 processors" in text
     assert [line.split()[0] for line in text.splitlines() if "B 0.2925" in line] == ["(B,"]
+    assert headings_without_unit(text) == {"order"}
 
 
 @pytest.mark.parametrize(
@@ -221,6 +222,27 @@ def test_a_profile_that_has_sampled_pairs_orders_three_streams(tmp_path: Path) -
     ]
     assert chosen["order"] == ["B", "C", "A"]
     assert chosen["utilisation"] == pytest.approx(0.84)
+
+
+def test_no_plan_is_chosen_by_what_was_not_measured(tmp_path: Path) -> None:
+    query = "CREATE QUERY q AS SELECT A.a FROM A [ROWS 10], B [ROWS 10] WHERE A.a = B.a AND B.v > 1;"
+    known = {"q.select_B": Profile(0.0001, 0.5), "q.join": Profile(0.001, 5.0), "q.project": Profile(0.0)}
+    for name, what in (
+        ("q.select_B", "the selectivity of B.v > 1"),
+        ("q.join", "the cost of q.join"),
+        ("q.project", "the cost of q.project"),
+    ):
+        left = {other: profile for other, profile in known.items() if other != name}
+        measured = Measured(left, {"A": 10.0, "B": 70.0}, not_measured={name: "it was late"})
+        script, path = files(tmp_path, query, measured.to_json(), "profiles.json")
+        done = invoke("explain", script, "--profile", path)
+        assert done.exit_code == 2 and f"lacks {what} (it was late)" in done.stderr.replace("A.a = B.a, ", "")
+    # behind a join that finds nothing, a projection costs nothing
+    idle = {**known, "q.join": Profile(0.001, 0.0)}
+    del idle["q.project"]
+    measured = Measured(idle, {"A": 10.0, "B": 70.0}, not_measured={"q.project": "no tuple reached it"})
+    script, path = files(tmp_path, query, measured.to_json(), "profiles.json")
+    assert invoke("explain", script, "--profile", path).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.busy import busy_processors
 from tests.cli.support import invoke
 
 TRAFFIC = """\
@@ -43,6 +44,50 @@ def test_costs_and_selectivities_lie_beside_the_script(tmp_path: Path) -> None:
     # what was measured is enough for a simulation
     simulated = invoke("simulate", script, "--for", "0.1s", "--json")
     assert simulated.exit_code == 0, simulated.stderr
+
+
+LIVE = """\
+CREATE STREAM packets (ts TIMESTAMP, src STRING, port INT, bytes INT)
+  FROM burst OPTIONS (rate '4000', seed '1', timestamp 'ts', process 'poisson');
+CREATE QUERY web WITH (latency = '30 s') AS SELECT src FROM packets WHERE sha2(src, 256) > '4' AND port = 443;
+CREATE QUERY loud AS SELECT src, SUM(bytes) AS bytes FROM packets [RANGE 2 SECONDS SLIDE 1 SECOND]
+  WHERE bytes > 100 GROUP BY src;
+CREATE QUERY rare AS SELECT src FROM packets WHERE bytes > 100000;
+"""
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("spark")
+def test_on_a_busy_machine_no_number_is_made_up(tmp_path: Path) -> None:
+    script = tmp_path / "live.sql"
+    script.write_text(LIVE)
+    with busy_processors():
+        result = invoke("profile", script, "--for", "3s", "--json")
+    document = json.loads(result.stdout)
+    missing = document["not_measured"]
+    # no packet is as large, so that nothing can be measured of what such packets cost
+    assert missing["rare.project"] == "no tuple reached it"
+    assert result.exit_code == 1
+    assert "not measured: rare.project: no tuple reached it" in result.stderr
+    operators = {"web.select_packets", "web.project", "loud.select_packets", "loud.aggregate"}
+    operators |= {"loud.project", "rare.select_packets", "rare.project"}
+    assert document["operators"].keys() | missing.keys() - {"ticks"} == operators
+    for name, own in document["operators"].items():
+        assert own["samples"] >= 1 and 0 < own["seconds_per_tuple_error"] < 1, name
+        assert own["selectivity_error"] > 0, name
+    shares = {"web.select_packets": 0.375, "loud.select_packets": 0.35, "rare.select_packets": 0.0}
+    for name in shares.keys() & document["operators"].keys():
+        own = document["operators"][name]
+        assert own["selectivity"] == pytest.approx(shares[name], abs=5 * own["selectivity_error"] + 0.05)
+    # the stream brings what it declares, whatever the machine has time for
+    assert document["tuples_per_s"] == {"packets": 4000.0} and document["processors"] == 2
+    advised, simulated = invoke("advise", script), invoke("simulate", script, "--for", "0.1s")
+    if missing.keys() == {"rare.project"}:
+        assert "counted as idle: rare.project" in advised.stdout
+        assert "it counts as idle" in simulated.stderr and simulated.exit_code == 0
+    else:
+        assert advised.exit_code == 2 and advised.stdout == ""
+    assert result.stderr.count("not measured: ") == len(missing)
 
 
 @pytest.mark.parametrize(

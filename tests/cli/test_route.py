@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.support import invoke
+from tests.cli.support import headings_without_unit, invoke
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "three_selections.toml"
 S3 = EXAMPLE.read_text()
@@ -81,6 +81,7 @@ def test_people_get_tables() -> None:
     assert "243.726" in result.stdout and "op0" in result.stdout
     assert "weight: of the tuples that leave FROM" in result.stdout
     assert "resource (units/s)" in result.stdout
+    assert headings_without_unit(result.stdout) == {"operator", "from", "to"}
 
 
 WRONG = [

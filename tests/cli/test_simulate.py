@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.cli.support import invoke
+from tests.cli.support import headings_without_unit, invoke
 
 from headgate.scheduling import strategy_names
 
@@ -46,6 +46,10 @@ def test_the_table_is_ranked_by_peak_backlog() -> None:
     peaks = [float(row[2]) for row in rows]
     assert peaks == sorted(peaks)
     assert peaks[0] < peaks[-1]
+
+
+def test_every_column_has_a_unit() -> None:
+    assert headings_without_unit(invoke("simulate", EXAMPLE).stdout) == {"strategy"}
 
 
 def test_an_own_strategy_is_named_by_its_file(tmp_path: Path) -> None:
@@ -98,8 +102,8 @@ def test_the_seed_decides_arrivals_and_fates(tmp_path: Path) -> None:
 
 
 CQL = """
-CREATE STREAM packets (ts TIMESTAMP, src STRING, bytes INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
-CREATE STREAM flows (ts TIMESTAMP, src STRING, flow INT) FROM burst OPTIONS (rate '9', timestamp 'ts');
+CREATE STREAM packets (ts TIMESTAMP, src STRING, bytes INT) FROM csv OPTIONS (path 'p', timestamp 'ts');
+CREATE STREAM flows (ts TIMESTAMP, src STRING, flow INT) FROM csv OPTIONS (path 'f', timestamp 'ts');
 CREATE QUERY heavy WITH (latency = '1 s') AS SELECT p.src, f.flow
   FROM packets [RANGE 2 SECONDS] AS p, flows [ROWS 1000] AS f WHERE p.src = f.src AND p.bytes > 1000;
 """
@@ -138,6 +142,24 @@ def test_a_file_of_cql_runs_on_measured_profiles(tmp_path: Path) -> None:
 def test_a_stream_that_was_silent_stays_silent(tmp_path: Path) -> None:
     script, profile = measured(tmp_path, {**PROFILES, "tuples_per_s": {"packets": 10.0, "flows": 0}})
     assert {amount for _, amount, _ in document(script, "--profile", profile)["outputs"]} == {0.2}
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_strategies_are_not_ranked_by_numbers_that_nothing_measured(tmp_path: Path) -> None:
+    own: dict[str, Any] = dict(PROFILES["operators"])
+    made_up = {"seconds_per_tuple": 1e-6, "selectivity": 1.0, "samples": 0}
+    options = ("--rate", "flows=9", "--for", "1s", "--json")
+    script, profile = measured(tmp_path, {**PROFILES, "operators": {**own, "heavy.join": made_up}})
+    failed = invoke("simulate", script, "--profile", profile, "--strategy", "all", *options)
+    assert failed.exit_code == 2 and failed.stdout == "" and failed.stderr.count("\n") == 1
+    assert "has no profile of operator heavy.join (no tick measured it); measure it with" in failed.stderr
+    # behind a join that finds nothing, a projection has nothing to do
+    silent = {name: own[name] for name in ("heavy.select_p", "heavy.join")}
+    silent["heavy.join"] = {**silent["heavy.join"], "selectivity": 0.0}
+    script, profile = measured(tmp_path, {**PROFILES, "operators": silent})
+    done = invoke("simulate", script, "--profile", profile, *options)
+    assert done.exit_code == 0 and json.loads(done.stdout)["outputs"] == []
+    assert done.stderr == "not measured, as no tuple reached it: heavy.project; it counts as idle\n"
 
 
 @pytest.mark.usefixtures("no_spark")

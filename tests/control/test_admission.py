@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from tests.queueing.plans import plan_named
 from tests.runtime.networks import chains
 
-from headgate.control.admission import BoundsWatch, Refused, admission, check_admission
+from headgate.control.admission import (
+    BoundsWatch,
+    Refused,
+    admission,
+    check_admission,
+    with_machine_bounds,
+)
 from headgate.model.event import StreamCounts, TickCommitted
 from headgate.model.network import Network
 from headgate.model.profile import Profile, TickCosts
@@ -33,14 +40,14 @@ def measured(network: Network, rate: float, ticks: TickCosts | None = TICKS) -> 
     return Measured(profiles, dict.fromkeys(network.streams, rate), ticks)
 
 
-def judged(network: Network, known: Measured) -> None:
-    check_admission(network, list(network.queries), known, processors=1)
+def judged(network: Network, known: Measured) -> tuple[str, ...]:
+    return check_admission(network, list(network.queries), known)
 
 
 def test_a_query_that_keeps_its_bound_is_let_in() -> None:
     # at half of the capacity ticks take a second, and a tuple is done within two of them
     network = bounded(2.1)
-    judged(network, measured(network, 500.0))
+    assert judged(network, measured(network, 500.0)) == ()
 
 
 def test_a_query_that_breaks_its_bound_is_refused_with_the_advice() -> None:
@@ -62,14 +69,70 @@ def test_an_overload_breaks_every_bound() -> None:
     [bounded(None), bounded(0.1, overload="shed")],
     ids=["no bounds", "sheds"],
 )
-def test_nothing_to_break_is_let_in(network: Network) -> None:
-    judged(network, measured(network, 1200.0))
+def test_nothing_to_break_is_let_in_with_a_warning(network: Network) -> None:
+    [warning] = judged(network, measured(network, 1200.0))
+    assert "utilisation would be 1.2, and has to stay below 1" in warning
 
 
-def test_nothing_is_said_of_what_was_not_measured() -> None:
+def test_a_query_that_keeps_its_bound_by_shedding_is_let_in_without_a_word() -> None:
+    network = bounded(1.2, overload="shed")
+    assert judged(network, measured(network, 900.0)) == ()
+
+
+@pytest.mark.parametrize(
+    ("lost", "said"),
+    [
+        ({"profiles": {}}, "the profile has no profile of operator 0.0 (it is not in the profile)"),
+        ({"tuples_per_s": {}}, "no rate of stream s0 is known"),
+        (
+            {"tuples_per_s": {}, "machine_bound": {"s0": 45_000.0}},
+            "no rate of stream s0 is known, only that the profiled machine reads 45,000 tuples/s of it",
+        ),
+        ({"tick": None}, "the profile has no costs of ticks; measure them with headgate profile"),
+        (
+            {"tick": None, "not_measured": {"ticks": "only 5 of 6 did any work"}},
+            "the profile has no costs of ticks (only 5 of 6 did any work)",
+        ),
+    ],
+)
+def test_what_was_not_measured_is_let_in_and_named(lost: dict[str, Any], said: str) -> None:
     network = bounded(0.1)
-    judged(network, Measured({}, {}))
-    judged(network, replace(measured(network, 1200.0), tuples_per_s={}))
+    [warning] = judged(network, replace(measured(network, 1200.0), **lost))
+    assert warning.startswith(f"bounds of q0 are not checked: {said}")
+    # nothing was promised, so there is nothing to check
+    assert judged(bounded(None), Measured({}, {})) == ()
+
+
+def test_an_operator_that_no_tuple_reaches_need_not_be_measured() -> None:
+    network = bounded(2.1)
+    known = measured(network, 500.0)
+    first, last = network.operators
+    silent = {first: replace(known.profiles[first], seconds_per_tuple=0.001, selectivity=0.0)}
+    unreached = replace(known, profiles=silent, not_measured={last: "no tuple reached it"})
+    assert judged(network, unreached) == ()
+    with pytest.raises(Refused, match=r"latency p99 would be 1\.99 s"):
+        judged(bounded(1.9), unreached)
+    # if a single tuple in a million passes, its cost matters again
+    rare = replace(unreached, profiles={first: replace(silent[first], selectivity=1e-6)})
+    assert "operator 0.1 (no tuple reached it)" in judged(network, rare)[0]
+
+
+def test_a_margin_smaller_than_the_error_of_the_profile_is_said() -> None:
+    network = bounded(2.1)
+    known = measured(network, 500.0, replace(TICKS, spread=0.05, samples=12))
+    [warning] = judged(network, known)
+    assert warning == "query q0 keeps its bounds by a margin smaller than the error of its profile"
+    assert judged(bounded(4.0), known) == ()
+
+
+def test_rates_that_ticks_cannot_take_are_those_of_the_machine() -> None:
+    network = bounded(None)
+    within = measured(network, 500.0)
+    assert with_machine_bounds(within, network) == within
+    beyond = with_machine_bounds(measured(network, 4000.0), network)
+    assert beyond.machine_bound == {"s0": pytest.approx(1000.0)}
+    assert beyond.tuples_per_s == {"s0": 4000.0}
+    assert with_machine_bounds(Measured({}, {}), network) == Measured({}, {})
 
 
 def test_a_query_is_admitted_if_all_keep_their_bounds() -> None:

@@ -14,8 +14,9 @@ from headgate.model.profile import Profile, TickCosts
 from headgate.model.window import TimeWindow
 from headgate.queueing import LatencyBound, ParameterError, largest_rate
 from headgate.queueing.advice import Drift, advise, broken_bounds
-from headgate.queueing.latency_models import ByPriority, InTicks, LatencyModel, OnServer, OwnServers
+from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
 from headgate.queueing.load_model import LoadModel, mixture, tick_latencies, work_by_operator
+from headgate.queueing.tick_model import InTicks
 
 MODELS = [OnServer(), OnServer(3), InTicks(0.5), OwnServers()]
 
@@ -44,6 +45,15 @@ def test_a_plan_within_its_bounds_fits_and_one_beyond_does_not() -> None:
     assert "latency p99 would be" in str(broken) and "its bound of 2 s" in str(broken)
     large = advise(plan_named("path", 0.5, memory_bytes=100), OnServer())
     assert large.queries["q"].broken[0].bound == "memory"
+
+
+def test_what_is_read_at_a_cost_has_a_largest_rate_even_if_operators_cost_nothing() -> None:
+    plan = plan_named("path", 0.5)
+    free = replace(plan, profiles={name: Profile(0.0) for name in plan.profiles})
+    assert advise(free, InTicks(0.5)).largest_factor == float("inf")
+    [rate] = free.rates.values()
+    found = advise(free, InTicks(0.5, intake_s=0.1 / rate))
+    assert found.largest_factor == pytest.approx(10.0, rel=1e-3)
 
 
 @pytest.mark.parametrize("model", MODELS)

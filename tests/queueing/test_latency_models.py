@@ -11,9 +11,10 @@ from headgate.model.operator import JoinSide, OperatorInput, Project, StreamInpu
 from headgate.model.profile import Profile
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.queueing import MG1, Overloaded, ParameterError, md1
-from headgate.queueing.latency_models import ByPriority, InTicks, OnServer, OwnServers, waiting_share
+from headgate.queueing.latency_models import ByPriority, OnServer, OwnServers, waiting_share
 from headgate.queueing.load_model import LoadModel, mixture, work_by_operator
 from headgate.queueing.prediction import LoadPrediction
+from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool
 from headgate.simulator.virtual_engine import static_priority
@@ -65,6 +66,47 @@ def test_one_operator_is_one_queue_under_every_model() -> None:
         assert predicted.queue_bytes("q", 0.99) == pytest.approx(
             10 * queue.percentile_in_system(0.99), rel=0.1
         )
+
+
+def merging(rates: dict[str, float]) -> LoadModel:
+    """An operator over streams, and over another operator whose output is far from Poisson."""
+    streams = tuple(StreamDefinition(name, "synthetic", None) for name in ("busy", *rates))
+    read = tuple(StreamInput(name, name, ()) for name in rates)
+    network = Network(
+        streams,
+        (),
+        (
+            Synthetic("below", (StreamInput("busy", "busy", ()),)),
+            Synthetic("merge", (*read, OperatorInput("below"))),
+        ),
+        (QueryDefinition("q", ("merge",), SinkDefinition("none")),),
+    )
+    profiles = {"below": Profile(0.18, 1.0), "merge": Profile(0.08, 1.0)}
+    return LoadModel(network, profiles, {"busy": 5.0, **rates})
+
+
+def test_a_poisson_stream_in_two_parts_makes_no_difference_where_operators_have_servers() -> None:
+    whole, parts = merging({"r": 5.0}), merging({"r": 2.0, "s": 3.0})
+    one, two = (OwnServers().predict(plan).operators["merge"].delay for plan in (whole, parts))
+    assert two.mean_s == pytest.approx(one.mean_s)
+    assert two.percentile(0.99) == pytest.approx(one.percentile(0.99))
+    assert two.mean_s == pytest.approx(simulated_merge_s(), rel=0.05)
+
+
+def simulated_merge_s() -> float:
+    """Mean time at the operator that merges, by Lindley's recursion over single tuples."""
+    generator = np.random.default_rng(3)
+
+    def poisson() -> np.ndarray:
+        return np.cumsum(generator.exponential(1 / 5.0, 150_000))
+
+    def served(arrivals: np.ndarray, seconds: float) -> np.ndarray:
+        # a tuple leaves a service after the later of its arrival and the departure before it
+        steps = np.arange(len(arrivals)) * seconds
+        return np.maximum.accumulate(arrivals - steps) + steps + seconds
+
+    merged = np.sort(np.concatenate([poisson(), served(poisson(), 0.18)]))
+    return float((served(merged, 0.08) - merged).mean())
 
 
 @pytest.mark.parametrize("load", [0.3, 0.8])

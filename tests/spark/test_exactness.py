@@ -20,7 +20,7 @@ from headgate.handle import Run
 from headgate.spark import blocks, stream_log
 from headgate.spark.operators import windowed
 from headgate.spark.physical_plans import LightPlan, PhysicalPlans
-from headgate.statistics.store import OperatorEstimates
+from headgate.statistics.operators import OperatorEstimates
 
 pytestmark = pytest.mark.spark
 

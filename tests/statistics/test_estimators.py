@@ -94,5 +94,19 @@ def test_the_error_of_a_share_is_at_least_that_of_independent_tuples() -> None:
     for number in range(100):
         even.add(50, 100)
         uneven.add(100 * (number % 2), 100)
-    assert even.error == pytest.approx(math.sqrt(0.25 / 10_000))
+    assert even.error == pytest.approx(math.sqrt(0.25 / 10_000), rel=1e-3)
     assert uneven.error == pytest.approx(0.5 / 10, rel=0.01)
+
+
+def test_that_no_tuple_has_passed_does_not_show_that_none_will() -> None:
+    none, every = DecayedRatio(memory=1.0), DecayedRatio(memory=1.0)
+    none.add(0, 1000)
+    every.add(1000, 1000)
+    assert none.value == 0 and every.value == 1
+    # with three in a thousand, a sample without any is as rare as one in twenty
+    assert 0.0005 < none.error < 0.003
+    assert every.error == pytest.approx(none.error)
+
+
+def test_before_any_observation_the_error_is_not_known() -> None:
+    assert DecayedRatio().error == math.inf

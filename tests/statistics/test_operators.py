@@ -13,11 +13,10 @@ from headgate.model.profile import Profile, Profiles
 from headgate.planning.lower import Stages
 from headgate.spark.measuring import groups_of
 from headgate.statistics.estimators import TickWork
+from headgate.statistics.operators import UNREACHED, OperatorEstimates, Passed
 from headgate.statistics.store import (
     JoinSelectivities,
-    OperatorEstimates,
     PairCounts,
-    Passed,
     PredicateEstimates,
     StatisticsStore,
 )
@@ -67,7 +66,92 @@ def test_costs_follow_when_a_machine_gets_faster() -> None:
 
 
 def test_small_ticks_say_nothing_about_tuples() -> None:
-    assert learnt([TickWork({SELECT: 3.0, PROJECT: 1.0}, 0.0, 0.2)] * 5).profiles[SELECT].samples == 0
+    estimates = learnt([TickWork({SELECT: 3.0, PROJECT: 1.0}, 0.0, 0.2)] * 5)
+    assert estimates.profiles[SELECT].samples == 0
+    assert missing(estimates)[SELECT] == "only 0 of 4 ticks had 200 tuples or more for its query"
+
+
+def missing(estimates: OperatorEstimates) -> dict[str, str]:
+    return estimates.unmeasured(estimates.overall().profiles)
+
+
+def test_an_operator_counts_as_measured_once_cost_and_selectivity_are() -> None:
+    estimates, rng = OperatorEstimates(NETWORK, {}), random.Random(1)
+    assert missing(estimates).keys() == set(NETWORK.operators) == estimates.assumed
+    reasons = []
+    for number in range(12):
+        taken = rng.uniform(5e3, 5e4)
+        passed = {SELECT: Passed(taken, 0.2 * taken)} if number in (8, 9) else {}
+        estimates.add([work(taken, 0.2 * taken, noise=rng.uniform(0.95, 1.05))], passed, {})
+        reasons.append(missing(estimates).get(SELECT, ""))
+    # two ticks are cold, and four more are few
+    assert reasons[4] == "only 3 of 4 ticks had 200 tuples or more for its query"
+    assert reasons[7] == "its results were counted in only 0 of 2 ticks"
+    assert reasons[8] == "its results were counted in only 1 of 2 ticks" and reasons[9] == ""
+    # a select list has as many results as tuples, and needs no counting
+    assert missing(estimates) == {} and estimates.assumed == frozenset()
+
+
+def test_an_operator_that_no_tuple_reached_is_named_as_such() -> None:
+    estimates, rng = OperatorEstimates(NETWORK, {}), random.Random(1)
+    for _ in range(12):
+        taken = rng.uniform(5e3, 5e4)
+        estimates.add([work(taken, 0.0)], {SELECT: Passed(taken, 0.0)}, {})
+    assert missing(estimates) == {PROJECT: UNREACHED}
+    assert estimates.profiles[SELECT].selectivity == 0 < estimates.profiles[SELECT].selectivity_error
+
+
+def test_what_was_known_before_needs_no_ticks() -> None:
+    known = {SELECT: Profile(1e-5, 0.5), PROJECT: Profile(1e-5)}
+    estimates = OperatorEstimates(NETWORK, known)
+    assert missing(estimates) == {}
+    estimates.add([], {}, {})
+    estimates.add([], {}, {})
+    estimates.add([work(1e4, 2e3)], {}, {})
+    # one tick cannot tell its noise, but how far it is from what was known
+    found = estimates.overall().profiles[SELECT]
+    assert 0 < found.seconds_per_tuple_error < 1e-3 and missing(estimates) == {}
+
+
+def profiled(rng: random.Random, ticks: int, noise: float) -> OperatorEstimates:
+    """As a profile does it: ticks in which operators rest, then whole ones."""
+    estimates, waiting = OperatorEstimates(NETWORK, {}), 0.0
+
+    def add(taken: float, passed: float, stored: float) -> None:
+        found = {SELECT: Passed(taken, 0.2 * taken), PROJECT: Passed(passed, passed)}
+        estimates.add([work(taken, passed, stored, rng.lognormvariate(0, noise))], found, {})
+
+    for number in range(ticks):
+        rests = [number % 4 != 3 and rng.random() < 0.4 for _ in range(2)]
+        taken = 0.0 if rests[0] else rng.uniform(5e3, 2e4)
+        waiting += 0.2 * taken
+        passed = 0.0 if rests[1] else waiting
+        waiting -= passed
+        add(taken, passed, waiting)
+    estimates = estimates.continued()
+    for _ in range(ticks):
+        taken = rng.uniform(5e3, 3e4)
+        add(taken, 0.2 * taken, 0.0)
+    return estimates
+
+
+@pytest.mark.parametrize("noise", [0.05, 0.3])
+def test_the_truth_is_within_twice_the_standard_error_nine_times_in_ten(noise: float) -> None:
+    rng, hits, sums, relative = random.Random(8), [], [], []
+    for _ in range(60):
+        overall = profiled(rng, 15, noise).overall()
+        found = [overall.profiles[name] for name in (SELECT, PROJECT)]
+        for own, true in zip(found, (2e-5, 1e-4), strict=True):
+            hits.append(abs(own.seconds_per_tuple - true) < 2 * own.seconds_per_tuple_error)
+            relative.append(own.seconds_per_tuple_error / true)
+        in_all = found[0].seconds_per_tuple + 0.2 * found[1].seconds_per_tuple
+        sums.append(abs(in_all / 4e-5 - 1) < 2 * overall.work_error)
+    assert sum(hits) >= 0.9 * len(hits)
+    # nor are errors so large that they say nothing
+    assert sorted(relative)[len(relative) // 2] < (0.5 if noise < 0.1 else 1.0)
+    # what tuples cost in all is known better than what each operator does
+    assert sum(sums) >= 0.85 * len(sums)
+    assert overall.work_error < sorted(relative)[len(relative) // 2]
 
 
 def test_selectivity_and_width_are_those_of_the_tuples() -> None:
@@ -104,7 +188,7 @@ def test_a_run_as_a_whole_is_explained_by_all_of_its_ticks() -> None:
     slow = [TickWork({SELECT: 1e4, PROJECT: 2e3}, 0.0, 2.0)] * 22
     fast = [TickWork({SELECT: 1e4, PROJECT: 2e3}, 0.0, 1.0)] * 20
     estimates = learnt(slow + fast)
-    profiles, _, _ = estimates.overall()
+    profiles = estimates.overall().profiles
 
     def seconds(known: Profiles) -> float:
         return 1e4 * known[SELECT].seconds_per_tuple + 2e3 * known[PROJECT].seconds_per_tuple

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,44 @@ def test_a_profile_survives_being_written() -> None:
     ticks = TickCosts(0.2, 1e-6, 0.5)
     measured = Measured({"a": Profile(2e-6, 0.25, 33.0, 12, 1e-7, 0.004)}, {"s": 100.0}, ticks)
     assert Measured.from_json(measured.to_json(), "p") == measured
+    # stated, not measured
+    stated = Measured({"a": Profile(2e-6, 0.25)}, {"s": 100.0})
+    assert Measured.from_json(stated.to_json(), "p") == stated
+    bound = replace(
+        measured,
+        tick=replace(ticks, spread=0.2, samples=9, work_error=0.1),
+        not_measured={"b": "no tuple reached it"},
+        machine_bound={"s": 40.0},
+        processors=2,
+        definitions={"a": "0123456789abcdef"},
+    )
+    assert Measured.from_json(bound.to_json(), "p") == bound
+
+
+def test_an_operator_without_a_single_sample_was_not_measured() -> None:
+    made_up = {"seconds_per_tuple": 1e-6, "selectivity": 1.0, "samples": 0}
+    found = Measured.from_json(
+        json.dumps({"operators": {"q.a": made_up, "q.b": made_up | {"samples": 3}}}), "p"
+    )
+    assert found.profiles.keys() == {"q.b"}
+    assert found.not_measured == {"q.a": "no tick measured it"}
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("processors", 0, "p: processors = 0 is wrong; write a whole number of 1 or more"),
+        ("processors", 2.5, "p: processors = 2.5 is wrong; write a whole number of 1 or more"),
+        ("not_measured", ["a"], "p: not_measured is wrong; write {OPERATOR: TEXT}"),
+        ("definitions", {"a": 3}, "p: definitions is wrong; write {OPERATOR: TEXT}"),
+        ("machine_bound", 7, "p: machine_bound is not an object; write a number for every stream"),
+        ("machine_bound", {"s": "x"}, "p: machine_bound.s = 'x' is wrong; write a number of 0 or more"),
+    ],
+)
+def test_wrong_values_are_refused_in_one_line(key: str, value: object, message: str) -> None:
+    with pytest.raises(SetupError) as refused:
+        Measured.from_json(json.dumps({"operators": {}, key: value}), "p")
+    assert str(refused.value) == message
 
 
 PROFILE = {"seconds_per_tuple": 1e-6, "selectivity": 0.5}

@@ -11,8 +11,9 @@ from headgate.model.event import StreamCounts
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import TickCosts
 from headgate.model.view import QueueView, SystemView, Turn
-from headgate.statistics.estimators import tick_costs
-from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
+from headgate.statistics.estimators import TickWork, tick_costs
+from headgate.statistics.operators import Passed
+from headgate.statistics.profiling import KnownRates, Profiler, Sampling, rests, sampled
 from headgate.statistics.store import StatisticsStore
 from headgate.status import RunStatus, TickRecord
 
@@ -42,17 +43,44 @@ def test_files_come_one_by_one_unless_the_script_says_otherwise() -> None:
     assert options_of(with_stream(("rate", "100"))) == {"rate": "100"}
 
 
+def test_generated_tuples_come_in_ticks_of_bounded_size_unless_the_script_says_otherwise() -> None:
+    def most(*options: tuple[str, str], rate: float | None = 100.0, format: str = "burst") -> dict[str, str]:
+        stream = StreamDefinition("s0", format, None, options)
+        network = chains(2).changed(streams=(stream,))
+        [found] = sampled(network, rates={} if rate is None else {"s0": rate}).streams.values()
+        return dict(found.options)
+
+    assert most() == {"maxRowsPerTrigger": "200"}
+    assert most(("RowsPerTrigger", "7")) == {"RowsPerTrigger": "7"}
+    assert most(rate=None) == {}
+    # Spark's own source knows no such option
+    assert most(format="rate") == {}
+
+
 def test_results_do_not_go_where_the_script_sends_them() -> None:
     assert {q.sink for q in sampled(with_stream()).queries.values()} == {SinkDefinition("memory")}
 
 
 class Round:
-    """A round of a run: its ticks, followed by the store, and its status."""
+    """A round of a run: its ticks, followed by the store, and its status.
 
-    def __init__(self, store: StatisticsStore, rows: int, seconds: float, ticks: int = 5) -> None:
-        history = [TickRecord(float(at), 0.0, rows // ticks, 0, 0, 0, 0, {}, {}, 0.1) for at in range(ticks)]
+    A tick begins when the one before it ends, and takes what has arrived by then.
+    """
+
+    def __init__(self, store: StatisticsStore, per_s: float, ticks: int = 5, tick_s: float = 1.0) -> None:
+        rows = int(per_s * tick_s)
+        for number in range(ticks):
+            # half as much again in every second tick, so that ticks tell what each costs anyway
+            worked = [TickWork(dict.fromkeys(CHAIN.operators, rows * (1 + number % 2 / 2)), 0.0, 0.1)]
+            store.operators.add(worked, dict.fromkeys(CHAIN.operators, Passed(rows, rows)), {})
+        history = [
+            TickRecord(at_s * tick_s, tick_s, rows, 0, 0, 0, 0, {}, {}, 0.1) for at_s in range(1, ticks + 1)
+        ]
         store.follow(lambda: history)
-        self.status = RunStatus({}, {STREAM: StreamCounts(rows)}, 0, 0, 0, ticks, seconds, history)
+        # before the first tick, as much again was waiting
+        waiting = [replace(history[0], rows_in=2 * rows), *history[1:]] if history else []
+        counts = StreamCounts(sum(tick.rows_in for tick in waiting))
+        self.status = RunStatus({}, {STREAM: counts}, 0, 0, 0, ticks, ticks * tick_s, waiting)
 
 
 def profiler(seconds: float = 0.0) -> tuple[Profiler, StatisticsStore]:
@@ -60,37 +88,116 @@ def profiler(seconds: float = 0.0) -> tuple[Profiler, StatisticsStore]:
     return Profiler(CHAIN, seconds, store), store
 
 
+def run_through(profiling: Profiler, store: StatisticsStore, per_s: float, ticks: int) -> list[str]:
+    """Rounds of so many ticks, as long as more are wanted; what was said when the time was too short."""
+    said: list[str] = []
+    while profiling.wants_more() or profiling.extend(said.append):
+        profiling.end_round(Round(store, per_s, ticks).status)
+    return [text.removeprefix("measuring longer than asked: ") for text in said]
+
+
 def test_the_first_round_does_not_count() -> None:
     profiling, store = profiler()
     assert profiling.wants_more()
-    profiling.end_round(Round(store, 1_000_000, 1.0).status)
+    profiling.end_round(Round(store, 1_000_000, 9).status)
     assert profiling.wants_more() and profiling.separates_operators
-    assert store.tick_costs() is not None
-    profiling.end_round(Round(store, 400, 1.0).status)
+    # its ticks measure Java's compiler
+    assert store.tick_costs() is None and store.unmeasured().keys() == {*CHAIN.operators, "ticks"}
+    profiling.end_round(Round(store, 400, 9).status)
     assert profiling.wants_more() and not profiling.separates_operators
     # ticks in which operators rest are not those that will be run
     assert store.tick_costs() is None
-    profiling.end_round(Round(store, 600, 3.0).status)
-    assert not profiling.wants_more()
-    assert profiling.measured({}).tuples_per_s == {STREAM: 250.0}
-    assert profiling.measured({STREAM: 7.0}).tuples_per_s == {STREAM: 7.0}
+    profiling.end_round(Round(store, 600, 9).status)
+    assert not profiling.wants_more() and not profiling.extend(print)
+    # what waited before a round is no part of its rate
+    assert profiling.measured(KnownRates(), 2).tuples_per_s == {STREAM: pytest.approx(500.0)}
+    assert profiling.measured(KnownRates(), 2).processors == 2
 
 
-def test_rounds_that_tell_too_little_are_repeated_but_not_for_ever() -> None:
+def test_a_rate_that_is_declared_or_recorded_needs_no_counting() -> None:
     profiling, store = profiler()
-    while profiling.wants_more():
-        profiling.end_round(Round(store, 10, 0.1, ticks=1).status)
-    assert profiling.rounds == 7
-    assert profiling.measured({}).tick is None
+    run_through(profiling, store, 500, 9)
+    declared = profiling.measured(KnownRates(declared={STREAM: (700.0,)}), 2)
+    assert declared.tuples_per_s == {STREAM: 700.0} and declared.machine_bound == {}
+    recorded = profiling.measured(KnownRates(recorded={STREAM: 9000.0}), 2)
+    assert recorded.tuples_per_s == {STREAM: 9000.0} and recorded.machine_bound == {}
+
+
+def test_a_declared_rate_that_was_not_reached_is_machine_bound() -> None:
+    profiling, store = profiler()
+    run_through(profiling, store, 500, 9)
+    found = profiling.measured(KnownRates(declared={STREAM: (5000.0,)}), 2)
+    assert found.tuples_per_s == {STREAM: 5000.0}
+    assert found.machine_bound == {STREAM: pytest.approx(500.0)}
+
+
+def test_a_rate_that_changes_is_counted_unless_the_machine_is_too_slow_for_any_phase() -> None:
+    profiling, store = profiler()
+    run_through(profiling, store, 500, 9)
+    counted = profiling.measured(KnownRates(declared={STREAM: (400.0, 9000.0)}), 2)
+    assert counted.tuples_per_s == {STREAM: pytest.approx(500.0)} and counted.machine_bound == {}
+    missed = profiling.measured(KnownRates(declared={STREAM: (4000.0, 9000.0)}), 2)
+    assert missed.tuples_per_s == {} and missed.machine_bound == {STREAM: pytest.approx(500.0)}
+
+
+def test_a_machine_that_rests_between_ticks_is_not_slow() -> None:
+    profiling, store = profiler()
+    profiling.end_round(Round(store, 500, 9).status)
+    working = Round(store, 500, 9).status
+    # as many tuples, in five times the time: a second of each tick, and four of rest
+    ticks = [replace(t, at_s=5 * t.at_s - 4, phases_s={"rest": 4.0}) for t in working.history]
+    profiling.end_round(replace(working, history=ticks))
+    found = profiling.measured(KnownRates(declared={STREAM: (500.0,)}), 2)
+    assert found.machine_bound == {} and found.tuples_per_s == {STREAM: 500.0}
+    assert profiling.measured(KnownRates(), 2).tuples_per_s == {STREAM: pytest.approx(100.0)}
+
+
+def test_what_is_read_as_fast_as_possible_has_no_rate() -> None:
+    profiling, store = profiler()
+    run_through(profiling, store, 500, 9)
+    found = profiling.measured(KnownRates(unpaced={STREAM}), 2)
+    assert found.tuples_per_s == {} and found.machine_bound == {STREAM: pytest.approx(500.0)}
+
+
+def test_a_time_that_is_too_short_is_extended_until_all_is_measured() -> None:
+    profiling, store = profiler()
+    said = run_through(profiling, store, 500, 3)
+    assert said[0].startswith("0.0 (only 1 of 4 ticks had 200 tuples or more for its query), 0.1 (")
+    assert "ticks (too few of them did any work)" in said[0]
+    assert profiling.measured(KnownRates(), 2).not_measured == {}
+    assert profiling.stage.endswith("longer than asked")
+
+
+def test_a_stream_that_is_too_slow_for_large_ticks_is_measured_by_small_ones() -> None:
+    profiling, store = profiler()
+    said = run_through(profiling, store, 20, 5)
+    assert said[0].startswith("0.0 (only 0 of 4 ticks had 200 tuples or more for its query)")
+    found = profiling.measured(KnownRates(), 2)
+    assert found.not_measured == {}
+    # it may all be Spark's own time
+    for profile in found.profiles.values():
+        assert profile.seconds_per_tuple_error > 0.2 * profile.seconds_per_tuple > 0
+
+
+def test_a_time_is_not_extended_for_ever() -> None:
+    # a tick of a round has no beginning: the costs of ticks are never known
+    profiling, store = profiler()
+    said = run_through(profiling, store, 500, 1)
+    assert 1 < len(said) <= 6
+    assert profiling.measured(KnownRates(), 2).tick is None
+    # nor where nothing comes that could be measured
+    idle, nothing = profiler()
+    assert len(run_through(idle, nothing, 0, 0)) == 1
+    assert idle.measured(KnownRates(), 2).not_measured.keys() == {*CHAIN.operators, "ticks"}
 
 
 def test_what_waits_for_nobody_comes_in_ticks_of_several_sizes() -> None:
     profiling, store = profiler()
     sizes: list[int] = []
-    while profiling.wants_more():
+    while profiling.wants_more() or profiling.extend(print):
         sizes.append(profiling.files_per_tick)
-        profiling.end_round(Round(store, 10, 0.1, ticks=1).status)
-    assert sizes == [1, 1, 1, 3, 1, 3, 1]
+        profiling.end_round(Round(store, 500, 2).status)
+    assert sizes[:6] == [1, 1, 1, 3, 1, 3]
 
 
 def tick(at_s: float, rows: int, busy_s: float) -> TickRecord:

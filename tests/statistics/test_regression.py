@@ -47,7 +47,60 @@ def test_exact_ticks_give_the_costs_they_are_made_of(costs: list[float], seed: i
     amounts = np.random.default_rng(seed).uniform(1, 1000, (20, len(costs)))
     found = fit(amounts.tolist(), (amounts @ costs).tolist(), [Term()] * len(costs), memory)
     assert found.coefficients == pytest.approx(costs, rel=1e-4, abs=1e-6)
-    assert found.errors == pytest.approx([0.0] * len(costs), abs=1e-4)
+    even = fit(amounts.tolist(), (amounts @ costs).tolist(), [Term()] * len(costs))
+    assert even.errors == pytest.approx([0.0] * len(costs), abs=1e-4)
+
+
+def test_errors_are_those_of_ordinary_least_squares() -> None:
+    rng = np.random.default_rng(7)
+    amounts = rng.uniform(1, 10, (30, 2))
+    seconds = amounts @ [3.0, 5.0] + rng.normal(0, 0.5, 30)
+    found = fit(amounts.tolist(), seconds.tolist(), [Term()] * 2)
+    solution, squares, *_ = np.linalg.lstsq(amounts, seconds, rcond=None)
+    covariance = squares[0] / 28 * np.linalg.inv(amounts.T @ amounts)
+    assert found.coefficients == pytest.approx(solution.tolist())
+    assert found.covariance == pytest.approx(covariance)
+    assert found.errors == pytest.approx(np.sqrt(np.diag(covariance)).tolist())
+    # of the first alone, and of both together
+    assert found.error_of_sum([2.0]) == pytest.approx(2 * found.errors[0])
+    weights = np.array([1.0, 4.0])
+    assert found.error_of_sum([1.0, 4.0]) == pytest.approx(float(np.sqrt(weights @ covariance @ weights)))
+
+
+def test_two_ticks_say_nothing_about_the_error_of_two_costs() -> None:
+    amounts, seconds = [(100.0, 1.0), (300.0, 1.0)], [0.5, 0.9]
+    found = fit(amounts, seconds, [Term()] * 2)
+    assert found.coefficients == pytest.approx((0.002, 0.3))
+    assert found.errors == (np.inf, np.inf) and found.error_of_sum([1.0, 1.0]) == np.inf
+
+
+def test_what_rests_on_a_previous_estimate_is_no_better_known_than_that() -> None:
+    # the two are never apart, so that only their sum is measured
+    rng = np.random.default_rng(2)
+    sizes = rng.uniform(50, 150, 30)
+    seconds = (sizes * 0.03 + rng.normal(0, 0.01, 30)).tolist()
+    amounts = np.column_stack([sizes, sizes]).tolist()
+    held = fit(amounts, seconds, [Term(0.1, 0.015, 1e-9, 0.004)] * 2)
+    # what is too much in one is missing in the other
+    assert held.errors == pytest.approx((0.004 / 2**0.5,) * 2, rel=0.1)
+    assert held.error_of_sum([1.0, 1.0]) < 0.0005
+    # nothing was measured before: the first may well be all of it
+    assumed = fit(amounts, seconds, [Term(0.1, 0.015, 1e-9)] * 2)
+    assert min(assumed.errors) > 0.01
+
+
+def test_ticks_that_vary_say_so() -> None:
+    true, rng = TickCosts(0.2, 2e-6, 0.6), np.random.default_rng(5)
+    history, at_s = [tick(0.0, 0, 0.0)], 0.0
+    for _ in range(90):
+        rows, busy_s = int(rng.integers(1000, 90_000)), float(rng.uniform(0.1, 1.5))
+        at_s += true.seconds(rows, busy_s) * float(rng.normal(1, 0.1))
+        history.append(tick(at_s, rows, busy_s))
+    found = tick_costs([history])
+    assert found is not None and found.samples == 90
+    assert found.spread == pytest.approx(0.1, rel=0.25)
+    assert found.error == pytest.approx(found.spread * (3 / 90) ** 0.5)
+    assert TickCosts(0.2, 2e-6, 0.6).error == 0
 
 
 @given(COSTS, st.integers(0, 2**32 - 1))

@@ -10,9 +10,12 @@ from headgate.model.event import StreamCounts, TickCommitted
 from headgate.model.profile import Profile
 from headgate.planning.lower import Stages
 from headgate.statistics.estimators import TickWork
+from headgate.statistics.operators import Passed
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import ArrivalRates, StatisticsStore
 from headgate.status import TickRecord
+
+CHAIN = chains(2)
 
 
 def tick(started_s: float, seconds: float, rows: int, until_s: float | None = None) -> TickCommitted:
@@ -55,14 +58,41 @@ def test_a_snapshot_has_the_statistics_of_shared_operators_under_all_their_names
 
 
 def test_forgotten_ticks_leave_the_profiles_as_what_is_known() -> None:
-    network = chains(2)
+    network = CHAIN
     store, history = StatisticsStore(network), list[TickRecord]()
     store.follow(lambda: history)
-    for number in range(8):
-        work = TickWork(dict.fromkeys(network.operators, 1e4), 0.0, 0.5)
-        store.operators.add([work], {}, {})
-        history.append(TickRecord(float(number), 0.0, 10_000, 0, 0, 0, 0, {}, {}, 0.5))
-    profiles = store.profiles
-    assert store.tick_costs() is not None and profiles != StatisticsStore(network).profiles
+    add_ticks(store, history, 8)
+    before = store.profiles
+    assert store.tick_costs() is not None and before != StatisticsStore(network).profiles
     store.forget_ticks()
-    assert store.tick_costs() is None and store.profiles == profiles
+    assert store.tick_costs() is None and store.unmeasured().keys() == {"ticks"}
+    for name, profile in store.profiles.items():
+        assert profile.seconds_per_tuple == pytest.approx(before[name].seconds_per_tuple)
+
+
+def add_ticks(store: StatisticsStore, history: list[TickRecord], number: int) -> None:
+    for _ in range(number):
+        work = TickWork(dict.fromkeys(CHAIN.operators, 1e4), 0.0, 0.5)
+        passed = dict.fromkeys(CHAIN.operators, Passed(1e4, 1e4))
+        store.operators.add([work], passed, {})
+        history.append(TickRecord(float(len(history)), 0.0, 10_000, 0, 0, 0, 0, {}, {}, 0.5))
+
+
+def test_a_snapshot_has_no_numbers_of_what_was_not_measured() -> None:
+    store, history = StatisticsStore(CHAIN), list[TickRecord]()
+    store.follow(lambda: history)
+    nothing = store.snapshot({})
+    assert nothing.profiles == {} and nothing.tick is None
+    assert nothing.not_measured == {
+        **dict.fromkeys(CHAIN.operators, "only 0 of 4 ticks had 200 tuples or more for its query"),
+        "ticks": "too few of them did any work",
+    }
+    # two ticks are cold, and the first one of a run has no beginning
+    add_ticks(store, history, 6)
+    some = store.snapshot({}, processors=2)
+    assert some.profiles.keys() == CHAIN.operators.keys() and some.processors == 2
+    assert some.tick is None and some.not_measured == {"ticks": "only 5 of 6 did any work"}
+    observed = store.observations()
+    add_ticks(store, history, 1)
+    assert store.observations() > observed
+    assert store.snapshot({}).tick is not None and store.snapshot({}).not_measured == {}

@@ -137,7 +137,7 @@ _register(commands.run, "examples/network.sql --for 30s --tick-budget 0.5s --che
 _register(commands.explain, "examples/network.sql --after lower")
 _register(commands.advise, "examples/network.sql --rate packets=8000 --processors 2")
 _register(commands.demo, "--seconds 15 --out demo-out")
-_register(commands.profile, "examples/sensors.sql --for 20s")
+_register(commands.profile, "examples/network.sql --for 20s")
 _register(commands.simulate, "examples/two_operators.toml --strategy all --plot backlog.png")
 _register(commands.route, "examples/three_selections.toml --optimize art --rate 220")
 _register(commands.nexmark, "nexmark --events 1000000 --seed 1")

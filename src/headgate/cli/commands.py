@@ -196,8 +196,10 @@ def advise(
     trace: list[str] = value(
         "STREAM=FILE", "Recorded arrivals: measured latency beside the predicted.", default=[]
     ),
-    processors: int | None = value("N", "Processors that share the work; 1, or as profiled.", **_PROCESSORS),
-    tick: str | None = value("TIME", "Fixed time of a tick on Spark; as profiled if not given, 0s for none."),
+    processors: int | None = value(
+        "N", "Processors that share the work; as profiled if not given.", **_PROCESSORS
+    ),
+    tick: str | None = value("TIME", "Fixed time of a tick; as profiled if not given, 0s for no ticks."),
     strategy: str = value("NAME", "fifo, or one of static priorities.", default="fifo"),
     servers: str = value("pool|each", "each: operators have their own.", default="pool"),
     percentile: float = value("P", "Of latency and memory bounds.", default=PERCENTILE),
@@ -206,7 +208,9 @@ def advise(
 ) -> None:
     """Predict latency, queues and memory, and check whether every query keeps its bounds.
 
-    The exit code is 0 if all queries fit, 1 if one does not, 2 if the request is wrong.
+    The verdict comes first, with the model, processors and percentile that it rests on; headgate run admits
+    queries by the same verdict. The exit code is 0 if all queries fit, 1 if one does not, 2 if the request is
+    wrong.
     """
     _PERCENTILES.check(percentile, f"--percentile {percentile:g}")
     from headgate.cli.advising import Question, answer
@@ -248,7 +252,9 @@ def profile(
 ) -> None:
     """Run the queries over a sample and measure every operator: cost, selectivity, width, rates.
 
-    No result is written. ``explain``, ``advise`` and ``simulate`` find the profile beside the file.
+    No result is written. ``explain``, ``advise`` and ``simulate`` find the profile beside the file. If the
+    time was too short to measure every operator, it is extended. The exit code is 1 if something could not be
+    measured all the same; it is named, and no number stands for it.
     """
     length_s = seconds("--for", for_time)
     assert length_s is not None
@@ -265,7 +271,8 @@ def profile(
     script = read_while_spark_starts(file, master)
     from headgate.cli.execution import measure
 
-    measure(script, master, length_s, target, as_json)
+    if not measure(script, master, length_s, target, as_json):
+        raise typer.Exit(1)
 
 
 def simulate(

@@ -25,6 +25,7 @@ from headgate.planning.rules import optimize
 from headgate.planning.statistics import Context, MeasuredStatistics, Missing, WrittenStatistics, form_of
 from headgate.planning.statistics_file import written_statistics
 from headgate.report import screen
+from headgate.statistics.completeness import with_idle_operators
 from headgate.statistics.profile_file import FILE_NAME, Measured
 
 
@@ -53,7 +54,7 @@ def _decide(catalog: Catalog, profile: Path, capacity: float, plans_of: PlansOf)
     statistics: MeasuredStatistics | WrittenStatistics
     texts: Collection[str] = ()
     if measured.suffix.lower() == ".json":
-        statistics = MeasuredStatistics(Measured.read(measured))
+        statistics = MeasuredStatistics(with_idle_operators(Measured.read(measured), stages.lowered))
     else:
         statistics, texts = written_statistics(profile, catalog)
     missing = Missing()

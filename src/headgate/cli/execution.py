@@ -216,17 +216,28 @@ def _has_dead_letters(run: Run) -> bool:
     return folder.is_dir() and any(folder.iterdir())
 
 
-def measure(script: Script, master: str, length_s: float, target: Path, as_json: bool) -> None:
-    """Profile the queries of a script, and write the profile."""
+def measure(script: Script, master: str, length_s: float, target: Path, as_json: bool) -> bool:
+    """Profile the queries of a script, and write the profile; returns whether it is complete."""
     with Progress("starting Spark") as progress:
         session = Session(master=master).execute(script.text, script.origin)
-        measured = session.profile(length_s, progress.enter)
+        measured = session.profile(length_s, progress.enter, progress.say)
     target.write_text(measured.to_json() + "\n", encoding="utf-8")
     if as_json:
         print(measured.to_json())
     else:
         screen().print(profile_table(measured))
         screen().print(f"written to {target}", soft_wrap=True)
+    for stream, per_s in measured.machine_bound.items():
+        print(_machine_bound(stream, per_s, measured.tuples_per_s.get(stream)), file=sys.stderr)
+    for name, reason in measured.not_measured.items():
+        print(f"not measured: {name}: {reason}", file=sys.stderr)
+    return not measured.not_measured
+
+
+def _machine_bound(stream: str, per_s: float, declared_per_s: float | None) -> str:
+    if declared_per_s is None:
+        return f"{stream}: machine-bound, read at {per_s:,.0f} tuples/s; its own rate is not known"
+    return f"{stream}: machine-bound, {per_s:,.0f} of {declared_per_s:,.0f} tuples/s"
 
 
 def show_sql(script: Script, as_json: bool) -> None:

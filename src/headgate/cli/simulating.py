@@ -36,6 +36,13 @@ from headgate.simulator.eddies import EddyResult
 from headgate.simulator.routing_file import eddy_run, given_rate, read_network
 from headgate.simulator.scenario import check_entries, entries_of, total_inputs
 from headgate.simulator.workload_file import WorkloadFile, is_workload, read_workload
+from headgate.statistics.completeness import (
+    NoRate,
+    Origin,
+    idle_operators,
+    operator_profiles,
+    stream_rates,
+)
 from headgate.statistics.profile_file import FILE_NAME, Measured, beside
 from headgate.workload.processes import Listed, Process, Trace, process_named
 
@@ -164,7 +171,8 @@ def _workload(file: Path, options: MeasuredOptions, seed: int) -> WorkloadFile:
                 raise SetupError(f"{name} is for CQL files; {file} contains that itself")
         return read_workload(file, seed)
     network, measured, path = profiled_network(file, options.profile)
-    profiles = measured.of(tuple(network.operators), str(path))
+    note_idle(measured, network)
+    profiles = operator_profiles(measured, network, Origin(str(path), f"headgate profile {file}"))
     processes = _processes(network, measured, options)
     # before times are drawn, which may take long
     behaviours = {name: Behaviour(own.seconds_per_tuple, own.selectivity) for name, own in profiles.items()}
@@ -192,18 +200,30 @@ def profiled_network(file: Path, profile: Path | None) -> tuple[Network, Measure
     return network, Measured.read(path), path
 
 
+def note_idle(measured: Measured, network: Network) -> None:
+    """Say which operators were not measured and count as idle, on standard error."""
+    idle = idle_operators(measured, network)
+    if idle:
+        print(f"not measured, as no tuple reached it: {', '.join(idle)}; it counts as idle", file=sys.stderr)
+
+
 def _processes(network: Network, measured: Measured, options: MeasuredOptions) -> dict[str, Process]:
-    rates = {**measured.tuples_per_s, **given_rates(options.rates, network)}
+    given = given_rates(options.rates, network)
     traces = by_stream("--trace", options.traces, network)
+    try:
+        # those of traced streams are not needed
+        rates = stream_rates(measured, network, {**dict.fromkeys(traces, 0.0), **given})
+    except NoRate as error:
+        raise SetupError(f"{error}; add --rate {error.stream}=1000") from None
     processes: dict[str, Process] = {}
     for stream in network.streams:
         if stream in traces:
             processes[stream] = Trace(file=traces[stream])
-        elif (rate := known_rate(rates, stream)) == 0:
+        elif rates[stream] == 0:
             processes[stream] = Listed(times=())
         else:
             try:
-                settings = {"rate": rate, "until": options.for_s or 10.0}
+                settings = {"rate": rates[stream], "until": options.for_s or 10.0}
                 processes[stream] = process_named("poisson", settings)
             except SetupError as error:
                 right = f"add a lower --rate {stream}=N, or a shorter --for"
@@ -214,12 +234,6 @@ def _processes(network: Network, measured: Measured, options: MeasuredOptions) -
 def arrivals_seed(seed: int, stream: str) -> int:
     """Streams differ: each has a seed of its own."""
     return key_of(seed, "arrivals", stream) >> 1
-
-
-def known_rate(rates: Mapping[str, float], stream: str) -> float:
-    if stream not in rates:
-        raise SetupError(f"no rate of stream {stream} is known; add --rate {stream}=1000")
-    return rates[stream]
 
 
 def by_stream(option: str, given: Sequence[str], network: Network) -> Mapping[str, str]:

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
 
+from headgate.display import plural
 from headgate.errors import OverloadError
 from headgate.model.event import Event, TickCommitted
 from headgate.model.network import Network
 from headgate.queueing.advice import Advice, Drift, Warning, advise
-from headgate.queueing.latency_models import InTicks, LatencyModel, OnServer
+from headgate.queueing.latency_models import LatencyModel
 from headgate.queueing.load_model import LoadModel
+from headgate.queueing.tick_model import InTicks
+from headgate.statistics.completeness import (
+    THE_PROFILE,
+    NotMeasured,
+    Origin,
+    operator_profiles,
+    stream_rates,
+    tick_costs_of,
+)
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
 
@@ -21,6 +32,43 @@ _REPEAT_AFTER_S = 60.0
 
 class Refused(OverloadError):
     """A query would break its own bounds, or those of another; the text is the advice."""
+
+
+def measured_load(
+    network: Network,
+    measured: Measured,
+    rates: Mapping[str, float] = MappingProxyType({}),
+    origin: Origin = THE_PROFILE,
+) -> LoadModel:
+    """The load of a network at given rates, else at those of its streams, else at those of its profile.
+
+    Raises ``NotMeasured`` if anything of that is not known.
+    """
+    profiles = operator_profiles(measured, network, origin)
+    now = stream_rates(measured, network, rates)
+    profiled = {stream: measured.tuples_per_s.get(stream, rate) for stream, rate in now.items()}
+    return LoadModel(network, profiles, profiled).at(now)
+
+
+def measured_ticks(
+    measured: Measured, processors: int | None = None, origin: Origin = THE_PROFILE
+) -> InTicks:
+    """Ticks as profiled, on so many processors; raises if none were: no result is earlier than a tick."""
+    ticks = InTicks.measured(tick_costs_of(measured, origin), measured.processors)
+    return ticks if processors is None else ticks.with_processors(processors)
+
+
+def with_machine_bounds(measured: Measured, network: Network) -> Measured:
+    """The profile, with the rates that the machine can take where it cannot take those of the streams."""
+    try:
+        load = measured_load(network, measured)
+        utilisation = measured_ticks(measured).utilisation(load)
+    except NotMeasured:
+        return measured
+    if utilisation < 1:
+        return measured
+    most = {stream: rate / utilisation for stream, rate in load.rates.items()}
+    return replace(measured, machine_bound={**most, **measured.machine_bound})
 
 
 @dataclass(frozen=True)
@@ -39,15 +87,18 @@ class Admission:
         """Why not, in one line: which bounds break, by how much, and what would fit."""
         if self.admitted:
             return ""
-        lines = [
-            f"{'' if query in self.new else 'running '}query {query}: "
+        factor = self.advice.largest_factor
+        most = f"all fits at {factor:.3g} times the present rates" if factor > 0 else "no rate would fit"
+        return f"{'; '.join(self.reasons().values())}; {most}"
+
+    def reasons(self) -> dict[str, str]:
+        """By query that does not fit: its broken bounds, and what would make it fit."""
+        return {
+            query: f"{'' if query in self.new else 'running '}query {query}: "
             f"{'; '.join(map(str, own.broken))} ({own.remedies})"
             for query, own in self.advice.queries.items()
             if not own.fits
-        ]
-        factor = self.advice.largest_factor
-        most = f"all fits at {factor:.3g} times the present rates" if factor > 0 else "no rate would fit"
-        return f"{'; '.join(lines)}; {most}"
+        }
 
 
 def admission(plan: LoadModel, new: Collection[str], model: LatencyModel) -> Admission:
@@ -56,19 +107,34 @@ def admission(plan: LoadModel, new: Collection[str], model: LatencyModel) -> Adm
     return Admission(names, advise(plan, model))
 
 
-def check_admission(network: Network, new: Collection[str], measured: Measured, processors: int) -> None:
-    """Raise ``Refused`` if a query would break its bounds; one that is not measured yet is admitted."""
+def check_admission(
+    network: Network, new: Collection[str], measured: Measured, processors: int | None = None
+) -> tuple[str, ...]:
+    """Raise ``Refused`` if a query would break the bounds that it declares; returns warnings.
+
+    The verdict is that of ``headgate advise`` on the same profile, and the same processors: as many as were
+    profiled, unless it is known how many there will be. Queries without bounds and queries that shed are
+    admitted all the same, with a warning if they do not fit; so is what was not measured.
+    """
     bounded = bounded_queries(network)
-    is_known = network.operators.keys() <= measured.profiles.keys() and (
-        network.streams.keys() <= measured.tuples_per_s.keys()
-    )
-    if not bounded or not is_known:
-        return
-    rates = {stream: measured.tuples_per_s[stream] for stream in network.streams}
-    model = OnServer(processors) if measured.tick is None else InTicks.measured(measured.tick)
-    found = admission(LoadModel(network, measured.profiles, rates), new, model)
-    if any(not found.advice.queries[name].fits for name in bounded):
-        raise Refused(f"{found.reason}; --force (or force=True) lets it in")
+    # a profile that does not say how many there were cannot be scaled
+    others = processors if measured.processors not in (None, processors) else None
+    try:
+        load, model = measured_load(network, measured), measured_ticks(measured, others)
+    except NotMeasured as error:
+        names = ", ".join(sorted(bounded))
+        return (f"bounds of {names} are not checked: {error}",) if bounded else ()
+    found = admission(load, new, model)
+    reasons = found.reasons()
+    if bounded & reasons.keys():
+        on = f"on {plural(others, 'processor')}, {measured.processors} when profiled: " if others else ""
+        raise Refused(f"{on}{found.reason}; --force (or force=True) lets it in")
+    doubtful = [
+        f"query {name} keeps its bounds by a margin smaller than the error of its profile"
+        for name, own in found.advice.queries.items()
+        if name in bounded and not own.is_sure
+    ]
+    return (*reasons.values(), *doubtful)
 
 
 def bounded_queries(network: Network) -> set[str]:
@@ -112,10 +178,14 @@ class BoundsWatch:
                     self._warn(warning)
 
     def _update_plan(self, rates: dict[str, float]) -> None:
-        costs = self._statistics.snapshot({}).tick
-        if costs is None:
+        measured = self._statistics.snapshot(rates)
+        # the latest estimates: rates may have changed the costs of joins
+        latest = {name: self._statistics.profiles[name] for name in measured.profiles}
+        measured = replace(measured, profiles=latest)
+        try:
+            plan, model = measured_load(self._network, measured, rates), measured_ticks(measured)
+        except NotMeasured:
             return
-        plan, model = LoadModel(self._network, self._statistics.profiles, rates), InTicks.measured(costs)
         if self._drift is None:
             self._drift = Drift(plan, model)
         else:

@@ -378,6 +378,7 @@ class AdaptiveController(FixedController):
             "target_s": self._run.target_s,
             "throttle": self._throttle.keep_ratio,
             "handled_seconds": self._statistics.join_costs.handled_s,
+            "operators assumed": len(self._statistics.operators.assumed),
             **{f"rate of {s}": rate for s, rate in self._statistics.arrivals.tuples_per_own_s.items()},
         }
         decision = self._decision

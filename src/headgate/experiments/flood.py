@@ -24,6 +24,7 @@ from headgate.scheduling.deadlines import ChainFlush
 from headgate.session import Session
 from headgate.simulator.ticks import TickedRun, TickSimulation
 from headgate.spark.application.cluster import processors
+from headgate.statistics.completeness import Origin, operator_profiles
 from headgate.statistics.estimators import tick_costs
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.profiling import Sampling
@@ -243,7 +244,7 @@ class BurstBench:
 
     def predict(self, run: BurstRun, strategy: Strategy, costs: TickCosts, arrivals_s: Streams) -> TickedRun:
         """Simulate the same run in ticks, on the profile that it has measured."""
-        profiles, own = run.measured.profiles, run.measured.tick
+        profiles, own = operator_profiles(run.measured, run.network, Origin("the run")), run.measured.tick
         if own is not None:
             costs = replace(costs, fixed_busy_s=own.fixed_busy_s, stored_busy_s=own.stored_busy_s)
         cores = processors(self._spark)

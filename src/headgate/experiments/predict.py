@@ -17,9 +17,9 @@ from headgate.experiments.study import Progress, Study
 from headgate.experiments.workloads import Streams, generated_arrivals
 from headgate.model.network import Network
 from headgate.model.profile import TickCosts
-from headgate.queueing.latency_models import InTicks
 from headgate.queueing.load_model import LoadModel
 from headgate.queueing.mg1 import largest_kept
+from headgate.queueing.tick_model import InTicks
 from headgate.scheduling.baselines import Fifo
 from headgate.session import Session
 from headgate.simulator.ticks import TickedRun, TickSimulation

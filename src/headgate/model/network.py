@@ -278,8 +278,15 @@ class Network:
         """Changes whenever an old checkpoint becomes unusable."""
         # the location of a stream may change, the definition of its tuples may not
         streams = [f"stream {s.name} {s.format} {s.schema} {s.timestamp}" for s in self.streams.values()]
-        described = "\n".join([*streams, *map(repr, self.operators.values())])
-        return hashlib.sha256(described.encode()).hexdigest()[:16]
+        return _hashed("\n".join([*streams, *map(repr, self.operators.values())]))
+
+    def definition(self, operator: str) -> str:
+        """Changes whenever an old measurement of an operator says nothing about it any more."""
+        return _hashed(repr(self.operators[operator]))
+
+
+def _hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _in_topological_order(

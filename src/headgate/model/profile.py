@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf
+from math import inf, sqrt
 
 
 @dataclass(frozen=True)
 class Profile:
     """Per-tuple statistics of one operator.
 
-    ``selectivity`` is output tuples per input tuple and may exceed 1 for joins. An ``_error`` is the standard
-    error of a measurement, 0 if nothing was measured.
+    ``selectivity`` is output tuples per input tuple and may exceed 1 for joins. ``samples`` are the ticks
+    that measured the cost, 0 if it is stated or assumed. An ``_error`` is the standard error of a
+    measurement.
     """
 
     seconds_per_tuple: float = 1e-6
@@ -58,12 +59,18 @@ def in_sequence(costs: Iterable[PredicateCost]) -> PredicateCost:
 Profiles = Mapping[str, Profile]
 
 
+# overhead, intake and work: what a regression finds is off by its noise, the more so the more it finds
+_COEFFICIENTS = 3
+
+
 @dataclass(frozen=True)
 class TickCosts:
     """Wall-clock seconds of a tick: fixed, per tuple of intake, per CPU second of its work.
 
     ``fixed_busy_s`` is the CPU time of its jobs before their first tuple, ``stored_busy_s`` that of a tuple
-    that waits for another tick.
+    that waits for another tick. Measured ticks differ from this by ``spread``, a standard deviation as a
+    share of their length; there were ``samples`` of them, 0 if the costs are stated. ``work_error`` is the
+    standard error of what tuples cost in all, as a share of it.
     """
 
     overhead_s: float
@@ -71,11 +78,19 @@ class TickCosts:
     work_s: float
     fixed_busy_s: float = 0.0
     stored_busy_s: float = 0.0
+    spread: float = 0.0
+    samples: int = 0
+    work_error: float = 0.0
 
     @property
     def empty_s(self) -> float:
         """Seconds of a tick with next to no work."""
         return self.overhead_s + self.work_s * self.fixed_busy_s
+
+    @property
+    def error(self) -> float:
+        """Standard error of the predicted length of ticks, as a share of it."""
+        return self.spread * sqrt(_COEFFICIENTS / self.samples) if self.samples else 0.0
 
     def seconds(self, tuples: float, busy_s: float) -> float:
         return self.empty_s + self.intake_s * tuples + self.work_s * busy_s

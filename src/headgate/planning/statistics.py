@@ -178,7 +178,7 @@ class WrittenStatistics:
             missing.add("cost.join_seconds")
         return self.join or WindowSeconds()
 
-    def pass_seconds(self, operator: str, kind: str) -> float:
+    def pass_seconds(self, operator: str, kind: str, missing: Missing) -> float:
         """Seconds per tuple of an operator of that kind: project, relation or aggregate."""
         return self.passing.get(kind, 0.0)
 
@@ -218,7 +218,7 @@ class MeasuredStatistics:
             profile = self.measured.profiles.get(operator)
             single = self.measured.predicates.get(operator, {})
             if profile is None:
-                missing.add(f"the selectivity of {text}")
+                missing.add(f"the selectivity of {text}{self._why(operator)}")
             elif len(own) > 1 and all(predicate.plan_text in single for predicate in own):
                 found += _scaled(profile, [(one.text, single[one.plan_text]) for one in own])
             else:
@@ -237,18 +237,25 @@ class MeasuredStatistics:
         single = self.measured.predicates.get(predicates[0].operator, {})
         for one in predicates:
             if one.plan_text not in single:
-                missing.add(f"the selectivity of {one.text}")
+                missing.add(f"the selectivity of {one.text}{self._why(one.operator)}")
         return tuple(single.get(one.plan_text, _UNKNOWN).selectivity for one in predicates)
 
     def window_seconds(self, operator: str, stream: str | None, missing: Missing) -> WindowSeconds:
         """Seconds of a join per tuple, on any side."""
-        profile = self.measured.profiles.get(operator)
-        seconds = missing.add(f"the cost of {operator}") if profile is None else profile.seconds_per_tuple
-        return WindowSeconds(probe_seconds=seconds)
+        return WindowSeconds(probe_seconds=self._seconds(operator, missing))
 
-    def pass_seconds(self, operator: str, kind: str) -> float:
+    def pass_seconds(self, operator: str, kind: str, missing: Missing) -> float:
+        return self._seconds(operator, missing)
+
+    def _seconds(self, operator: str, missing: Missing) -> float:
         profile = self.measured.profiles.get(operator)
-        return 0.0 if profile is None else profile.seconds_per_tuple
+        if profile is None:
+            return missing.add(f"the cost of {operator}{self._why(operator)}")
+        return profile.seconds_per_tuple
+
+    def _why(self, operator: str) -> str:
+        reason = self.measured.not_measured.get(operator)
+        return "" if reason is None else f" ({reason})"
 
 
 @dataclass(frozen=True)

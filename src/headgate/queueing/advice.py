@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import pairwise
 from typing import Literal
@@ -16,11 +16,12 @@ import numpy as np
 from headgate.display import html_table, listed, plural
 from headgate.model.operator import WindowJoin
 from headgate.queueing.distributions import first_true
-from headgate.queueing.latency_models import LatencyModel
+from headgate.queueing.latency_models import LatencyModel, OwnServers
 from headgate.queueing.load_model import LoadModel
 from headgate.queueing.mg1 import largest_kept
 from headgate.queueing.prediction import LoadPrediction
 from headgate.queueing.service_times import Overloaded, ParameterError, check_amount, check_share
+from headgate.queueing.tick_model import InTicks
 
 DEFAULT_PERCENTILE = 0.99
 _MOST_PROCESSORS = 4096
@@ -31,6 +32,8 @@ _TREND_S = 60.0
 _SURE = 3.0
 _FEWEST = 5
 _STEPS = 64
+# an answer is sure if it holds within this many standard errors
+_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
@@ -86,16 +89,27 @@ class Remedies:
 
 @dataclass(frozen=True)
 class QueryAdvice:
-    """One query: its broken bounds, and the largest factor on all rates at which it keeps them."""
+    """One query: its broken bounds, and the largest factor on all rates at which it keeps them.
+
+    ``may_shed`` says that it keeps its bounds by shedding, as far as that helps. ``is_sure`` is False if the
+    answer would be another one were all costs off by twice their standard error.
+    """
 
     query: str
     broken: tuple[Broken, ...]
     largest_factor: float
     remedies: Remedies | None
+    may_shed: bool = False
+    is_sure: bool = True
+
+    @property
+    def shed_share(self) -> float | None:
+        """The share of its input that the query has to shed; None if it need not, or if that is no help."""
+        return self.remedies.shed_share if self.remedies is not None and self.may_shed else None
 
     @property
     def fits(self) -> bool:
-        return not self.broken
+        return not self.broken or self.shed_share is not None
 
     @property
     def help(self) -> str:
@@ -105,30 +119,69 @@ class QueryAdvice:
 
 @dataclass(frozen=True)
 class Advice:
-    """All queries of a load; ``prediction`` is None if it is overloaded."""
+    """All queries of a load, and what the advice rests on; ``prediction`` is None if it is overloaded."""
 
     load: LoadModel
     percentile: float
     utilisation: float
     prediction: LoadPrediction | None
     queries: Mapping[str, QueryAdvice]
+    sure_factor: float
+    """The largest factor on all rates at which all fit even if costs are higher by twice their error."""
+    model: LatencyModel
+    described: str = ""
+    """The model in words."""
+    idle: tuple[str, ...] = ()
+    """Operators that were not measured since no tuple reaches them."""
+    machine_bound: Mapping[str, float] = field(default_factory=dict)
+    """Tuples per second that the profiled machine took of streams that bring more."""
 
     def __repr__(self) -> str:
         broken = [name for name, advice in self.queries.items() if not advice.fits]
         fits = f"{listed(broken)} would not fit" if broken else f"all fit up to x {self.largest_factor:.3g}"
         queries = plural(len(self.queries), "query", "queries")
-        return f"<Advice on {queries}: {fits}; utilisation {self.utilisation:.3g}>"
+        return f"<Advice on {queries}: {fits}; utilisation {self.utilisation:.3g}; {self.basis}>"
 
     def _repr_html_(self) -> str:
         rows = (
             (name, "yes" if own.fits else "NO", own.largest_factor, "; ".join(map(str, own.broken)), own.help)
             for name, own in self.queries.items()
         )
-        return html_table(("query", "fits", "rates up to (times)", "broken", "what would help"), rows)
+        headings = ("query", "fits", "rates up to (times these)", "broken", "what would help")
+        return html_table(headings, rows, "; ".join((self.basis, *self.marks)))
+
+    @property
+    def basis(self) -> str:
+        """Model, processors and percentile, in one line."""
+        model = self.model
+        described = self.described or type(model).__name__
+        each = " for each operator" if isinstance(model, OwnServers) else ""
+        count = model.servers if isinstance(model, OwnServers) else model.processors
+        return f"model: {described}; processors: {count}{each}; percentile: p{100 * self.percentile:g}"
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What was not measured, and rates that the profiled machine did not reach."""
+        idle = [f"not measured, as no tuple reached it, and counted as idle: {name}" for name in self.idle]
+        rates = self.load.rates
+        missed = [
+            f"{stream}: the profiled machine took {per_s:,.4g} tuples/s, not {rates[stream]:,.4g}"
+            for stream, per_s in self.machine_bound.items()
+        ]
+        return (*idle, *missed)
+
+    @property
+    def error(self) -> float | None:
+        """Twice the standard error of all times, as a share of them; None where it differs by operator."""
+        return _ERRORS * self.model.error or None if isinstance(self.model, InTicks) else None
 
     @property
     def fits(self) -> bool:
         return all(advice.fits for advice in self.queries.values())
+
+    @property
+    def is_sure(self) -> bool:
+        return all(advice.is_sure for advice in self.queries.values())
 
     @property
     def largest_factor(self) -> float:
@@ -136,7 +189,13 @@ class Advice:
 
     def largest_rates(self, query: str | None = None) -> dict[str, float]:
         """Tuples per second of all streams at the largest factor of a query, or of all."""
-        factor = self.largest_factor if query is None else self.queries[query].largest_factor
+        return self._rates(self.largest_factor if query is None else self.queries[query].largest_factor)
+
+    def sure_rates(self) -> dict[str, float]:
+        """Tuples per second of all streams at the sure factor."""
+        return self._rates(self.sure_factor)
+
+    def _rates(self, factor: float) -> dict[str, float]:
         return {stream: rate * factor if rate else 0.0 for stream, rate in self.load.rates.items()}
 
 
@@ -145,11 +204,31 @@ def advise(load: LoadModel, model: LatencyModel, percentile: float = DEFAULT_PER
     check_share("percentile", percentile)
     prediction, utilisation = _predicted(load, model)
     broken = _broken(load, prediction, utilisation, percentile)
+    # where costs are as far off as they may well be, in both directions
+    ends = [
+        {bound.query for bound in broken_bounds(*_off_by(errors, load, model), percentile)}
+        for errors in (-_ERRORS, _ERRORS)
+    ]
     queries = {}
-    for query in load.network.queries:
-        own = tuple(bound for bound in broken if bound.query == query)
-        queries[query] = _query_advice(load, model, percentile, query, own)
-    return Advice(load, percentile, utilisation, prediction, queries)
+    for name, query in load.network.queries.items():
+        own = tuple(bound for bound in broken if bound.query == name)
+        found = _query_advice(load, model, percentile, name, own, utilisation > 0)
+        is_sure = all((name in end) == bool(own) for end in ends)
+        queries[name] = replace(found, may_shed=query.overload == "shed", is_sure=is_sure)
+    sure_factor = math.inf
+    if utilisation > 0:
+        sure_factor = largest_kept(
+            lambda factor: not broken_bounds(*_off_by(_ERRORS, load.scaled(factor), model), percentile),
+            precision=_PRECISION,
+        )
+    return Advice(load, percentile, utilisation, prediction, queries, sure_factor, model)
+
+
+def _off_by(errors: float, load: LoadModel, model: LatencyModel) -> tuple[LoadModel, LatencyModel]:
+    """The load where costs are off by so many standard errors."""
+    if isinstance(model, InTicks) and model.error + model.work_error > 0:
+        return load, model.off_by(errors)
+    return load.off_by(errors), model
 
 
 def broken_bounds(
@@ -190,15 +269,23 @@ def _broken(
 
 
 def _query_advice(
-    load: LoadModel, model: LatencyModel, percentile: float, query: str, broken: tuple[Broken, ...]
+    load: LoadModel,
+    model: LatencyModel,
+    percentile: float,
+    query: str,
+    broken: tuple[Broken, ...],
+    is_loaded: bool,
 ) -> QueryAdvice:
-    """Search the changes to the load, or to its processors, under which a query keeps its bounds."""
+    """Search the changes to the load, or to its processors, under which a query keeps its bounds.
+
+    What is not loaded at all keeps them at any rate.
+    """
 
     def fits(load: LoadModel, model: LatencyModel = model) -> bool:
         return not broken_bounds(load, model, percentile, query)
 
     factor = math.inf
-    if load.busy_processors > 0:
+    if is_loaded:
         factor = largest_kept(lambda factor: fits(load.scaled(factor)), precision=_PRECISION)
     if not broken:
         return QueryAdvice(query, (), factor, None)

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 
 from headgate.model.operator import Input, StreamInput
-from headgate.model.profile import TickCosts
 from headgate.queueing.load_model import LoadModel, mixture, thin, total_work, work_by_operator
 from headgate.queueing.mg1 import MG1
 from headgate.queueing.prediction import (
@@ -16,16 +15,13 @@ from headgate.queueing.prediction import (
     LatencyDistribution,
     LoadPrediction,
     QueueDelay,
-    Uniform,
     fixed,
     in_order,
     order_delay,
     prediction_of,
 )
-from headgate.queueing.service_times import Overloaded, ParameterError, check_amount, constant
-
-# wall-clock seconds per processor second that count as none
-_NO_TIME = 1e-9
+from headgate.queueing.service_times import Overloaded, ParameterError, check_busy, check_processors, constant
+from headgate.queueing.tick_model import InTicks
 
 
 @dataclass(frozen=True)
@@ -39,13 +35,13 @@ class OnServer:
     processors: int = 1
 
     def __post_init__(self) -> None:
-        _check_processors(self.processors)
+        check_processors(self.processors)
 
     def with_processors(self, processors: int) -> OnServer:
         return OnServer(processors)
 
     def predict(self, load: LoadModel) -> LoadPrediction:
-        _check_busy(load.busy_processors, self.processors)
+        check_busy(load.busy_processors, self.processors)
         work = {name: thin(own, load.keep_ratio(name)) for name, own in work_by_operator(load).items()}
         leaves = {stream: load.network.leaves(stream) for stream in load.rates}
         parts = [(rate, total_work(work[n] for n in leaves[stream])) for stream, rate in load.rates.items()]
@@ -67,63 +63,6 @@ class OnServer:
 
 
 @dataclass(frozen=True)
-class InTicks:
-    """Micro-batches (ticks): each takes what arrived during the previous one, and a fixed time besides.
-
-    A tick takes ``overhead_s``, ``intake_s`` for each arriving tuple, and the work of all of them on all
-    processors: ``efficiency`` is 1 where k processors take a k-th of the time. So a tick lasts
-    overhead / (1 - utilisation). A tuple arrives during one tick and is done at the end of the next.
-    """
-
-    overhead_s: float
-    processors: int = 1
-    intake_s: float = 0.0
-    efficiency: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_amount("overhead_s", self.overhead_s)
-        check_amount("intake_s", self.intake_s)
-        _check_processors(self.processors)
-        if check_amount("efficiency", self.efficiency) == 0:
-            raise ParameterError("efficiency = 0 is wrong; write a number above 0")
-
-    @staticmethod
-    def measured(costs: TickCosts) -> InTicks:
-        """As ticks were measured, on as many processors as explain how long their work took."""
-        if costs.work_s < _NO_TIME:
-            # the time of tuples was attributed to their number alone
-            return InTicks(costs.empty_s, 1, costs.intake_s, 1 / _NO_TIME)
-        processors = max(1, round(1 / costs.work_s))
-        return InTicks(costs.empty_s, processors, costs.intake_s, 1 / (costs.work_s * processors))
-
-    def with_processors(self, processors: int) -> InTicks:
-        return replace(self, processors=processors)
-
-    @property
-    def work_s(self) -> float:
-        """Wall-clock seconds per processor second of work."""
-        return 1 / (self.processors * self.efficiency)
-
-    def utilisation(self, load: LoadModel) -> float:
-        """The share of a tick that is not overhead."""
-        return self.intake_s * sum(load.rates.values()) + self.work_s * load.busy_processors
-
-    def tick_s(self, load: LoadModel) -> float:
-        _check_busy(self.utilisation(load) * self.processors, self.processors)
-        return self.overhead_s / (1 - self.utilisation(load))
-
-    def predict(self, load: LoadModel) -> LoadPrediction:
-        tick_s = self.tick_s(load)
-        done = Uniform(tick_s, 2 * tick_s)
-        delays = {
-            # what a tick takes in passes all operators in that tick
-            name: done.delay if load.reads_stream(name) else fixed(busy * tick_s * self.work_s)
-            for name, busy in load.busy.items()
-        }
-        return prediction_of(load, self.utilisation(load), delays, lambda path: in_order(done, load, path))
-
-
-@dataclass(frozen=True)
 class OwnServers:
     """A server for each operator, or as many as ``servers`` each.
 
@@ -135,7 +74,7 @@ class OwnServers:
     servers: int = 1
 
     def __post_init__(self) -> None:
-        _check_processors(self.servers)
+        check_processors(self.servers)
 
     def with_processors(self, processors: int) -> OwnServers:
         return OwnServers(processors)
@@ -164,11 +103,9 @@ class OwnServers:
         """Squared coefficient of variation of the time between arrivals, merged by rates."""
         total = weighted = 0.0
         for source in dict.fromkeys(load.network.operators[name].inputs):
-            if isinstance(source, StreamInput):
-                rate, squared = load.leaf_rate(name), 1.0
-            else:
+            rate, squared = load.rate_from(source, name), 1.0
+            if not isinstance(source, StreamInput):
                 selectivity = load.profile[source.operator].selectivity
-                rate = load.arriving[source.operator] * selectivity
                 # of a stream from which a share is picked, or of which each tuple becomes several at once
                 squared = selectivity * variability[source.operator] + abs(1 - selectivity)
             total += rate
@@ -208,7 +145,7 @@ class ByPriority:
     processors: int = 1
 
     def __post_init__(self) -> None:
-        _check_processors(self.processors)
+        check_processors(self.processors)
 
     def with_processors(self, processors: int) -> ByPriority:
         return ByPriority(self.levels, processors)
@@ -217,7 +154,7 @@ class ByPriority:
         for name in load.network.operators:
             if name not in self.levels:
                 raise ParameterError(f"operator {name} has no priority; give every operator a level")
-        _check_busy(load.busy_processors, self.processors)
+        check_busy(load.busy_processors, self.processors)
         waits = _Classes(load, self.levels, self.processors).waits()
         delays = {name: _before(load, name, waits) for name in load.network.operators}
         utilisation = load.busy_processors / self.processors
@@ -335,17 +272,6 @@ class _Classes:
 
 # predicts latency and memory of a load; raises ``Overloaded`` where queues grow without end
 LatencyModel = OnServer | InTicks | OwnServers | ByPriority
-
-
-def _check_processors(processors: int) -> None:
-    if processors != int(processors) or processors < 1:
-        raise ParameterError(f"processors = {processors!r} is wrong; write a whole number of 1 or more")
-
-
-def _check_busy(busy: float, processors: int) -> None:
-    if busy / processors >= 1:
-        what = "one processor" if processors == 1 else f"a pool of {processors} processors"
-        raise Overloaded(busy / processors, what)
 
 
 def waiting_share(processors: int, utilisation: float) -> float:

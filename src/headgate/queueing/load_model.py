@@ -146,6 +146,20 @@ class LoadModel:
     def scaled(self, factor: float) -> LoadModel:
         return self.at({stream: rate * factor for stream, rate in self.rates.items()})
 
+    def off_by(self, errors: float) -> LoadModel:
+        """The same load, with operators whose costs together are off by so many standard errors."""
+        busy = self.busy_processors
+        spread = math.hypot(
+            *(rate * self.profile[n].seconds_per_tuple_error for n, rate in self.arriving.items())
+        )
+        factor = max(0.0, 1 + errors * spread / busy) if busy > 0 else 1.0
+        profiles = {
+            name: replace(own, seconds_per_tuple=factor * own.seconds_per_tuple)
+            for name, own in self.profiles.items()
+        }
+        before = None if self.measured is None else replace(self.measured, profiles=profiles)
+        return replace(self, profiles=profiles, measured=before)
+
     def shedding(self, query: str, share: float) -> LoadModel:
         ratios = {**self.keep_ratios, query: 1 - share}
         return replace(self, keep_ratios=ratios, measured=self.measured or self)

@@ -5,7 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
+import numpy as np
+
+from headgate.queueing.distributions import first_true
 from headgate.queueing.load_model import LoadModel
 from headgate.queueing.mg1 import MG1
 from headgate.queueing.service_times import check_share
@@ -80,25 +84,63 @@ class QueueDelay:
 
 
 @dataclass(frozen=True)
-class Uniform:
-    """Equally likely between two times."""
+class TickLatency:
+    """From an arrival during one tick to the end of the next tick.
 
-    least_s: float
-    most_s: float
+    Ticks take ``tick_s`` on average. Their lengths follow a gamma distribution whose standard deviation is
+    the share ``variation`` of that. More tuples arrive during long ticks than during short ones.
+    """
+
+    tick_s: float
+    variation: float = 0.0
 
     @property
     def mean_s(self) -> float:
-        return (self.least_s + self.most_s) / 2
+        return self.tick_s * (1.5 + 0.5 * self.variation**2)
 
     def percentile(self, p: float) -> float:
-        return self.least_s + check_share("p", p) * (self.most_s - self.least_s)
+        check_share("p", p)
+        if self.variation < _LEAST_VARIATION:
+            return self.tick_s * (1 + p)
+        # in steps, so that a search over loads computes few of them
+        steps = math.ceil(math.log(self.variation) / _VARIATION_STEP - 1e-9)
+        return self.tick_s * _ticks_at(math.exp(steps * _VARIATION_STEP), p)
 
     @property
     def delay(self) -> Delay:
-        return Delay(self.mean_s, (self.most_s - self.least_s) ** 2 / 12, self.least_s)
+        """The same by its moments alone, which can be added to others."""
+        squared = self.variation**2
+        rest = (1 + squared) * (1 + 2 * squared) / 3 - ((1 + squared) / 2) ** 2
+        least = max(0.0, 1 - 2 * self.variation)
+        return Delay(self.mean_s, self.tick_s**2 * (rest + squared), self.tick_s * least)
 
 
-LatencyDistribution = Delay | QueueDelay | Uniform
+_LEAST_VARIATION = 0.002
+_VARIATION_STEP = 0.03
+_LENGTHS = 256
+
+
+@lru_cache(maxsize=4096)
+def _ticks_at(variation: float, p: float) -> float:
+    """A percentile of the rest of one tick and all of the next, in mean lengths of a tick."""
+    from scipy.special import gammaincc, gammaincinv
+
+    shape, scale = variation**-2, variation**2
+    lengths = scale * gammaincinv(shape, (np.arange(_LENGTHS) + 0.5) / _LENGTHS)
+
+    def is_within(ticks: float) -> bool:
+        left = np.maximum(0.0, ticks - lengths)
+        # that the rest of a tick takes longer: tuples arrive in proportion to its length, anywhere in it
+        longer = gammaincc(shape + 1, left / scale) - left * gammaincc(shape, left / scale)
+        return bool(np.where(ticks < lengths, 1.0, longer).mean() <= 1 - p)
+
+    high = 2.0
+    while not is_within(high):
+        high *= 2
+    return first_true(is_within, 0.0, high, 16)
+
+
+LatencyDistribution = Delay | QueueDelay | TickLatency
 
 
 def order_delay(load: LoadModel, path: tuple[str, ...]) -> Delay:
@@ -116,7 +158,9 @@ def order_delay(load: LoadModel, path: tuple[str, ...]) -> Delay:
     return Delay(mean_s, second - mean_s**2)
 
 
-def in_order(latency: QueueDelay | Uniform, load: LoadModel, path: tuple[str, ...]) -> LatencyDistribution:
+def in_order(
+    latency: QueueDelay | TickLatency, load: LoadModel, path: tuple[str, ...]
+) -> LatencyDistribution:
     """The latency of a path with its wait for other streams; exact if there is none."""
     return latency.delay + order_delay(load, path) if load.order_waits(path) else latency
 

@@ -132,3 +132,14 @@ def _wrong_point(probability: float, seconds: float) -> ParameterError:
     if 0 < seconds < _SHORTEST_S:
         return ParameterError(f"service time {seconds!r} is too short; write 0")
     return ParameterError(f"service time {seconds!r} is wrong; write seconds of 0 or more")
+
+
+def check_processors(processors: int) -> None:
+    if processors != int(processors) or processors < 1:
+        raise ParameterError(f"processors = {processors!r} is wrong; write a whole number of 1 or more")
+
+
+def check_busy(busy: float, processors: int) -> None:
+    if busy / processors >= 1:
+        what = "one processor" if processors == 1 else f"a pool of {processors} processors"
+        raise Overloaded(busy / processors, what)

@@ -375,7 +375,10 @@ class TickBuilder:
 
     def _passed_on(self, name: str, rows: Rows, plan: TickPlan) -> Rows:
         """The output of an operator for its readers: computed once, counted if this tick counts."""
-        if rows.query is None or not self._network.readers(name):
+        if not self._network.readers(name):
+            return rows
+        if rows.query is None:
+            self._count_apart(name, rows, plan)
             return rows
         several = self._prepared.physical_readers(name) > 1
         if not several and not plan.counting:
@@ -388,6 +391,13 @@ class TickBuilder:
             plan.counted[name] = Observation(f"output of {name}")
             tuples = tuples.observe(plan.counted[name], F.count(F.lit(1)).alias("rows"))
         return rows.named(self._store.views.define(f"output of {name}", tuples))
+
+    def _count_apart(self, name: str, rows: Rows, plan: TickPlan) -> None:
+        """Count the output of a selection that its readers evaluate themselves."""
+        if plan.counting and not self._prepared.is_materialised(name) and rows.reader is not None:
+            output = rows.reader(BEGINNING_US, END_US)
+            if output is not None:
+                plan.selected[name] = self._read(output)
 
     def _add_eddy(
         self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, snapshot: EddySnapshot

@@ -28,7 +28,7 @@ from headgate.spark.result_quality import ResultLatency, counts_until
 from headgate.spark.samples import count_matches
 from headgate.spark.sinks import Sink
 from headgate.spark.sql import TS
-from headgate.spark.tick_plan import OpenTick, TickPlan
+from headgate.spark.tick_plan import OpenTick, TickPlan, count_selected
 from headgate.statistics.store import Link, PairCounts
 
 Result = TypeVar("Result")
@@ -51,13 +51,15 @@ class Written:
 
 @dataclass(frozen=True)
 class JobResults:
-    """Outcome of a tick's jobs: results by query, stored blocks, and samples if any were requested."""
+    """Outcome of a tick's jobs: results by query, stored blocks, and what was sampled or counted besides."""
 
     written: Mapping[str, Written]
     stored: Stored
     samples: Mapping[Link, PairCounts] | None
     set_aside: Mapping[str, int]
     """By query, how many tuples an expression of its own failed for."""
+    selected: Mapping[str, int]
+    """Tuples that passed selections which were counted apart."""
 
 
 @dataclass(frozen=True)
@@ -127,8 +129,9 @@ class TickJobs:
         aside = sql.union([*(arrival.dead_letters for arrival in tick.arrivals.values()), *plan.letters])
         letters = self.submit(self._write_letters, aside, tick.batch_id) if aside else None
         samples = self.submit(count_matches, plan.samples) if plan.samples else None
+        selected = self.submit(count_selected, plan.selected) if plan.selected else None
         # every job is waited for, so that none still runs when a failed tick is tried again
-        jobs = [*[future for _, future in stores], *appends, letters, samples]
+        jobs = [*[future for _, future in stores], *appends, letters, samples, selected]
         broken = [(queries, error) for queries, future in writes if (error := future.exception())]
         failed = [*(error for _, error in broken), *(e for f in jobs if f and (e := f.exception()))]
         plan.release()
@@ -140,6 +143,7 @@ class TickJobs:
             [(task, future.result()) for task, future in stores],
             samples.result() if samples is not None else None,
             letters.result() if letters is not None else {},
+            selected.result() if selected is not None else {},
         )
 
     def submit(self, function: Callable[..., Result], *arguments: Any) -> Future[Result]:

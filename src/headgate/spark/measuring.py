@@ -18,7 +18,9 @@ from headgate.spark.samples import TaskTime, Trial, run_trials
 from headgate.spark.sources import Sources, timestamp_us
 from headgate.spark.tick_plan import TickPlan, counted_rows
 from headgate.statistics.estimators import TickWork
-from headgate.statistics.store import TELLING_ROWS, Passed
+from headgate.statistics.operators import TELLING_ROWS, Passed
+from headgate.statistics.profiling import KnownRates
+from headgate.workload.declared_rates import declared_rates
 
 Stored = Sequence[tuple[StoreTask, BlockRef | None]]
 
@@ -61,11 +63,12 @@ class Measuring:
         return run_trials(trials, self._task_time, self._tag(batch_id, "trial"))
 
     def works(
-        self, batch_id: int, plan: TickPlan, results: Mapping[str, int], stored: Stored
+        self, batch_id: int, plan: TickPlan, results: Mapping[str, int], stored: Stored, least_rows: int
     ) -> list[TickWork]:
-        """The work of the tick for each group of queries with enough tuples.
+        """The work of the tick for each group of queries with at least so many tuples.
 
-        What operators take is counted by the plan, unless the results are a better count.
+        What operators take is counted by the plan, unless the results are a better count. There is none if
+        Spark, on a busy machine, is too late to tell the time of a group: the whole would seem too short.
         """
         taken = {name: moved.rows for name, moved in plan.moved.items()} | self._taken_by_last(results)
         rows_stored = {
@@ -75,15 +78,27 @@ class Measuring:
         for task, ref in stored:
             group = self._group_of[self._network.queries_of(task.operator)[0]]
             rows_stored[group] += ref.rows if ref is not None else 0
-        works = []
-        for group, names in self._operators_of.items():
-            tuples = {name: taken[name] for name in names}
-            if max(tuples.values()) >= TELLING_ROWS:
-                tag = self._tag(batch_id, group)
-                seconds = self._task_time.seconds(tag) + self._in_shared_jobs.get(tag, 0.0)
-                works.append(TickWork(tuples, rows_stored[group], seconds))
+        tuples = {
+            group: own
+            for group, names in self._operators_of.items()
+            if max((own := {name: taken[name] for name in names}).values()) >= least_rows
+        }
+        seconds = {group: self._seconds(self._tag(batch_id, group)) for group in tuples}
         self._in_shared_jobs.clear()
-        return works
+        works = [
+            TickWork(own, rows_stored[group], taken_s)
+            for group, own in tuples.items()
+            if (taken_s := seconds[group]) is not None
+        ]
+        return works if len(works) == len(tuples) else []
+
+    def _seconds(self, tag: str) -> float | None:
+        """Processor seconds under a tag; None if Spark has not recorded all of them in time."""
+        seconds = self._task_time.seconds(tag)
+        if seconds is None:
+            self._task_time.settle()
+            seconds = self._task_time.seconds(tag)
+        return None if seconds is None else seconds + self._in_shared_jobs.get(tag, 0.0)
 
     def _taken_by_last(self, results: Mapping[str, int]) -> dict[str, float]:
         """Tuples that the last operators of queries have taken: as many as they pass on."""
@@ -93,10 +108,13 @@ class Measuring:
             if query.name in results and len(query.outputs) == 1
         }
 
-    def passed(self, plan: TickPlan, results: Mapping[str, int]) -> dict[str, Passed]:
+    def passed(
+        self, plan: TickPlan, results: Mapping[str, int], selected: Mapping[str, int]
+    ) -> dict[str, Passed]:
         """What operators have taken and passed on; exact where the tick counted it."""
         last = self._taken_by_last(results)
-        passed_on = {name: float(rows) for name, rows in counted_rows(plan.counted).items()} | last
+        counts = {**counted_rows(plan.counted), **selected}
+        passed_on = {name: float(rows) for name, rows in counts.items()} | last
         found = {}
         for name, rows in passed_on.items():
             operator = self._network.operators[name]
@@ -133,7 +151,16 @@ def widths_of(stored: Stored) -> dict[str, float]:
     }
 
 
-def rates_of_files(sources: Sources, streams: Iterable[StreamDefinition]) -> dict[str, float]:
+def known_rates(sources: Sources, streams: Iterable[StreamDefinition]) -> KnownRates:
+    """Rates that need not be counted, and the streams that arrive as fast as they are read."""
+    own = [stream for stream in streams if stream.name not in sources.frames]
+    declared = {stream.name: rates for stream in own if (rates := declared_rates(stream))}
+    recorded = _rates_of_files(sources, own)
+    unpaced = {s.name for s in own if sources.is_file_stream(s) or s.format == "rate-micro-batch"}
+    return KnownRates(declared, recorded, unpaced - recorded.keys())
+
+
+def _rates_of_files(sources: Sources, streams: Iterable[StreamDefinition]) -> dict[str, float]:
     """Tuples per second of streams in files, by their own timestamps, however fast the files are read."""
     found = {}
     for definition in streams:

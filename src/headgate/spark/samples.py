@@ -119,11 +119,14 @@ class TaskTime:
         with suppress(Py4JJavaError):
             self._bus.waitUntilEmpty(_PATIENCE_MS)
 
-    def seconds(self, tag: str) -> float:
-        """Processor seconds of all tasks under a tag, as far as Spark has recorded them."""
+    def seconds(self, tag: str) -> float | None:
+        """Processor seconds of all tasks under a tag; None while Spark has not recorded all of them."""
         milliseconds = 0
-        for job in self._tracker.getJobIdsForTag(tag):
-            stages = self._store.job(job).stageIds()
+        for number in self._tracker.getJobIdsForTag(tag):
+            job = self._store.job(number)
+            if job.status().name() == "RUNNING":
+                return None
+            stages = job.stageIds()
             for place in range(stages.size()):
                 # Spark forgets stages beyond a number, and first those that it skipped, which took no time
                 with suppress(Py4JJavaError):
@@ -169,7 +172,10 @@ def _profiles(trial: Trial, times: TaskTime, tag: str) -> dict[str, Profile]:
     if rows < _LEAST_TRIAL_ROWS:
         return {}
     times.settle()
-    base_s, *least_s = [min(map(times.seconds, rounds)) for rounds in tags]
+    taken = [[seconds for one in rounds if (seconds := times.seconds(one)) is not None] for rounds in tags]
+    if not all(taken):
+        return {}
+    base_s, *least_s = map(min, taken)
     return {
         predicate.text: Profile(max(_LEAST_SECONDS, (seconds - base_s) / rows), passing / rows, samples=rows)
         for predicate, passing, seconds in zip(trial.predicates, passed, least_s, strict=True)

@@ -35,7 +35,8 @@ from headgate.spark.sql import BEGINNING_US
 from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
 from headgate.spark.tick_plan import Chosen, OpenTick, TickPlan
 from headgate.statistics.estimators import TickWork
-from headgate.statistics.store import Passed, StatisticsStore
+from headgate.statistics.operators import Passed
+from headgate.statistics.store import StatisticsStore
 
 # fewer rows than this are not worth a task of their own
 _ROWS_PER_TASK = 20_000
@@ -292,9 +293,10 @@ class TickRunner:
     ) -> Outcome:
         results = {name: result.rows for name, result in found.written.items()}
         # last of all: Spark records task metrics with a delay
-        works = self._measuring.works(event.batch_id, plan, results, found.stored)
+        least_rows = self.statistics.operators.least_rows
+        works = self._measuring.works(event.batch_id, plan, results, found.stored, least_rows)
         event = replace(event, busy_s=sum(work.seconds for work in works))
-        passed = self._measuring.passed(plan, results)
+        passed = self._measuring.passed(plan, results, found.selected)
         return Outcome(event, change, works, passed, widths_of(found.stored))
 
     def _event(self, tick: OpenTick, after: Manifest, found: JobResults, profiles: Profiles) -> TickCommitted:

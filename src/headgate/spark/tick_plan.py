@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 from pyspark.sql import DataFrame, Observation
+from pyspark.sql import functions as F
 
 from headgate.spark.arrival.intake import Arrival
 from headgate.spark.eddies.queue import EddySnapshot
@@ -79,6 +81,8 @@ class TickPlan:
     rows: dict[str, Rows] = field(default_factory=dict)
     counting: bool = False
     counted: dict[str, Observation] = field(default_factory=dict)
+    selected: dict[str, DataFrame] = field(default_factory=dict)
+    """Outputs that no query computes, since readers evaluate the selection themselves; to be counted."""
     ready: list[DataFrame] = field(default_factory=list)
     """Outputs that are computed once for several readers."""
     trying: bool = False
@@ -93,6 +97,13 @@ class TickPlan:
         """Free memory."""
         for tuples in self.ready:
             tuples.unpersist()
+
+
+def count_selected(selected: Mapping[str, DataFrame]) -> dict[str, int]:
+    """How many tuples pass each selection, by one job."""
+    frames = [frame.select(F.lit(name).alias("name")) for name, frame in selected.items()]
+    rows = reduce(DataFrame.unionAll, frames).groupBy("name").count().collect() if frames else []
+    return {name: 0 for name in selected} | {row["name"]: row["count"] for row in rows}
 
 
 def counted_rows(counted: Mapping[str, Observation]) -> dict[str, int]:

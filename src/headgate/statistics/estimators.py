@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import sqrt
+from math import inf, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,9 +21,11 @@ Floats = NDArray[np.float64]
 # one more than the coefficients of a tick's wall-clock time
 _LEAST_TICKS = 4
 _RECENT_TICKS = 100
+# with less left over, noise may seem a tenth of what it is
+_LEAST_FREEDOM = 2.0
 _LEAST_SECONDS = 1e-8
-# about as much as the times of equal ticks differ
-_HOLD_OPERATOR = 0.3
+# of operators: about as much as the times of equal ticks differ
+HOLD = 0.3
 _HOLD_JOIN = 0.2
 _JOIN_MEMORY = 0.85
 
@@ -63,14 +65,20 @@ class DecayedRatio:
     def error(self) -> float:
         """Standard error, from how observations differ; at least that of independent tuples."""
         if self._per <= 0:
-            return 0.0
+            return inf
         ratio = self.value
         amounts, products, divisors = self._squares
         spread = max(0.0, amounts - 2 * ratio * products + ratio**2 * divisors)
         correction = self._count / (self._count - 1) if self._count > 1 else 1.0
         by_observation = sqrt(spread * correction) / self._per
-        by_tuple = sqrt(ratio * (1 - ratio if ratio < 1 else 1) / self._per)
-        return max(by_observation, by_tuple)
+        return max(by_observation, self._error_by_tuple(ratio))
+
+    def _error_by_tuple(self, ratio: float) -> float:
+        if ratio > 1:
+            return sqrt(ratio / self._per)
+        # half a tuple more on either side: that none has passed does not show that none ever will
+        share = (self._amount + 0.5) / (self._per + 1)
+        return sqrt(max(0.0, share * (1 - share)) / self._per)
 
 
 class MatchRatio(DecayedRatio):
@@ -114,11 +122,13 @@ class Term:
 
     One with a ``previous`` estimate, of at least ``least``, is held to it: being off by all of it counts as
     much as missing the share ``hold`` of all seconds. Any other is held to zero, on the scale of its column.
+    ``error`` is the standard error of the previous estimate; None if nothing was measured before.
     """
 
     hold: float = 0.0
     previous: float = 0.0
     least: float = 0.0
+    error: float | None = None
 
     def strength(self, column: Floats, seconds: Floats) -> float:
         """Weight of the regularisation in the units of the data."""
@@ -126,13 +136,35 @@ class Term:
             return self.hold * float(np.linalg.norm(seconds)) / max(self.previous, self.least)
         return self.hold * float(np.linalg.norm(column))
 
+    def previous_error(self, column: Floats, seconds: Floats) -> float:
+        """How far off the previous estimate may be: half of what would explain all seconds, if not known."""
+        if self.error is not None:
+            return self.error
+        total = float(column.sum())
+        return 0.5 * float(seconds.sum()) / total if total > 0 else self.previous
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Fit:
-    """Coefficients, none of them negative, and their standard errors."""
+    """Coefficients, none of them negative, and their covariance.
+
+    It is infinite while the data leave too little to judge the noise by, once they are explained.
+    """
 
     coefficients: tuple[float, ...]
-    errors: tuple[float, ...]
+    covariance: Floats
+
+    @property
+    def errors(self) -> tuple[float, ...]:
+        """Standard errors of the coefficients."""
+        return tuple(np.sqrt(np.diag(self.covariance)).tolist())
+
+    def error_of_sum(self, amounts: Sequence[float]) -> float:
+        """Standard error of the first coefficients' sum, each times its amount."""
+        covariance = self.covariance[: len(amounts), : len(amounts)]
+        if not np.isfinite(covariance).all():
+            return inf
+        return sqrt(max(0.0, float(np.array(amounts) @ covariance @ np.array(amounts))))
 
 
 def fit(
@@ -145,7 +177,7 @@ def fit(
     # imported here: it takes half a second, and most commands do not need it
     from scipy.optimize import nnls
 
-    weights = memory ** np.arange(len(seconds) - 1, -1, -1)
+    weights = np.power(memory, np.arange(len(seconds) - 1, -1, -1, dtype=np.float64))
     rows = np.array(amounts, dtype=np.float64) * weights[:, None]
     wanted = np.array(seconds, dtype=np.float64) * weights
     strength = np.array([t.strength(rows[:, i], wanted) for i, t in enumerate(terms)])
@@ -154,18 +186,32 @@ def fit(
     # coefficients differ by orders of magnitude
     scale = np.maximum(np.linalg.norm(design, axis=0), 1e-12)
     found: Floats = nnls(design / scale, target)[0] / scale
-    return Fit(tuple(found.tolist()), tuple(_standard_errors(design, rows, wanted, found).tolist()))
+    off = np.array([t.previous_error(rows[:, i], wanted) for i, t in enumerate(terms)])
+    left = wanted - rows @ found
+    covariance = _covariance(rows / scale, left, weights, strength / scale, off * scale)
+    return Fit(tuple(found.tolist()), covariance / np.outer(scale, scale))
 
 
-def _standard_errors(design: Floats, rows: Floats, seconds: Floats, found: Floats) -> Floats:
-    free = found > 0
-    errors = np.zeros(len(found))
-    left = seconds - rows @ found
-    variance = left @ left / max(1, len(seconds) - int(free.sum()))
-    used = design[:, free]
+def _covariance(
+    rows: Floats, left: Floats, weights: Floats, strength: Floats, previous_errors: Floats
+) -> Floats:
+    """Covariance of coefficients: by the noise in the data, and by the errors of previous estimates.
+
+    What the ticks do not separate rests on the previous estimates, and is no better known than they are.
+    """
+    squares, weighted = rows.T @ rows, (rows * weights[:, None] ** 2).T @ rows
+    inverse = np.linalg.pinv(squares + np.diag(strength**2))
+    by_noise = inverse @ weighted @ inverse
+    # as many ticks as would be left over if coefficients explained the others exactly
+    freedom = weights @ weights - 2 * np.trace(inverse @ weighted) + np.trace(by_noise @ squares)
+    moved = inverse * strength**2 * previous_errors
+    by_previous = moved @ moved.T
+    if freedom < _LEAST_FREEDOM:
+        return np.diag(np.where(np.diag(by_noise) > 0, inf, np.diag(by_previous)))
+    found: Floats = by_noise * float(left @ left) / freedom + by_previous
     # rounding may leave a diagonal slightly below zero
-    errors[free] = np.sqrt(variance * np.maximum(0.0, np.diag(np.linalg.pinv(used.T @ used))))
-    return errors
+    np.fill_diagonal(found, np.maximum(0.0, np.diag(found)))
+    return found
 
 
 def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
@@ -181,7 +227,20 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
     if len(seconds) < _LEAST_TICKS:
         return None
     # under a steady load, work grows with the number of tuples: what the ticks do not separate is work
-    return TickCosts(*fit(amounts, seconds, (Term(), Term(hold=0.01), Term())).coefficients)
+    found = fit(amounts, seconds, (Term(), Term(hold=0.01), Term())).coefficients
+    overhead_s, intake_s, work_s = found
+    spread = _spread(amounts, seconds, found)
+    return TickCosts(overhead_s, intake_s, work_s, spread=spread, samples=len(seconds))
+
+
+def _spread(
+    amounts: Sequence[Sequence[float]], seconds: Sequence[float], coefficients: Sequence[float]
+) -> float:
+    """Standard deviation of ticks from what explains them, as a share of their mean length."""
+    left = np.array(seconds) - np.array(amounts) @ np.array(coefficients)
+    mean_s = float(np.mean(seconds))
+    variance = float(left @ left) / (len(seconds) - len(coefficients))
+    return sqrt(variance) / mean_s if mean_s > 0 else 0.0
 
 
 @dataclass(frozen=True)
@@ -193,13 +252,23 @@ class TickWork:
     seconds: float
 
 
+# seconds per tuple and their standard error; None if they are assumed
+Cost = tuple[float, float | None]
+
+
 @dataclass(frozen=True)
 class OperatorCosts:
-    """Seconds per tuple and their errors by operator; ``fixed_s`` per tick, ``stored_s`` per stored tuple."""
+    """Seconds per tuple and their errors by operator; ``fixed_s`` per tick, ``stored_s`` per stored tuple.
+
+    ``all_s`` is what the tuples of a tick cost on average, and ``all_error_s`` its standard error: errors of
+    operators that ticks do not separate cancel each other.
+    """
 
     operators: Mapping[str, tuple[float, float]]
     fixed_s: float
     stored_s: float
+    all_s: float
+    all_error_s: float
 
     def profile(self, operator: str, known: Profile) -> Profile:
         seconds, error = self.operators[operator]
@@ -209,20 +278,27 @@ class OperatorCosts:
 _HOLD_REST = Term(hold=0.1)
 
 
-def operator_costs(works: Iterable[TickWork], previous: Mapping[str, float], memory: float) -> OperatorCosts:
-    """Costs that explain the processor time of ticks; ``previous`` are seconds per tuple by operator."""
+def operator_costs(
+    works: Iterable[TickWork], previous: Mapping[str, Cost], memory: float, hold: float = HOLD
+) -> OperatorCosts:
+    """Costs that explain the processor time of ticks, held to ``previous`` ones by operator."""
     works, names = list(works), tuple(previous)
     seconds = [work.seconds for work in works]
     # what the ticks do not separate keeps its proportions: all operators became faster or slower alike
-    expected = [(sum(work.tuples[name] * previous[name] for name in names), 1.0) for work in works]
+    expected = [(sum(work.tuples[name] * previous[name][0] for name in names), 1.0) for work in works]
     factor = max(_LEAST_SECONDS, fit(expected, seconds, (Term(), _HOLD_REST), memory).coefficients[0])
-    held = [Term(_HOLD_OPERATOR, factor * previous[name], _LEAST_SECONDS) for name in names]
+    held = [
+        Term(hold, factor * cost, _LEAST_SECONDS, None if error is None else factor * error)
+        for cost, error in previous.values()
+    ]
     amounts = [(*(work.tuples[name] for name in names), work.stored, 1.0) for work in works]
     found = fit(amounts, seconds, (*held, _HOLD_REST, _HOLD_REST), memory)
     *costs, stored_s, fixed_s = found.coefficients
     costs = [max(_LEAST_SECONDS, cost) for cost in costs]
     operators = dict(zip(names, zip(costs, found.errors[:-2], strict=True), strict=True))
-    return OperatorCosts(operators, fixed_s, stored_s)
+    tuples = [sum(work.tuples[name] for work in works) / len(works) for name in names]
+    all_s = sum(count * cost for count, cost in zip(tuples, costs, strict=True))
+    return OperatorCosts(operators, fixed_s, stored_s, all_s, found.error_of_sum(tuples))
 
 
 class JoinCosts:

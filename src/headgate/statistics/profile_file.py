@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.display import html_table, plural
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError
 from headgate.model.profile import Profiles, TickCosts
 from headgate.plain_json import json_text
 
@@ -24,9 +24,18 @@ class Measured:
     """
 
     profiles: Profiles
+    """Of operators that were measured, or are stated: nothing is assumed of the others."""
     tuples_per_s: Mapping[str, float] = field(default_factory=dict)
     tick: TickCosts | None = None
     predicates: Mapping[str, Profiles] = field(default_factory=dict)
+    not_measured: Mapping[str, str] = field(default_factory=dict)
+    """Operators, and ``ticks``, that too few ticks have measured, and why."""
+    machine_bound: Mapping[str, float] = field(default_factory=dict)
+    """Tuples per second that the machine read of streams, where that is not the rate of the stream."""
+    processors: int | None = None
+    """How many ticks had when they were measured."""
+    definitions: Mapping[str, str] = field(default_factory=dict)
+    """``Network.definition`` of operators when they were measured; of what is stated, there is none."""
 
     def __repr__(self) -> str:
         parts = [plural(len(self.profiles), "operator"), plural(len(self.tuples_per_s), "stream")]
@@ -34,22 +43,35 @@ class Measured:
         return f"<Measured: {', '.join(parts)}{ticks}>"
 
     def _repr_html_(self) -> str:
-        headings = ("cost (us per tuple)", "selectivity", "width (bytes)", "ticks")
+        headings = (
+            "cost (us per tuple)",
+            "selectivity (results per tuple)",
+            "width (bytes)",
+            "measured in (ticks)",
+        )
         operators = html_table(("operator", *headings), _rows(self.profiles))
         predicates = "".join(
             html_table(("predicate", *headings), _rows(own), f"predicates of {name}")
             for name, own in self.predicates.items()
         )
-        streams = html_table(("stream", "tuples per second"), self.tuples_per_s.items())
+        streams = html_table(("stream", "rate (tuples/s)"), self.tuples_per_s.items())
         return operators + predicates + streams
 
     def to_json(self) -> str:
         """The text of a profile file."""
-        document = {"operators": _document(self.profiles), "tuples_per_s": dict(self.tuples_per_s)}
+        document: dict[str, Any] = {
+            "operators": _document(self.profiles),
+            "tuples_per_s": dict(self.tuples_per_s),
+        }
         if self.predicates:
             document["predicates"] = {name: _document(own) for name, own in self.predicates.items()}
         if self.tick is not None:
             document["tick"] = asdict(self.tick)
+        if self.processors is not None:
+            document["processors"] = self.processors
+        for key in ("not_measured", "machine_bound", "definitions"):
+            if found := getattr(self, key):
+                document[key] = dict(found)
         return json_text(document)
 
     @staticmethod
@@ -70,14 +92,6 @@ class Measured:
 
         return _checked(parse_json(text, origin), origin)
 
-    def of(self, operators: tuple[str, ...], origin: str) -> Profiles:
-        """The profiles of some operators, all of which must be known."""
-        for name in operators:
-            if name not in self.profiles:
-                known = known_names(self.profiles)
-                raise SetupError(f"{origin} has no profile of operator {name}; it has {known}")
-        return {name: self.profiles[name] for name in operators}
-
 
 def beside(script: Path) -> Path:
     """Where the profile of a script is stored and found."""
@@ -90,7 +104,10 @@ def _rows(profiles: Profiles) -> Iterator[tuple[object, ...]]:
 
 
 def _document(profiles: Profiles) -> dict[str, dict[str, float]]:
-    return {name: asdict(profile) for name, profile in profiles.items()}
+    return {
+        name: {key: value for key, value in asdict(profile).items() if key != "samples" or value}
+        for name, profile in profiles.items()
+    }
 
 
 def _checked(document: Any, origin: str) -> Measured:

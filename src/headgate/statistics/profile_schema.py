@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BeforeValidator
 
 from headgate.document import REQUIRED, Section, Tables, checked
 from headgate.model.profile import Profile, Profiles, TickCosts
-from headgate.quantity import BYTES, RATE, SECONDS, SELECTIVITY, Quantity
+from headgate.quantity import BYTES, PROCESSORS, RATE, SECONDS, SELECTIVITY, Quantity
 
 _MOST_ENTRIES = 100_000
 _PROFILE = '{"seconds_per_tuple": 2e-6, "selectivity": 1.5, "bytes_per_tuple": 48}'
@@ -43,11 +43,15 @@ class _Tick(Section):
     work_s: _Seconds = REQUIRED
     fixed_busy_s: _Seconds = TickCosts.fixed_busy_s
     stored_busy_s: _Seconds = TickCosts.stored_busy_s
+    spread: _Ratio = TickCosts.spread
+    samples: _Count = TickCosts.samples
+    work_error: _Ratio = TickCosts.work_error
 
 
 _Operators = Annotated[
     dict[str, Annotated[_Profile, _Known]], Tables(_MOST_ENTRIES, f'{{"NAME": {_PROFILE}}}', 0)
 ]
+_Texts = Annotated[dict[str, str], Tables(_MOST_ENTRIES, '{"OPERATOR": "TEXT"}', 0)]
 _Rates = Annotated[dict[str, _Rate], Tables(_MOST_ENTRIES, '{"STREAM": 1000}', 0), _Known]
 
 
@@ -59,18 +63,39 @@ class _Document(Section):
         dict[str, _Operators], Tables(_MOST_ENTRIES, f'{{"OPERATOR": {{"TEXT": {_PROFILE}}}}}', 0)
     ] = {}  # noqa: RUF012
     tick: Annotated[_Tick, _Known] | None = None
+    not_measured: _Texts = {}  # noqa: RUF012
+    machine_bound: _Rates = {}  # noqa: RUF012
+    processors: Annotated[int, PROCESSORS] | None = None
+    definitions: _Texts = {}  # noqa: RUF012
 
 
-def measured_numbers(
-    document: Any, origin: str
-) -> tuple[Profiles, dict[str, float], TickCosts | None, dict[str, Profiles]]:
+class MeasuredNumbers(NamedTuple):
     """The arguments of ``Measured``."""
+
+    profiles: Profiles
+    tuples_per_s: dict[str, float]
+    tick: TickCosts | None
+    predicates: dict[str, Profiles]
+    not_measured: dict[str, str]
+    machine_bound: dict[str, float]
+    processors: int | None
+    definitions: dict[str, str]
+
+
+def measured_numbers(document: Any, origin: str) -> MeasuredNumbers:
+    """What a document holds, checked."""
     whole: _Document = checked(_Document, document, origin)
-    return (
-        _profiles(whole.operators),
+    # stated ones have no number of samples
+    empty = [n for n, own in whole.operators.items() if "samples" in own.model_fields_set and not own.samples]
+    return MeasuredNumbers(
+        _profiles({name: own for name, own in whole.operators.items() if name not in empty}),
         whole.tuples_per_s,
         None if whole.tick is None else TickCosts(**dict(whole.tick)),
         {operator: _profiles(own) for operator, own in whole.predicates.items()},
+        {**dict.fromkeys(empty, "no tick measured it"), **whole.not_measured},
+        whole.machine_bound,
+        whole.processors,
+        whole.definitions,
     )
 
 

@@ -5,130 +5,28 @@ The engine adds what each tick has measured; the planner, strategies, admission 
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
-from typing import Any
+from math import isfinite
 
 from headgate.model.event import TickCommitted
 from headgate.model.expression import Expression
 from headgate.model.network import Network
 from headgate.model.operator import Select, WindowJoin
 from headgate.model.profile import Profile, Profiles, TickCosts, order_by_rank
-from headgate.statistics.estimators import (
-    DecayedRatio,
-    JoinCosts,
-    MatchRatio,
-    TickWork,
-    operator_costs,
-    tick_costs,
-)
+from headgate.statistics.completeness import TICKS
+from headgate.statistics.estimators import DecayedRatio, JoinCosts, MatchRatio, tick_costs
+from headgate.statistics.operators import OperatorEstimates, Overall
 from headgate.statistics.profile_file import Measured
 from headgate.status import TickRecord
 
-# the first ticks of a JVM measure its compiler
-_COLD_TICKS = 2
-_TICKS_REMEMBERED = 64
-_CHEAP_ROWS = 200_000
-_FIRST_COUNTS = (8, 16)
-_COUNT_EVERY = 32
-# a first tick of two tuples must not undo what an earlier run has measured
-_KNOWN_TUPLES = 500.0
-_MEMORY = 0.9
-# the time of jobs over fewer tuples measures Spark, not the tuples; but a threshold that an operator believed
-# to be expensive never reaches would keep it expensive for ever
-TELLING_ROWS = 200
 # predicates are tried out once Java is warm, then ever more rarely
 _FIRST_TRIAL = 4
 _TRIAL_FACTOR = 4
-
-
-@dataclass(frozen=True)
-class Passed:
-    """Tuples that an operator took, and those that it passed on."""
-
-    taken: float
-    passed_on: float
-
-
-class OperatorEstimates:
-    """Profiles of operators, found by regression: ticks that are cut at different places separate them."""
-
-    def __init__(self, network: Network, known: Profiles) -> None:
-        self._profiles = {name: known.get(name, Profile()) for name in network.operators}
-        self._assumed = {name for name in network.operators if name not in known}
-        self._works: dict[tuple[str, ...], deque[TickWork]] = {}
-        self._selectivities = {
-            name: DecayedRatio(_MEMORY, profile.selectivity, _KNOWN_TUPLES) for name, profile in known.items()
-        }
-        self._first_s = {name: profile.seconds_per_tuple for name, profile in self._profiles.items()}
-        self._ticks = 0
-
-    def assume_widths(self, bytes_per_tuple: Mapping[str, float]) -> None:
-        """Widths by the schema, for operators of which nothing is known."""
-        for name in self._assumed & bytes_per_tuple.keys():
-            self._change(name, bytes_per_tuple=bytes_per_tuple[name])
-        self._assumed = set()
-
-    @property
-    def profiles(self) -> Profiles:
-        return dict(self._profiles)
-
-    def overall(self) -> tuple[Profiles, float, float]:
-        """Profiles that explain all remembered ticks alike; CPU seconds of a tick, and per stored tuple."""
-        profiles, fixed_s, stored_s = dict(self._profiles), 0.0, []
-        for names, works in list(self._works.items()):
-            # operators that the ticks do not separate keep the proportions known before the first tick
-            found = operator_costs(list(works), {name: self._first_s[name] for name in names}, memory=1.0)
-            fixed_s += found.fixed_s
-            # once written, once read
-            stored_s.append(2 * found.stored_s)
-            for name in names:
-                profiles[name] = found.profile(name, profiles[name])
-        return profiles, fixed_s, sum(stored_s) / len(stored_s) if stored_s else 0.0
-
-    def wants_counts(self, rows: float) -> bool:
-        """Whether a tick should count what operators pass on; small ticks reveal as much, and cost less.
-
-        Counting takes plans of its own, so it becomes rare once selectivities are known.
-        """
-        number = self._ticks + 1
-        is_due = number in _FIRST_COUNTS or number % _COUNT_EVERY == 0
-        return is_due or (self._ticks < _COLD_TICKS + 4 and rows < _CHEAP_ROWS)
-
-    def add(
-        self, works: Iterable[TickWork], passed: Mapping[str, Passed], bytes_per_tuple: Mapping[str, float]
-    ) -> bool:
-        """Add a tick; whether that changes a profile."""
-        self._ticks += 1
-        before = dict(self._profiles)
-        for name, counts in passed.items():
-            if counts.taken > 0:
-                ratio = self._selectivities.setdefault(name, DecayedRatio(_MEMORY))
-                ratio.add(counts.passed_on, counts.taken)
-                self._change(name, selectivity=ratio.value, selectivity_error=ratio.error)
-        for name, width in bytes_per_tuple.items():
-            self._change(name, bytes_per_tuple=width)
-        if self._ticks > _COLD_TICKS:
-            for work in works:
-                if max(work.tuples.values(), default=0.0) >= TELLING_ROWS:
-                    self._add_work(work)
-        return self._profiles != before
-
-    def _add_work(self, work: TickWork) -> None:
-        names = tuple(sorted(work.tuples))
-        works = self._works.setdefault(names, deque(maxlen=_TICKS_REMEMBERED))
-        works.append(work)
-        previous = {name: self._profiles[name].seconds_per_tuple for name in names}
-        found = operator_costs(works, previous, _MEMORY)
-        for name in names:
-            if work.tuples[name] > 0:
-                known = self._profiles[name]
-                self._profiles[name] = found.profile(name, replace(known, samples=known.samples + 1))
-
-    def _change(self, name: str, **values: Any) -> None:
-        self._profiles[name] = replace(self._profiles[name], **values)
+# a tick's wall-clock time has three coefficients, and as many ticks again show how it varies
+_TELLING_TICKS = 6
 
 
 class PredicateEstimates:
@@ -340,9 +238,14 @@ class StatisticsStore:
     def follow(self, history: History) -> None:
         self._histories.append(history)
 
+    def forget_warm_up(self) -> None:
+        """Begin anew: what was measured so far is no more than an assumption."""
+        self.operators = self.operators.restarted()
+        self._histories = []
+
     def forget_ticks(self) -> None:
         """Begin anew with the current profiles as what is known."""
-        self.operators = OperatorEstimates(self._network, self.operators.profiles)
+        self.operators = self.operators.continued()
         self._histories = []
 
     @property
@@ -353,12 +256,41 @@ class StatisticsStore:
         """Wall-clock costs of the latest ticks; None while too few have done any work."""
         return tick_costs([history()[-(latest or 0) :] for history in self._histories])
 
-    def snapshot(self, tuples_per_s: Mapping[str, float]) -> Measured:
-        """Everything that explains the run as a whole, as a profile file has it."""
-        (profiles, fixed_busy_s, stored_busy_s), costs = self.operators.overall(), self.tick_costs()
+    def unmeasured(self) -> dict[str, str]:
+        """Operators, and ``ticks``, that too few ticks have measured, and why."""
+        return self._unmeasured(self.operators.overall(), self.tick_costs())
+
+    def _unmeasured(self, overall: Overall, costs: TickCosts | None) -> dict[str, str]:
+        found = self.operators.unmeasured(overall.profiles)
+        if costs is None:
+            found[TICKS] = "too few of them did any work"
+        elif costs.samples < _TELLING_TICKS:
+            found[TICKS] = f"only {costs.samples} of {_TELLING_TICKS} did any work"
+        return found
+
+    def observations(self) -> int:
+        """Grows with every tick that measures anything."""
+        worked = sum(tick.busy_s > 0 for history in self._histories for tick in history())
+        return self.operators.observations + worked
+
+    def snapshot(self, tuples_per_s: Mapping[str, float], processors: int | None = None) -> Measured:
+        """Everything that explains the run as a whole, as a profile file has it: what was measured."""
+        overall, costs = self.operators.overall(), self.tick_costs()
+        missing = self._unmeasured(overall, costs)
         if costs is not None:
-            costs = replace(costs, fixed_busy_s=fixed_busy_s, stored_busy_s=stored_busy_s)
+            fixed_s, stored_s, error = overall.fixed_s, overall.stored_s, overall.work_error
+            costs = replace(costs, fixed_busy_s=fixed_s, stored_busy_s=stored_s)
+            # known from before, and too few ticks since to tell: it may be off by all of it
+            costs = replace(costs, work_error=error if isfinite(error) else 1.0)
         found = {**self.predicates.profiles, **self.joins.profiles(self._network)}
         own = {name: found[name] for name in self._network.operators if name in found}
         shared = {name: own[first] for name, first in self._network.shared.items() if first in own}
-        return Measured(profiles, tuples_per_s, costs, {**own, **shared})
+        return Measured(
+            {name: profile for name, profile in overall.profiles.items() if name not in missing},
+            tuples_per_s,
+            None if TICKS in missing else costs,
+            {**own, **shared},
+            missing,
+            processors=processors,
+            definitions={n: self._network.definition(n) for n in overall.profiles if n not in missing},
+        )

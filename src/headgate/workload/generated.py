@@ -86,6 +86,11 @@ class GeneratedStream(ABC):
     def columns(self, declared: Sequence[DeclaredColumn]) -> pa.Schema:
         """The declared columns; raise if one cannot be filled."""
 
+    @property
+    @abstractmethod
+    def tuples_per_second(self) -> tuple[float, ...]:
+        """Mean rates by traffic time, one for each phase."""
+
     @abstractmethod
     def expected_rows(self, begin_us: int, end_us: int) -> float:
         """The mean number of rows in an interval of traffic time."""

@@ -23,6 +23,7 @@ from headgate.workload.nexmark import (
     DEFAULT_RATE,
     DEFAULT_SEED,
     DEFAULT_START_US,
+    EVENTS_PER_ROUND,
     KINDS,
     EventSequence,
     Kind,
@@ -96,6 +97,10 @@ class NexmarkSettings(GeneratedStream):
                 raise SetupError(f"{problem}; declare it {SQL_NAMES[type_]}")
             fields.append(pa.field(column.name, type_, column.is_nullable))
         return pa.schema(fields)
+
+    @property
+    def tuples_per_second(self) -> tuple[float, ...]:
+        return (float(self.sequence.rate * self.kind.rows_per_round / EVENTS_PER_ROUND),)
 
     def expected_rows(self, begin_us: int, end_us: int) -> int:
         return self._row_at(end_us) - self._row_at(begin_us)

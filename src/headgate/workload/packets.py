@@ -250,6 +250,10 @@ class BurstSettings(GeneratedStream):
         self.values.check(schema)
         return schema
 
+    @property
+    def tuples_per_second(self) -> tuple[float, ...]:
+        return self.process.rate.tuples_per_second
+
     def expected_rows(self, begin_us: int, end_us: int) -> float:
         return self.process.rate.expected(begin_us, end_us)
 

@@ -126,7 +126,7 @@ class _Branch:
         return self._pass_seconds(name, "relation"), matches
 
     def _pass_seconds(self, operator: str, kind: str) -> float:
-        found = self.statistics.pass_seconds(self.running(operator), kind)
+        found = self.statistics.pass_seconds(self.running(operator), kind, self.missing)
         return 0.0 if self._payer(operator) else found
 
     def _selections(self, predicates: Iterable[Expression], operator: str) -> tuple[PredicateEstimate, ...]:

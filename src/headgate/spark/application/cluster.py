@@ -93,7 +93,7 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
     jvm.check_master(master)
     with _STARTING:
         java = prepare_java()
-        threads = _local_threads(master)
+        threads = local_threads(master)
         if pool_tasks and threads is not None:
             master = f"local[{threads + pool_tasks}]"
         # errors that Spark reports are repeated in one line of ours
@@ -218,10 +218,11 @@ def in_session(spark: SparkSession, frame: DataFrame) -> DataFrame:
 
 def task_slots(spark: SparkSession) -> int | None:
     """How many tasks run at a time on one machine; None if there are several."""
-    return _local_threads(str(spark.sparkContext.master))
+    return local_threads(str(spark.sparkContext.master))
 
 
-def _local_threads(master: str) -> int | None:
+def local_threads(master: str) -> int | None:
+    """How many tasks run at a time under a master on one machine; None if there are several."""
     if master == "local":
         return 1
     found = re.fullmatch(r"local\[(\*|\d+)(,.*)?\]", master)

@@ -1,0 +1,90 @@
+"""The latency model of an engine of micro-batches (ticks), which Spark is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from headgate.model.profile import TickCosts
+from headgate.queueing.load_model import LoadModel
+from headgate.queueing.prediction import LoadPrediction, TickLatency, fixed, in_order, prediction_of
+from headgate.queueing.service_times import ParameterError, check_amount, check_busy, check_processors
+
+# wall-clock seconds per processor second that count as none
+_NO_TIME = 1e-9
+# of times that are off by more than they are
+_LEAST_FACTOR = 0.1
+
+
+@dataclass(frozen=True)
+class InTicks:
+    """Micro-batches (ticks): each takes what arrived during the previous one, and a fixed time besides.
+
+    A tick takes ``overhead_s``, ``intake_s`` for each arriving tuple, and the work of all of them on all
+    processors: ``efficiency`` is 1 where k processors take a k-th of the time. So a tick lasts
+    overhead / (1 - utilisation). A tuple arrives during one tick and is done at the end of the next.
+
+    Ticks of the same work differ by ``spread``, a standard deviation as a share of their length. Their times
+    are known but for ``error``, the work of tuples but for ``work_error``: standard errors as shares of them.
+    """
+
+    overhead_s: float
+    processors: int = 1
+    intake_s: float = 0.0
+    efficiency: float = 1.0
+    spread: float = 0.0
+    error: float = 0.0
+    work_error: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("overhead_s", "intake_s", "spread", "error", "work_error"):
+            check_amount(name, getattr(self, name))
+        check_processors(self.processors)
+        if check_amount("efficiency", self.efficiency) == 0:
+            raise ParameterError("efficiency = 0 is wrong; write a number above 0")
+
+    @staticmethod
+    def measured(costs: TickCosts, processors: int | None = None) -> InTicks:
+        """Ticks as they were measured, on so many processors, or as many as explain how long work took."""
+        # next to no time of work: that of tuples was attributed to their number alone
+        work_s = max(costs.work_s, _NO_TIME)
+        processors = processors or (max(1, round(1 / work_s)) if work_s > _NO_TIME else 1)
+        found = InTicks(costs.empty_s, processors, costs.intake_s, 1 / (work_s * processors))
+        return replace(found, spread=costs.spread, error=costs.error, work_error=costs.work_error)
+
+    def with_processors(self, processors: int) -> InTicks:
+        return replace(self, processors=processors)
+
+    def off_by(self, errors: float) -> InTicks:
+        """The same ticks, in which all times are off by so many standard errors."""
+        factor, work = (max(_LEAST_FACTOR, 1 + errors * own) for own in (self.error, self.work_error))
+        return replace(
+            self,
+            overhead_s=self.overhead_s * factor,
+            intake_s=self.intake_s * factor,
+            efficiency=self.efficiency / (factor * work),
+        )
+
+    @property
+    def work_s(self) -> float:
+        """Wall-clock seconds per processor second of work."""
+        return 1 / (self.processors * self.efficiency)
+
+    def utilisation(self, load: LoadModel) -> float:
+        """The share of a tick that is not overhead."""
+        return self.intake_s * sum(load.rates.values()) + self.work_s * load.busy_processors
+
+    def tick_s(self, load: LoadModel) -> float:
+        check_busy(self.utilisation(load) * self.processors, self.processors)
+        return self.overhead_s / (1 - self.utilisation(load))
+
+    def predict(self, load: LoadModel) -> LoadPrediction:
+        tick_s, utilisation = self.tick_s(load), self.utilisation(load)
+        # a tick that is too long makes the next one longer by the utilisation
+        done = TickLatency(tick_s, self.spread / math.sqrt(1 - utilisation**2))
+        delays = {
+            # what a tick takes in passes all operators in that tick
+            name: done.delay if load.reads_stream(name) else fixed(busy * tick_s * self.work_s)
+            for name, busy in load.busy.items()
+        }
+        return prediction_of(load, utilisation, delays, lambda path: in_order(done, load, path))

@@ -1,0 +1,87 @@
+"""Ticks whose lengths vary, and what is not known of them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.queueing.plans import plan_named
+
+from headgate.model.profile import Profile, TickCosts
+from headgate.queueing.advice import advise
+from headgate.queueing.latency_models import OnServer
+from headgate.queueing.load_model import LoadModel
+from headgate.queueing.prediction import TickLatency
+from headgate.queueing.tick_model import InTicks
+
+
+def simulated_s(variation: float, ticks: int = 300_000) -> np.ndarray:
+    """Latencies of tuples that arrive at random, in ticks whose lengths are drawn."""
+    generator = np.random.default_rng(4)
+    lengths = generator.gamma(variation**-2, variation**2, ticks)
+    begins = np.concatenate([[0.0], np.cumsum(lengths)])
+    arrivals = generator.uniform(0, begins[-2], ticks)
+    following = np.searchsorted(begins, arrivals, side="right")
+    return np.asarray(begins[following + 1] - arrivals)
+
+
+@pytest.mark.parametrize("variation", [0.05, 0.3, 1.0])
+def test_latency_in_ticks_is_as_simulated(variation: float) -> None:
+    found, latencies = TickLatency(1.0, variation), simulated_s(variation)
+    assert found.mean_s == pytest.approx(latencies.mean(), rel=0.01)
+    assert found.delay.var_s == pytest.approx(latencies.var(), rel=0.03)
+    for share in (0.5, 0.9, 0.99):
+        assert found.percentile(share) == pytest.approx(np.percentile(latencies, 100 * share), rel=0.02)
+    assert TickLatency(7.0, variation).percentile(0.9) == pytest.approx(7 * found.percentile(0.9))
+
+
+def test_even_ticks_take_from_one_to_two_of_them() -> None:
+    even = TickLatency(0.4)
+    assert [even.percentile(p) for p in (0.0, 0.5, 0.99)] == pytest.approx([0.4, 0.6, 0.796])
+    assert even.mean_s == pytest.approx(0.6) and even.delay.var_s == pytest.approx(0.16 / 12)
+    # a little unevenness changes little
+    assert TickLatency(0.4, 0.003).percentile(0.99) == pytest.approx(0.796, rel=0.01)
+
+
+def ticks_in_sequence(model: InTicks, plan: LoadModel, number: int = 200_000) -> np.ndarray:
+    """Lengths of ticks, each of which takes what arrived during the one before, and varies."""
+    generator, utilisation = np.random.default_rng(9), model.utilisation(plan)
+    mean_s = model.tick_s(plan)
+    lengths, last = np.empty(number), mean_s
+    for place, noise in enumerate(generator.normal(0.0, model.spread * mean_s, number)):
+        last = lengths[place] = model.overhead_s + utilisation * last + noise
+    return lengths
+
+
+def test_ticks_vary_the_more_the_busier_they_are() -> None:
+    plan = plan_named("path", 0.8)
+    model = InTicks(0.5, spread=0.05)
+    lengths = ticks_in_sequence(model, plan)
+    [path] = model.predict(plan).paths
+    assert isinstance(path.latency, TickLatency)
+    assert path.latency.tick_s == pytest.approx(lengths.mean(), rel=0.01)
+    assert path.latency.variation == pytest.approx(lengths.std() / lengths.mean(), rel=0.03)
+
+
+def test_measured_ticks_know_their_processors_and_their_errors() -> None:
+    costs = TickCosts(0.2, 1e-5, 0.6, spread=0.3, samples=12, work_error=0.1)
+    model = InTicks.measured(costs, processors=4)
+    assert model.processors == 4 and model.work_s == pytest.approx(0.6)
+    assert (model.spread, model.error, model.work_error) == (0.3, pytest.approx(0.15), 0.1)
+    worse = model.off_by(2.0)
+    assert worse.overhead_s == pytest.approx(0.2 * 1.3) and worse.intake_s == pytest.approx(1.3e-5)
+    assert worse.work_s == pytest.approx(0.6 * 1.3 * 1.2)
+    assert model.off_by(-20.0).overhead_s > 0
+
+
+@pytest.mark.parametrize("model", [InTicks(1.0), OnServer()])
+def test_costs_that_are_hardly_known_make_an_answer_unsure(model: InTicks | OnServer) -> None:
+    plan = plan_named("path", 0.5, latency_s=20.0)
+    assert advise(plan, model).is_sure
+    vague = {
+        name: Profile(own.seconds_per_tuple, own.selectivity, 100.0, 9, own.seconds_per_tuple)
+        for name, own in plan.profiles.items()
+    }
+    found = advise(LoadModel(plan.network, vague, plan.rates), model)
+    # twice as dear, one processor is not enough
+    assert found.fits and not found.is_sure and not found.queries["q"].is_sure
+    assert found.sure_factor < 1 < found.largest_factor
