@@ -45,12 +45,24 @@ def test_an_operator_without_a_single_sample_was_not_measured() -> None:
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
-        ("processors", 0, "p: processors = 0 is wrong; write a whole number of 1 or more"),
-        ("processors", 2.5, "p: processors = 2.5 is wrong; write a whole number of 1 or more"),
-        ("not_measured", ["a"], "p: not_measured is wrong; write {OPERATOR: TEXT}"),
-        ("definitions", {"a": 3}, "p: definitions is wrong; write {OPERATOR: TEXT}"),
-        ("machine_bound", 7, "p: machine_bound is not an object; write a number for every stream"),
-        ("machine_bound", {"s": "x"}, "p: machine_bound.s = 'x' is wrong; write a number of 0 or more"),
+        (
+            "processors",
+            0,
+            "p: processors = 0 is out of range; write a whole number of processors from 1 to 4096",
+        ),
+        (
+            "processors",
+            2.5,
+            "p: processors = 2.5 is out of range; write a whole number of processors from 1 to 4096",
+        ),
+        ("not_measured", ["a"], 'p: not_measured = ["a"] is wrong; write {"OPERATOR": "TEXT"}'),
+        ("definitions", {"a": 3}, "p: definitions.a = 3 is wrong; write a text"),
+        ("machine_bound", 7, 'p: machine_bound = 7 is wrong; write {"STREAM": 1000}'),
+        (
+            "machine_bound",
+            {"s": "x"},
+            'p: machine_bound.s = "x" is wrong; write a number of tuples per second from 0 to 1e9',
+        ),
     ],
 )
 def test_wrong_values_are_refused_in_one_line(key: str, value: object, message: str) -> None:
