@@ -163,7 +163,7 @@ def a_result(name: str, steps: int) -> Any:
     return SimpleNamespace(strategy=name, backlog=SimpleNamespace(times_s=times_s, sizes=times_s % 3))
 
 
-@pytest.mark.parametrize(("strategies", "size"), [(2, (900, 500)), (11, (1050, 900))])
+@pytest.mark.parametrize(("strategies", "size"), [(2, (900, 500)), (5, (1050, 500))])
 def test_few_backlogs_share_a_panel_and_many_have_their_own(
     tmp_path: Path, strategies: int, size: tuple[int, int]
 ) -> None:

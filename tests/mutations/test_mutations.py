@@ -8,7 +8,7 @@ import pytest
 from tests.mutations.cases import kinds
 from tests.mutations.judging import Outcomes, run_mutated, run_unchanged
 
-_CASES = 300
+_CASES = 200
 
 
 @pytest.fixture(scope="module")
