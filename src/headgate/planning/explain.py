@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.display import html_text
-from headgate.planning.logical import Json
+from headgate.planning.logical import Json, LogicalPlan
 from headgate.planning.lower import Stages, describe, describe_json
 
 STAGES = ("bind", "optimize", "lower")
@@ -33,8 +33,8 @@ class Explanation:
 def explain_stages(stages: Stages, after: str | None = None) -> Explanation:
     """The plans after one stage, or after each."""
     shown = {
-        "bind": ("\n\n".join(map(str, stages.bound)), [plan.to_json() for plan in stages.bound]),
-        "optimize": ("\n\n".join(map(str, stages.optimized)), [plan.to_json() for plan in stages.optimized]),
+        "bind": (_listed(stages.bound), [plan.to_json() for plan in stages.bound]),
+        "optimize": (_listed(stages.optimized), [plan.to_json() for plan in stages.optimized]),
         "lower": (describe(stages.lowered), describe_json(stages.lowered)),
     }
     if after is not None:
@@ -42,6 +42,12 @@ def explain_stages(stages: Stages, after: str | None = None) -> Explanation:
         return Explanation(text, {after: document})
     texts = (f"-- after {stage}\n{text}" for stage, (text, _) in shown.items())
     return Explanation("\n\n".join(texts), {stage: document for stage, (_, document) in shown.items()})
+
+
+def _listed(plans: Iterable[LogicalPlan]) -> str:
+    """All plans, and before them the derived streams that they read, each once."""
+    texts = {part.query.name: part.own_text for plan in plans for part in (*plan.derived, plan)}
+    return "\n\n".join(texts.values())
 
 
 def explain_sql(texts: Mapping[str, str]) -> Explanation:

@@ -221,9 +221,13 @@ class LogicalPlan:
         found = query_json(self.query, tuple(map(_tree, self.branches)))
         return {**found, "derived": [stream.to_json() for stream in self.derived]} if self.derived else found
 
+    @property
+    def own_text(self) -> str:
+        """The plan without the derived streams that it reads."""
+        return str(query_tree(self.query, tuple(map(_tree, self.branches))))
+
     def __str__(self) -> str:
-        own = str(query_tree(self.query, tuple(map(_tree, self.branches))))
-        return "\n".join([*map(str, self.derived), own])
+        return "\n".join(plan.own_text for plan in (*self.derived, self))
 
 
 @dataclass(frozen=True)
@@ -238,7 +242,8 @@ class DerivedPlan(LogicalPlan):
     def to_json(self) -> Json:
         return {"stream": self.query.name, "branches": [_tree(branch).to_json() for branch in self.branches]}
 
-    def __str__(self) -> str:
+    @property
+    def own_text(self) -> str:
         return str(Tree(f"stream {self.query.name}", tuple(map(_tree, self.branches))))
 
 
