@@ -93,7 +93,7 @@ def test_everything_is_one_line_in_a_prompt(session: Session, tmp_path: Path) ->
     assert repr(measured()) == "<Measured: 2 operators, 1 stream, ticks of 0.2 s and more>"
     advised = repr(advice(session))
     assert advised.startswith("<Advice on 1 query: all fit up to x ")
-    basis = "model: ticks as profiled, 0.2 s each before the first tuple; processors: 2; percentile: p99"
+    basis = "model: ticks as profiled, of 0.2 s or more; processors: 2; percentile: p99"
     assert advised.endswith(f"; {basis}>") and basis in Page(advice(session)._repr_html_()).texts
     run.stop()
     assert ": over; " in repr(run)

@@ -74,10 +74,10 @@ def _model(
     # a tick takes all that has come, in whatever order
     if conditions.tick_s is None:
         ticks = _profiled_ticks(measured, conditions.processors, origin)
-        return ticks, f"ticks as profiled, {ticks.overhead_s:.3g} s each before the first tuple"
+        return ticks, f"ticks as profiled, of {ticks.shortest_s:.3g} s or more"
     processors = conditions.processors or measured.processors or os.cpu_count() or 1
     if conditions.tick_s:
-        described = f"ticks as given, {conditions.tick_s:.3g} s each before the first tuple"
+        described = f"ticks as given, of {conditions.tick_s:.3g} s or more"
         return InTicks(conditions.tick_s, processors), described
     if strategy.name == "fifo":
         return OnServer(processors), "one queue without ticks, which Spark has"

@@ -156,7 +156,7 @@ def test_the_verdict_comes_first_and_then_what_it_rests_on(tmp_path: Path) -> No
     lines = invoke("advise", written(tmp_path, tick=TICK, processors=2)).stdout.splitlines()
     assert lines[:2] == [
         "fits: every query keeps its bounds, at p99",
-        "model: ticks as profiled, 0.2 s each before the first tuple; processors: 2; percentile: p99",
+        "model: ticks as profiled, of 0.2 s or more; processors: 2; percentile: p99",
     ]
     unbounded = CQL.replace(" WITH (latency = '{latency}', memory = '{memory}')", "")
     assert invoke("advise", written(tmp_path, unbounded, tick=TICK)).stdout.splitlines()[0] == (
@@ -169,7 +169,7 @@ def test_the_verdict_comes_first_and_then_what_it_rests_on(tmp_path: Path) -> No
     assert lines[1].startswith("high does not fit: latency p90 would be 0.487 s, 4.87 times its bound")
     assert lines[2].endswith("processors: 2; percentile: p90")
     for arguments, model in (
-        (["--tick", "300ms", "--processors", 3], "ticks as given, 0.3 s each before the first tuple"),
+        (["--tick", "300ms", "--processors", 3], "ticks as given, of 0.3 s or more"),
         (["--tick", "0s", "--processors", 3], "one queue without ticks, which Spark has"),
         (
             ["--tick", "0s", "--processors", 3, "--strategy", "chain"],

@@ -153,7 +153,9 @@ def test_ticks_take_what_has_come() -> None:
     # ticks begin at 0 (nothing there), 1, 2.5 (took two), 3.75 (took one), 4.75
     found = tick_latencies({"s": np.array([0.1, 0.9, 1.5])}, {"s": 0.25}, 1.0)["s"]
     assert found == pytest.approx([2.4, 1.6, 2.25])
-    assert tick_latencies({"s": np.array([2.0, 9.0])}, {"s": 0.5}, 0.0)["s"] == pytest.approx([0.5, 0.5])
+    alone = {"s": np.array([2.0, 9.0])}
+    assert tick_latencies(alone, {"s": 0.5}, 0.0)["s"] == pytest.approx([0.5, 0.5])
+    assert tick_latencies(alone, {"s": 0.5}, 0.0, 4.0)["s"] == pytest.approx([6.0, 7.0])
 
 
 def test_drift_tells_when_a_query_will_break() -> None:

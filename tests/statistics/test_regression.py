@@ -101,6 +101,28 @@ def test_ticks_that_vary_say_so() -> None:
     assert found.spread == pytest.approx(0.1, rel=0.25)
     assert found.error == pytest.approx(found.spread * (3 / 90) ** 0.5)
     assert TickCosts(0.2, 2e-6, 0.6).error == 0
+    assert found.overhead_s == pytest.approx(0.2, abs=2 * found.overhead_error_s)
+    assert 0 < found.overhead_error_s < 0.05
+    assert found.shortest_s == found.overhead_s + 2 * found.overhead_error_s < found.least_s
+
+
+def test_ticks_that_do_not_tell_what_is_fixed_are_as_long_as_the_shortest() -> None:
+    # the fewer tuples, the longer: other programs were at work
+    history, at_s = [tick(0.0, 0, 0.0)], 0.0
+    for seconds, busy_s in [
+        (0.9, 0.6),
+        (3.0, 0.2),
+        (1.0, 0.7),
+        (2.4, 1.9),
+        (2.8, 2.9),
+        (1.4, 1.6),
+        (0.9, 0.5),
+    ]:
+        at_s += seconds
+        history.append(tick(at_s, 1000, busy_s))
+    found = tick_costs([history])
+    assert found is not None and found.least_s == pytest.approx(0.9)
+    assert found.seconds(0, 0.0) >= 0.9 and found.overhead_error_s > 0.3
 
 
 @given(COSTS, st.integers(0, 2**32 - 1))

@@ -108,7 +108,7 @@ def _driven_by(plan: LoadModel, model: LatencyModel, strategy: str, traces: Mapp
             + model.work_s * sum(p * s for leaf in network.leaves(stream) for p, s in work[leaf])
             for stream in arrivals
         }
-        by_stream_s = tick_latencies(arrivals, seconds_of, model.overhead_s)
+        by_stream_s = tick_latencies(arrivals, seconds_of, model.overhead_s, model.least_s)
         streams = {query: sorted(network.streams_of(query) & set(arrivals)) for query in network.queries}
         latencies_s = {q: np.concatenate([by_stream_s[s] for s in own]) for q, own in streams.items()}
         return Traced(dispersions, latencies_s, None, None)

@@ -61,6 +61,8 @@ Profiles = Mapping[str, Profile]
 
 # overhead, intake and work: what a regression finds is off by its noise, the more so the more it finds
 _COEFFICIENTS = 3
+# standard errors by which an estimate may well be off
+_ERRORS = 2.0
 
 
 @dataclass(frozen=True)
@@ -69,8 +71,9 @@ class TickCosts:
 
     ``fixed_busy_s`` is the CPU time of its jobs before their first tuple, ``stored_busy_s`` that of a tuple
     that waits for another tick. Measured ticks differ from this by ``spread``, a standard deviation as a
-    share of their length; there were ``samples`` of them, 0 if the costs are stated. ``work_error`` is the
-    standard error of what tuples cost in all, as a share of it.
+    share of their length; there were ``samples`` of them, 0 if the costs are stated, and the shortest took
+    ``least_s``. ``overhead_error_s`` is the standard error of the fixed seconds, ``work_error`` that of what
+    tuples cost in all, as a share of it.
     """
 
     overhead_s: float
@@ -81,6 +84,16 @@ class TickCosts:
     spread: float = 0.0
     samples: int = 0
     work_error: float = 0.0
+    overhead_error_s: float = 0.0
+    least_s: float = 0.0
+
+    @property
+    def shortest_s(self) -> float:
+        """What no tick is shorter than.
+
+        Where ticks do not tell what is fixed, it may seem to be nothing: then it is the shortest one seen.
+        """
+        return min(self.least_s, self.overhead_s + _ERRORS * self.overhead_error_s)
 
     @property
     def empty_s(self) -> float:
@@ -93,4 +106,4 @@ class TickCosts:
         return self.spread * sqrt(_COEFFICIENTS / self.samples) if self.samples else 0.0
 
     def seconds(self, tuples: float, busy_s: float) -> float:
-        return self.empty_s + self.intake_s * tuples + self.work_s * busy_s
+        return max(self.shortest_s, self.empty_s + self.intake_s * tuples + self.work_s * busy_s)

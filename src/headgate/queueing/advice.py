@@ -226,7 +226,7 @@ def advise(load: LoadModel, model: LatencyModel, percentile: float = DEFAULT_PER
 
 def _off_by(errors: float, load: LoadModel, model: LatencyModel) -> tuple[LoadModel, LatencyModel]:
     """The load where costs are off by so many standard errors."""
-    if isinstance(model, InTicks) and model.error + model.work_error > 0:
+    if isinstance(model, InTicks) and model.error + model.work_error + model.overhead_error_s > 0:
         return load, model.off_by(errors)
     return load.off_by(errors), model
 

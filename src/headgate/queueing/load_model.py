@@ -321,11 +321,15 @@ def dispersion(arrivals_s: Floats, scales_s: Sequence[float] = ()) -> tuple[Disp
 
 
 def tick_latencies(
-    arrivals_s: Mapping[str, Floats], seconds_per_tuple: Mapping[str, float], overhead_s: float
+    arrivals_s: Mapping[str, Floats],
+    seconds_per_tuple: Mapping[str, float],
+    overhead_s: float,
+    least_s: float = 0.0,
 ) -> dict[str, Floats]:
     """The latency of each tuple of every stream: to the end of the tick that begins next after its arrival.
 
-    A tick takes ``overhead_s`` and, for each tuple that arrived since the last one began, its seconds.
+    A tick takes ``overhead_s`` and, for each tuple that arrived since the last one began, its seconds; but no
+    less than ``least_s``.
     """
     end_s = max((float(times[-1]) for times in arrivals_s.values() if len(times)), default=0.0)
     if overhead_s > 0 and end_s / overhead_s > _MOST_TICKS:
@@ -339,14 +343,15 @@ def tick_latencies(
             up_to = int(np.searchsorted(times, begin_s, side="right"))
             work_s += (up_to - taken[stream]) * seconds_per_tuple[stream]
             taken[stream] = up_to
+        tick_s = max(least_s, overhead_s + work_s)
         # without any overhead a tick still ends after the next arrival
-        begin_s = max(begin_s + overhead_s + work_s, np.nextafter(begin_s, np.inf))
-        if overhead_s == 0 and work_s == 0:
+        begin_s = max(begin_s + tick_s, np.nextafter(begin_s, np.inf))
+        if tick_s == 0:
             following = [times[np.searchsorted(times, begin_s) :][:1] for times in arrivals_s.values()]
             begin_s = min((float(time_s) for times in following for time_s in times), default=np.inf)
         begins.append(begin_s)
     last_work_s = sum((len(t) - taken[s]) * seconds_per_tuple[s] for s, t in arrivals_s.items())
-    begins.append(begin_s + overhead_s + last_work_s)
+    begins.append(begin_s + max(least_s, overhead_s + last_work_s))
     edges = np.array(begins)
     return {
         stream: edges[np.minimum(np.searchsorted(edges, times) + 1, len(edges) - 1)] - times

@@ -22,10 +22,12 @@ class InTicks:
 
     A tick takes ``overhead_s``, ``intake_s`` for each arriving tuple, and the work of all of them on all
     processors: ``efficiency`` is 1 where k processors take a k-th of the time. So a tick lasts
-    overhead / (1 - utilisation). A tuple arrives during one tick and is done at the end of the next.
+    overhead / (1 - utilisation), and no less than ``least_s``. A tuple arrives during one tick and is done at
+    the end of the next.
 
     Ticks of the same work differ by ``spread``, a standard deviation as a share of their length. Their times
     are known but for ``error``, the work of tuples but for ``work_error``: standard errors as shares of them.
+    That of the overhead is ``overhead_error_s``.
     """
 
     overhead_s: float
@@ -35,9 +37,19 @@ class InTicks:
     spread: float = 0.0
     error: float = 0.0
     work_error: float = 0.0
+    overhead_error_s: float = 0.0
+    least_s: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("overhead_s", "intake_s", "spread", "error", "work_error"):
+        for name in (
+            "overhead_s",
+            "intake_s",
+            "spread",
+            "error",
+            "work_error",
+            "overhead_error_s",
+            "least_s",
+        ):
             check_amount(name, getattr(self, name))
         check_processors(self.processors)
         if check_amount("efficiency", self.efficiency) == 0:
@@ -50,6 +62,7 @@ class InTicks:
         work_s = max(costs.work_s, _NO_TIME)
         processors = processors or (max(1, round(1 / work_s)) if work_s > _NO_TIME else 1)
         found = InTicks(costs.empty_s, processors, costs.intake_s, 1 / (work_s * processors))
+        found = replace(found, overhead_error_s=costs.overhead_error_s, least_s=costs.shortest_s)
         return replace(found, spread=costs.spread, error=costs.error, work_error=costs.work_error)
 
     def with_processors(self, processors: int) -> InTicks:
@@ -58,9 +71,10 @@ class InTicks:
     def off_by(self, errors: float) -> InTicks:
         """The same ticks, in which all times are off by so many standard errors."""
         factor, work = (max(_LEAST_FACTOR, 1 + errors * own) for own in (self.error, self.work_error))
+        off_s = errors * max(self.overhead_s * self.error, self.overhead_error_s)
         return replace(
             self,
-            overhead_s=self.overhead_s * factor,
+            overhead_s=max(_LEAST_FACTOR * self.overhead_s, self.overhead_s + off_s),
             intake_s=self.intake_s * factor,
             efficiency=self.efficiency / (factor * work),
         )
@@ -76,7 +90,12 @@ class InTicks:
 
     def tick_s(self, load: LoadModel) -> float:
         check_busy(self.utilisation(load) * self.processors, self.processors)
-        return self.overhead_s / (1 - self.utilisation(load))
+        return max(self.least_s, self.overhead_s / (1 - self.utilisation(load)))
+
+    @property
+    def shortest_s(self) -> float:
+        """How long a tick takes that has next to nothing to do."""
+        return max(self.least_s, self.overhead_s)
 
     def predict(self, load: LoadModel) -> LoadPrediction:
         tick_s, utilisation = self.tick_s(load), self.utilisation(load)

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from math import inf, sqrt
+from math import inf, isfinite, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
@@ -227,10 +227,18 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
     if len(seconds) < _LEAST_TICKS:
         return None
     # under a steady load, work grows with the number of tuples: what the ticks do not separate is work
-    found = fit(amounts, seconds, (Term(), Term(hold=0.01), Term())).coefficients
-    overhead_s, intake_s, work_s = found
-    spread = _spread(amounts, seconds, found)
-    return TickCosts(overhead_s, intake_s, work_s, spread=spread, samples=len(seconds))
+    found = fit(amounts, seconds, (Term(), Term(hold=0.01), Term()))
+    overhead_s, intake_s, work_s = found.coefficients
+    error_s = found.errors[0]
+    return TickCosts(
+        overhead_s,
+        intake_s,
+        work_s,
+        spread=_spread(amounts, seconds, found.coefficients),
+        samples=len(seconds),
+        overhead_error_s=error_s if isfinite(error_s) else max(seconds),
+        least_s=min(seconds),
+    )
 
 
 def _spread(

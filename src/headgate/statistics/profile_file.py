@@ -39,7 +39,11 @@ class Measured:
 
     def __repr__(self) -> str:
         parts = [plural(len(self.profiles), "operator"), plural(len(self.tuples_per_s), "stream")]
-        ticks = "" if self.tick is None else f", ticks of {self.tick.empty_s:.3g} s and more"
+        ticks = (
+            ""
+            if self.tick is None
+            else f", ticks of {max(self.tick.shortest_s, self.tick.empty_s):.3g} s and more"
+        )
         return f"<Measured: {', '.join(parts)}{ticks}>"
 
     def _repr_html_(self) -> str:
