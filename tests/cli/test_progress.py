@@ -77,6 +77,11 @@ def test_what_is_shed_and_what_waits_in_sources_is_shown() -> None:
     progress(shed)
     assert progress.line().startswith("00:02  in 341/s  shed 267/s  out")
     assert progress.line().endswith("tick 2  more waits in s")
+    progress(TickStarted(1003.0, 2))
+    progress(TuplesArrived(1003.0, {"s": 100}, shed=500))
+    clock.now_s = 1003
+    assert progress.line().startswith("00:03  in 371/s  shed 300/s  out")
+    assert progress.line().endswith("tick 3: 100 rows, 0.0 s so far  more waits in s")
 
 
 def test_another_part_of_the_work_begins_anew_under_its_own_heading() -> None:

@@ -28,6 +28,7 @@ class _Underway:
     number: int
     started_s: float
     rows: int | None = None
+    shed: int = 0
 
     def text(self, now_s: float) -> str:
         rows = "taking rows in" if self.rows is None else f"{self.rows:,} rows"
@@ -85,7 +86,7 @@ class Progress:
         if isinstance(event, TickStarted):
             self._underway = _Underway(self._count + 1, event.now_s)
         elif isinstance(event, TuplesArrived) and self._underway is not None:
-            self._underway = replace(self._underway, rows=sum(event.tuples.values()))
+            self._underway = replace(self._underway, rows=sum(event.tuples.values()), shed=event.shed)
         elif isinstance(event, TickCommitted):
             self._add(event)
         elif isinstance(event, SettingsChanged):
@@ -171,9 +172,11 @@ class Progress:
         self, ticks: Sequence[TickCommitted], underway: _Underway | None, now_s: float
     ) -> list[str]:
         arrived = [(tick.now_s - tick.seconds, tick.totals.rows_in) for tick in ticks]
+        dropped = [(tick.now_s - tick.seconds, tick.totals.shed) for tick in ticks]
         if underway is not None and underway.rows is not None:
-            arrived.append((underway.started_s, underway.rows))
-        shed = self._rate([(tick.now_s - tick.seconds, tick.totals.shed) for tick in ticks])
+            arrived.append((underway.started_s, underway.rows + underway.shed))
+            dropped.append((underway.started_s, underway.shed))
+        shed = self._rate(dropped)
         results = [(tick.now_s, sum(q.rows_out for q in tick.queries.values())) for tick in ticks]
         waiting = ticks[-1].backlog_tuples + ((underway.rows or 0) if underway else 0)
         latency = "-" if self._latency_s is None else f"{self._latency_s:.2f} s"

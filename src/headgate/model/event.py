@@ -21,10 +21,11 @@ class TickStarted:
 
 @dataclass(frozen=True)
 class TuplesArrived:
-    """New tuples are in the queues."""
+    """New tuples are in the queues; ``shed`` others have arrived with them."""
 
     now_s: float
     tuples: Mapping[str, int]
+    shed: int = 0
 
 
 @dataclass(frozen=True)

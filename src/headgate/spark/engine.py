@@ -191,8 +191,9 @@ class SparkEngine:
             self._most,
         )
         self._opened_s = time.perf_counter()
-        arrived = {name: round(arrival.rows.count) for name, arrival in self._tick.arrivals.items()}
-        return TuplesArrived(now_s, arrived)
+        arrivals = self._tick.arrivals
+        arrived = {name: round(arrival.rows.count) for name, arrival in arrivals.items()}
+        return TuplesArrived(now_s, arrived, sum(arrival.counts.shed for arrival in arrivals.values()))
 
     def _await_batch(self) -> _Handover | None:
         while True:
