@@ -91,7 +91,7 @@ def test_results_are_lines_of_json_while_the_queries_run(tmp_path: Path, tempora
         {"query": "high", "row": {"ts": ts, "sensor": sensor, "value": value}}
         for ts, sensor, value in ((2, "b", 20), (3, "a", 30), (4, "c", 12))
     ]
-    assert "rows in" in result.stderr
+    assert "in (rows)" in result.stderr
 
 
 def test_a_folder_that_cannot_be_written_to_is_refused_before_the_first_tick(tmp_path: Path) -> None:
@@ -167,7 +167,7 @@ def test_ctrl_c_finishes_the_tick_and_prints_the_summary(
     assert result.exit_code == code, result.stderr
     assert "finishing the tick, Ctrl-C again to abort\n" in result.stderr
     assert "big, the first 20 rows" in result.stdout
-    assert "rows in" in result.stdout
+    assert "in (rows)" in result.stdout
 
 
 def test_columns_that_are_not_declared_are_looked_up(tmp_path: Path) -> None:

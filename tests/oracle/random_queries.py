@@ -57,7 +57,7 @@ class World:
     timestamp_type: str
 
 
-def random_world(rng: Random, number_of_queries: int, ties: bool = False) -> World:
+def random_world(rng: Random, number_of_queries: int, ties: bool = False, has_derived: bool = True) -> World:
     """All from one source of randomness; ``ties`` are equal timestamps within a stream."""
     timestamp_type = rng.choice(("BIGINT", "TIMESTAMP"))
     unit = SECOND if timestamp_type == "BIGINT" else rng.choice((SECOND, SECOND // 2))
@@ -67,7 +67,7 @@ def random_world(rng: Random, number_of_queries: int, ties: bool = False) -> Wor
     ]
     labels = [{"k": rng.choice(KEYS), "label": rng.choice(WORDS)} for _ in range(rng.randint(3, 6))]
     relation = Relation("labels", labels)
-    derived = random_chain(rng, streams, relation, unit, timestamp_type)
+    derived = random_chain(rng, streams, relation, unit, timestamp_type) if has_derived else []
     maker = QueryMaker(rng, [*streams, *derived], relation, unit)
     others = number_of_queries // 4
     queries = [Query(f"q{i}", maker.branches()) for i in range(number_of_queries - others)]

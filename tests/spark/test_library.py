@@ -115,7 +115,11 @@ WRONG: list[tuple[Callable[[Session, SparkSession], object], type[HeadgateError]
         "relation r: no such file or folder: /nowhere",
     ),
     (lambda s, spark: s.start(checkpoint="nosuch://bucket/state"), SparkError, "Spark: .*nosuch"),
-    (lambda s, spark: s.start(checkpoint="/proc/headgate"), SetupError, "the run does not start"),
+    (
+        lambda s, spark: s.start(checkpoint="/proc/headgate"),
+        SetupError,
+        "checkpoint /proc/headgate cannot be",
+    ),
     (lambda s, spark: s.start(until_done=True), SetupError, "stream packets never ends"),
 ]
 

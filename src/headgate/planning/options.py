@@ -33,7 +33,7 @@ _OTHER_NAMES = {
 _OF_STREAMS = "timestamp watermark slack idle_after max_ahead"
 _FILES = (
     "path pathGlobFilter recursiveFileLookup? ignoreCorruptFiles? ignoreMissingFiles? "
-    "ignoreInvalidPartitionPaths? ignoredPathSegmentRegex archivePathFilter basePath"
+    "ignoreInvalidPartitionPaths? ignoredPathSegmentRegex archivePathFilter basePath timeZone"
 )
 _FILE_STREAMS = (
     "maxFilesPerTrigger# maxBytesPerTrigger# maxFileAge latestFirst? fileNameOnly? cleanSource "

@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -87,7 +88,8 @@ class FileSourceLog:
         files = [json.loads(line) for line in lines if line]
         # Spark leaves files of equal modification time in the order of the listing
         files.sort(key=lambda file: (file["batchId"], file["timestamp"], normal_path(file["path"])))
-        return [(file["path"], file["batchId"]) for file in files]
+        # the log quotes paths as addresses are; a blank in a name is a blank where files are opened
+        return [(unquote(file["path"]), file["batchId"]) for file in files]
 
     def _entry(self, stream: str, entry: int) -> list[str]:
         folder = self._source_folder(stream)

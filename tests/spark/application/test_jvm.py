@@ -107,4 +107,6 @@ def test_a_run_says_nothing_on_standard_error_but_its_progress(tmp_path: Path) -
     command = [sys.executable, "-m", "headgate", "run", str(script), "--until-done", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, env=os.environ)
     lines = [line for line in done.stderr.splitlines() if "  waiting for the first tick" not in line]
-    assert [line for line in lines if "latency" not in line] == ["starting Spark"]
+    # on a busy machine, what is still going on is said again
+    others = [line for line in lines if "latency" not in line and not line.endswith("  starting Spark")]
+    assert others == ["starting Spark"]
