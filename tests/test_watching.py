@@ -81,7 +81,7 @@ def test_in_a_terminal_the_tables_change_in_place_and_the_last_ones_stay(
     monkeypatch.setattr(behind, "wait", lambda timeout_s: next(waits))
     watch(run, 0.01, InTerminal(Console(file=file, force_terminal=True, width=100)))
     drawn = file.getvalue()
-    assert drawn.count("rows out") >= 2 and "packets" in drawn
+    assert drawn.count("out (rows)") >= 2 and "packets" in drawn
     # the cursor goes up over the tables before they are drawn anew
     assert "\x1b[1A" in drawn
     assert "0 ticks in 0.0 s" in drawn.split("\x1b[1A")[-1]
