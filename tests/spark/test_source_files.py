@@ -77,4 +77,4 @@ def test_the_source_log_orders_by_entry_then_time_then_name(spark: SparkSession,
     (tmp_path / "sources/s/0").write_text(entry(0, ("file:///b", 5), ("file:///a%20c", 5), ("file:///z", 4)))
     (tmp_path / "sources/s/1").write_text(entry(1, ("file:///a", 1)))
     log = FileSourceLog(Files(spark), str(tmp_path))
-    assert log.files("s", 0) == ["file:///z", "file:///a%20c", "file:///b", "file:///a"]
+    assert log.files("s", 0) == ["file:///z", "file:///a c", "file:///b", "file:///a"]

@@ -46,6 +46,8 @@ class _Tick(Section):
     spread: _Ratio = TickCosts.spread
     samples: _Count = TickCosts.samples
     work_error: _Ratio = TickCosts.work_error
+    overhead_error_s: _Seconds = TickCosts.overhead_error_s
+    least_s: _Seconds = TickCosts.least_s
 
 
 _Operators = Annotated[
