@@ -6,7 +6,7 @@ by value among tuples of one timestamp.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sqlglot import exp
@@ -55,12 +55,16 @@ _IGNORING_NULLS = {
 
 @dataclass(frozen=True)
 class Parts:
-    """A function and its arguments, and how the value of the aggregate follows from that of the function."""
+    """A function and its arguments; ``final`` is the aggregate, in SQL over the function's value ``v``."""
 
     function: str
     arguments: tuple[Expression, ...]
     distinct: bool
-    value: Callable[[exp.Expr], exp.Expr]
+    final: str
+
+    def value(self, tree: exp.Expr) -> exp.Expr:
+        """The value of the aggregate, given that of the function."""
+        return tree if self.final == "v" else Expression.parse(self.final).over({"v": tree}).tree
 
 
 def parts_of(
@@ -68,7 +72,7 @@ def parts_of(
 ) -> Parts:
     """An aggregate by what computes it; a condition leaves values out by making them NULL."""
     name, given = _SAME.get(function, function), tuple(arguments)
-    value: Callable[[exp.Expr], exp.Expr] = lambda tree: tree  # noqa: E731
+    final = "v"
     made = _MADE.get((name, len(given)))
     if name in _IGNORING_NULLS and len(given) == 2:
         ignores = given[1].text.upper() == "TRUE"
@@ -76,8 +80,6 @@ def parts_of(
     if made is not None:
         name, final = made.function, made.value
         given = (_over(made.argument, given),)
-        if final != "v":
-            value = lambda tree: Expression.parse(final).over({"v": tree}).tree  # noqa: E731
     if name == "COUNT" and len(given) > 1:
         columns = [f"a{number}" for number in range(len(given))]
         known = " AND ".join(f"{column} IS NOT NULL" for column in columns)
@@ -87,8 +89,10 @@ def parts_of(
         # the least of equally frequent values
         given = (*given, Expression.parse("TRUE"))
     if condition is not None:
-        given = tuple(_if(condition, one) for one in given or (Expression.parse("1"),))
-    return Parts(name, given, distinct and name not in ("MIN", "MAX"), value)
+        first, *others = given or (Expression.parse("1"),)
+        # some functions insist on constants
+        given = (_if(condition, first), *(_if(condition, one) if one.columns else one for one in others))
+    return Parts(name, given, distinct and name not in ("MIN", "MAX"), final)
 
 
 def _over(text: str, arguments: Sequence[Expression]) -> Expression:
@@ -97,9 +101,7 @@ def _over(text: str, arguments: Sequence[Expression]) -> Expression:
 
 
 def _if(condition: Expression, argument: Expression) -> Expression:
-    """The argument where the condition holds; a constant stays, for functions that insist on constants."""
-    if not argument.columns and argument.text not in ("1", "TRUE"):
-        return argument
+    """The argument where the condition holds."""
     chosen = Expression.parse("CASE WHEN c THEN x END")
     tree = chosen.over({"c": operand(condition.tree), "x": operand(argument.tree)}).tree
     return Expression(tree, argument.span or condition.span)
