@@ -13,7 +13,7 @@ from headgate import Session
 from headgate.model.event import Event, TickCommitted
 from headgate.spark import generated
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.small_first_ticks]
 
 Eventually = Callable[[Callable[[], bool], float], None]
 
