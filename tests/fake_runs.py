@@ -76,6 +76,9 @@ class FakeSparkRun:
     def results(self, query: str) -> Any:
         return SimpleNamespace(toArrow=lambda: f"the rows of {query}")
 
+    def results_of_tick(self, query: str, batch_id: int) -> Any:
+        return SimpleNamespace(toArrow=lambda: f"the rows of {query} in tick {batch_id}")
+
     def path_of(self, query: str) -> str:
         return f"{self.checkpoint.root}/results/{query}"
 

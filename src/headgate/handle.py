@@ -223,6 +223,7 @@ class Run:
     def results_of_tick(self, query: str, batch_id: int) -> pa.Table:
         """Results that one tick has added, as an Arrow table in the order of their timestamps."""
         self._known(query)
+        batch_id = arguments.whole("batch_id", batch_id, 0, 3)
         self._check_kept(f"the results of query {query}")
         with self._spark_errors():
             found: DataFrame = self._run.results_of_tick(query, batch_id)
