@@ -16,9 +16,9 @@ from typer.testing import CliRunner
 
 from headgate import cql
 from headgate.cli.app import app
-from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.lower import lower
+from headgate.planning.queries import bind
 from headgate.planning.rules import optimize
 from headgate.run_options import RunOptions
 from headgate.simulator.routing_file import is_network, read_network

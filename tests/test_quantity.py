@@ -68,6 +68,13 @@ def test_documents_and_texts_have_the_same_numbers(value: float) -> None:
     assert is_accepted(checked, Annotated[float, SIZES], value, "here") == expected
 
 
+@pytest.mark.parametrize("value", [5e-324, 1e-31, -0.0])
+def test_what_is_next_to_nothing_is_0(value: float) -> None:
+    for found in (SHARE.read(repr(value)), checked(Annotated[float, SHARE], value, "here")):
+        assert repr(found) == "0.0"
+    assert SHARE.read("1e-29") == 1e-29
+
+
 @given(
     st.none() | st.booleans() | st.text() | st.lists(st.integers()) | st.dictionaries(st.text(), st.text())
 )

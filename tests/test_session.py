@@ -144,7 +144,7 @@ def test_plans_of_a_failed_text_do_not_come_back_with_a_later_one(session: Sessi
 
 
 def test_a_placement_that_an_earlier_query_cannot_have_is_undone(session: Session) -> None:
-    session.execute("CREATE QUERY b AS SELECT v, odd(v) AS o FROM s")
+    session.execute("CREATE QUERY b AS SELECT odd(v) AS o, COUNT(*) AS n FROM s [RANGE 1 s] GROUP BY v")
     before = declared(session)
     with pytest.raises(QueryError, match="odd"):
         session.execute("PLACE odd ON web")

@@ -30,12 +30,12 @@ from headgate.model.network import FunctionDefinition, Network, RelationDefiniti
 from headgate.model.profile import Profiles
 from headgate.model.sql_tree import quote
 from headgate.placed import located_function, plain_function
-from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog, restored_on_failure
 from headgate.planning.explain import STAGES, Explanation, explain_sql, explain_stages
 from headgate.planning.listing import Answer, Description, Listing, describe, show
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages, lower
+from headgate.planning.queries import bind
 from headgate.planning.rules import optimize
 from headgate.planning.type_check import SessionFunctions
 from headgate.run_options import RunOptions

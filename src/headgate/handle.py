@@ -6,7 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from math import inf
 from pathlib import Path
@@ -17,7 +17,7 @@ from headgate.control.admission import BoundsWatch
 from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, ControlledRun, target_s
 from headgate.control.overrides import FixedController, ManualController, Overrides, check_keep_ratios
 from headgate.display import html_paragraph, listed, plural
-from headgate.errors import SetupError, unknown_name
+from headgate.errors import SetupError, SparkError, unknown_name
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.planning.logical import LogicalPlan
@@ -41,6 +41,7 @@ _TICK_S = 1.0
 # how long to wait for the first ticks, where some are required
 _MOST_PATIENCE_S = 60.0
 _POLL_EVERY_S = 0.1
+_ATTEMPTS_TO_READ = 5
 
 
 @dataclass(eq=False, repr=False)
@@ -235,6 +236,18 @@ class Run:
         path: str | None = self._run.path_of(query)
         is_kept = self._network.queries[query].sink.format != "memory" or not self.is_temporary
         return path if is_kept else None
+
+    def table(self, query: str) -> pa.Table:
+        """The current rows of a query with ``mode 'latest'``, as of the last committed tick."""
+        self._known(query)
+        if not self._network.queries[query].sink.is_latest:
+            advice = "call run.arrow, or write OPTIONS (mode 'latest')"
+            raise SetupError(f"query {query} appends its results and has no table; {advice}")
+        for _ in range(_ATTEMPTS_TO_READ - 1):
+            # a file that is replaced between being found and being opened is read again
+            with suppress(SparkError):
+                return self.arrow(query)
+        return self.arrow(query)
 
     def arrow(self, query: str) -> pa.Table:
         """Results so far as an Arrow table."""

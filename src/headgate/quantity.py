@@ -1,7 +1,7 @@
 """Numbers that users write: what they count, and from where to where they are accepted.
 
 Ranges are wide enough for anything that can be measured, and narrow enough for products and quotients of a
-few such numbers to stay finite.
+few such numbers to stay finite. For the same reason, a number that is next to nothing is 0.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 from headgate.errors import SetupError
 
 _LONGEST_SHOWN = 40
+_NEXT_TO_NOTHING = 1e-30
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Quantity:
         except ValueError:
             raise SetupError(f"{what} is not {self._kind}; write {self}") from None
         self.check(value, what)
-        return value
+        return value if self.is_whole else _rounded(value)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
         from pydantic_core import core_schema
@@ -55,11 +56,15 @@ class Quantity:
         kind = "int" if self.is_whole else "float"
         number: Any = {"type": kind, "strict": True, "ge": self.least, "le": self.most}
         return core_schema.custom_error_schema(
-            number,
+            number if self.is_whole else core_schema.no_info_after_validator_function(_rounded, number),
             custom_error_type="number",
             custom_error_message="{right}",
             custom_error_context={"right": str(self)},
         )
+
+
+def _rounded(number: float) -> float:
+    return number if abs(number) > _NEXT_TO_NOTHING else 0.0
 
 
 def _short(number: float) -> str:

@@ -16,6 +16,7 @@ from headgate.cql.statement import (
     CreateFunction,
     CreatePool,
     CreateQuery,
+    CreateView,
     DeriveStream,
     Describe,
     Drop,
@@ -24,6 +25,7 @@ from headgate.cql.statement import (
     JoinKind,
     Place,
     PlaceProbe,
+    RankItem,
     ScalarExpression,
     Select,
     SetOption,
@@ -34,7 +36,16 @@ from headgate.cql.statement import (
     WindowClause,
 )
 from headgate.errors import QueryError
-from headgate.model.window import HopWindow, RowWindow, SessionWindow, UnboundedWindow
+from headgate.model.window import (
+    HopWindow,
+    LandmarkWindow,
+    RowWindow,
+    SessionWindow,
+    SlidingRowWindow,
+    TimeWindow,
+    UnboundedWindow,
+    UntilWindow,
+)
 
 
 class Case(NamedTuple):
@@ -73,8 +84,8 @@ def statement_lines(statement: Statement) -> Iterator[str]:
     existing = getattr(statement, "existing", Existing.REFUSE)
     if existing is not Existing.REFUSE:
         yield existing.value.lower()
-    if isinstance(statement, DeriveStream):
-        yield f"stream {statement.name.text}"
+    if isinstance(statement, (DeriveStream, CreateView)):
+        yield f"{statement.kind} {statement.name.text}"
         for branch in statement.branches:
             yield from (f"  {line}" for line in select_lines(branch))
         return
@@ -91,7 +102,10 @@ def statement_lines(statement: Statement) -> Iterator[str]:
     kind = type(statement).__name__.removeprefix("Create").lower()
     yield f"{kind} {statement.name.text} from {statement.format.text}{settings(statement.options)}"
     for column in statement.columns:
-        yield f"  column {column.name.text}: {column.type}"
+        computed = f" as {expression(column.computed)}" if column.computed else ""
+        yield f"  column {column.name.text}: {column.type}{computed}"
+    if statement.primary_key:
+        yield f"  primary key {', '.join(key.text for key in statement.primary_key)}"
 
 
 def short_line(statement: Drop | SetOption | Show | Describe) -> str:
@@ -125,10 +139,13 @@ def settings(entries: Sequence[Setting]) -> str:
 
 def select_lines(select: Select) -> Iterator[str]:
     """A branch, one line for every part."""
-    yield "select distinct" if select.is_distinct else "select"
+    emission = f" {select.emission.kind.value.lower()}" if select.emission else ""
+    yield f"select{emission}{' distinct' if select.is_distinct else ''}"
     for item in select.items:
         if isinstance(item, Star):
             yield f"  item {item.qualifier.text}.*" if item.qualifier else "  item *"
+        elif isinstance(item, RankItem):
+            yield f"  rank {item.name.text}"
         else:
             yield f"  item {expression(item.expression)}" + (f" as {item.alias.text}" if item.alias else "")
     for source in select.sources:
@@ -138,6 +155,15 @@ def select_lines(select: Select) -> Iterator[str]:
     yield from (f"  group by {expression(group)}" for group in select.group_by)
     if select.having:
         yield f"  having {expression(select.having)}"
+    if select.ranking:
+        ranking = select.ranking
+        yield f"  {ranking.function.lower()} <= {ranking.rows}"
+        yield from (f"    by {expression(key)}" for key in ranking.keys)
+        for key in ranking.order:
+            direction = " desc" if key.is_descending else ""
+            nulls = f" nulls {key.nulls}" if key.nulls else ""
+            yield f"    order {expression(key.expression)}{direction}{nulls}"
+    yield from (f"  distinct on {expression(key)}" for key in select.distinct_on)
 
 
 def expression(scalar: ScalarExpression) -> str:
@@ -165,7 +191,16 @@ def from_item(source: FromItem) -> str:
     join = "" if source.join is JoinKind.INNER else f"{source.join.value.lower()} "
     on = "".join(f" on {expression(condition)}" for condition in source.on)
     using = f" using {', '.join(name.text for name in source.using)}" if source.using else ""
-    return f"{join}{source.source.text}{window(source.window)} as {source.alias.text}{on}{using}"
+    name = f"{source.source.text}{window(source.window)} as {source.alias.text}"
+    return f"{join}{name}{on}{using}{subquery(source)}"
+
+
+def subquery(source: FromItem) -> str:
+    """The condition of WHERE that a source stands for."""
+    if source.test is None:
+        return ""
+    compared = "".join(f" {expression(one)}" for one in source.test.compared or ())
+    return f" for {source.test.words.lower()} of {source.test.name}{compared}"
 
 
 def window(given: WindowClause | None) -> str:
@@ -175,11 +210,16 @@ def window(given: WindowClause | None) -> str:
     one = given.window
     if isinstance(one, RowWindow):
         by = f"partition by {', '.join(map(column, given.keys))} " if given.keys else ""
-        return f" [{by}rows {one.rows}]"
+        slide = f" slide {one.slide}" if isinstance(one, SlidingRowWindow) else ""
+        return f" [{by}rows {one.rows}{slide}]"
     if isinstance(one, UnboundedWindow):
-        return " [unbounded]"
+        return f" [unbounded{f' slide {one.slide_us} us' if isinstance(one, LandmarkWindow) else ''}]"
+    if given.until is not None and isinstance(one, UntilWindow):
+        slide = f" slide {one.slide_us} us" if one.slide_us else ""
+        return f" [until {expression(given.until)}{slide}]"
     if isinstance(one, SessionWindow):
         return f" [session {one.gap_us} us]"
+    assert isinstance(one, TimeWindow)
     if one.range_us == 0:
         return " [now]"
     if isinstance(one, HopWindow):

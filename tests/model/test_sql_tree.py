@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 # columns: a, b, c INT; p, q BOOLEAN; s, r STRING; d DATE; t TIMESTAMP; xs ARRAY<INT>; m MAP; st STRUCT
 TEXTS = r"""
 a + b * c - a % 3
+array(a, b)[0]
+array(array(a), array(b))[1][0]
 a - b - c
 -a - -b + +c
 2 * - -a

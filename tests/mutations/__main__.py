@@ -7,6 +7,7 @@ import random
 import secrets
 import sys
 import time
+import warnings
 
 from tests.mutations.judging import Outcomes, run_mutated, run_unchanged
 
@@ -24,6 +25,8 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=secrets.randbits(32))
     arguments = parser.parse_args()
     print(f"--seed {arguments.seed} repeats these cases", flush=True)
+    # as in tests
+    warnings.simplefilter("error")
     run_unchanged(random.Random(arguments.seed))
     begin_s = time.monotonic()
 

@@ -202,14 +202,14 @@ CREATE QUERY s AS
 """
 
 
-_LONGEST_SCRIPT = 50_000
+_LONGEST_SCRIPT = 20_000
 
 
 class Scripts(Kind):
     """CQL with options of streams and settings of queries."""
 
     def mutated(self, example: str, chance: random.Random, mutate: Mutate) -> str:
-        # a statement takes half a millisecond, however many there are
+        # a statement takes a millisecond or two, however many there are
         return mutate(example, chance)[:_LONGEST_SCRIPT]
 
     def case(self, text: str, folder: Path, chance: random.Random) -> tuple[str, Use]:

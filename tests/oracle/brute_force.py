@@ -78,6 +78,14 @@ class Window:
     """Whether the last instant of a window that slides belongs to it."""
     gap: int | None = None
     """Of sessions."""
+    every: tuple[int, int] | None = None
+    """Length and slide of a window of rows that is shown as a whole."""
+    step: int | None = None
+    """Multiples of it are when a window without a fixed length is shown as a whole."""
+    admits: Callable[[Tuple], bool] = lambda tuple_: True
+    """Whether a tuple is ever inside."""
+    length: int | None = None
+    """Of a window that only time decides."""
 
 
 def rows(number: int) -> Window:
@@ -88,7 +96,7 @@ def rows(number: int) -> Window:
 def last(length: int, sql: str | None = None) -> Window:
     """The tuples of the last while, its border included."""
     text = sql or f"[RANGE {length // 1000} MILLISECONDS]"
-    return Window(text, lambda earlier, now: [t for t in earlier if now - t.ts <= length])
+    return Window(text, lambda earlier, now: [t for t in earlier if now - t.ts <= length], length=length)
 
 
 def now() -> Window:
@@ -146,6 +154,34 @@ def sessions(gap: int) -> Window:
     return Window(f"[SESSION {gap // 1000} MILLISECONDS]", lambda earlier, now: [], gap=gap)
 
 
+def rows_every(number: int, slide: int) -> Window:
+    """The latest tuples, shown with every so many."""
+    return Window(f"[ROWS {number} SLIDE {slide}]", lambda earlier, now: [], every=(number, slide))
+
+
+def landmark(step: int, word: str = "UNBOUNDED") -> Window:
+    """All tuples so far, at times."""
+    return Window(
+        f"[{word} SLIDE {step // 1000} MILLISECONDS]", lambda earlier, now: list(earlier), step=step
+    )
+
+
+def until(column: str, step: int | None = None) -> Window:
+    """Tuples for as many seconds as a column of theirs says."""
+
+    def end(tuple_: Tuple) -> int:
+        seconds = tuple_.row[column]
+        return tuple_.ts - 1 if seconds is None else tuple_.ts + seconds * SECOND
+
+    slide = f" SLIDE {step // 1000} MILLISECONDS" if step else ""
+    return Window(
+        f"[UNTIL CAST(ts AS TIMESTAMP) + make_dt_interval(0, 0, 0, CAST({column} AS INT)){slide}]",
+        lambda earlier, now: [t for t in earlier if end(t) >= now],
+        step=step,
+        admits=lambda tuple_: end(tuple_) >= tuple_.ts,
+    )
+
+
 @dataclass(frozen=True)
 class Predicate:
     """``holds`` is True, False or None (unknown); ``aliases`` are those it looks at."""
@@ -171,8 +207,12 @@ class Side:
     alias: str
     window: Window | None = None
     join: str = ""
-    """LEFT, SEMI or ANTI, of a stored relation; it is the last item then."""
+    """LEFT, RIGHT, FULL, SEMI or ANTI: of a stored relation, or of the second of two streams. It is last."""
     on: Predicate | None = None
+    condition: str = ""
+    """How the join is written in WHERE, if it is a subquery there."""
+    stays: int | None = None
+    """How long its tuples may find a match, where a condition tells rather than the window."""
 
     @property
     def sql(self) -> str:
@@ -194,8 +234,39 @@ class Select:
         """CQL text."""
         items = ", ".join(f"{value.sql} AS c{i}" for i, value in enumerate(self.values))
         inner = ", ".join(side.sql for side in self.sides if not side.join)
-        outer = [f" {s.join} JOIN {s.sql} ON {s.on.sql}" for s in self.sides if s.join and s.on]
-        return f"SELECT {items} FROM {inner}{''.join(outer)}{_where(self.where)}"
+        written = [s for s in self.sides if s.join and s.on and not s.condition]
+        outer = [f" {s.join} JOIN {s.sql} ON {s.on.sql}" for s in written if s.on]
+        tests = [s.condition for s in self.sides if s.condition]
+        return f"SELECT {items} FROM {inner}{''.join(outer)}{_where(self.where, tests)}"
+
+
+@dataclass(frozen=True)
+class Emitted(Select):
+    """Tuples of a window of one stream as they leave it (DSTREAM), or all of it at times (RSTREAM)."""
+
+    word: str = "DSTREAM"
+    step: int | None = None
+    """Of EVERY; None if the window has steps of its own."""
+
+    @property
+    def sql(self) -> str:
+        """CQL text."""
+        every = f" EVERY {self.step // 1000} MILLISECONDS" if self.step else ""
+        return super().sql.replace("SELECT", f"SELECT {self.word}", 1) + every
+
+    def times(self, ts: int) -> list[int]:
+        """When a tuple is shown."""
+        window = self.sides[0].window
+        assert window is not None
+        if window.slide is not None:
+            length, _ = window.slide
+            return [ts // length * length + length]
+        assert window.length is not None
+        if self.word == "DSTREAM":
+            return [ts + window.length]
+        assert self.step is not None
+        first = -(-ts // self.step) * self.step
+        return list(range(first, ts + window.length + 1, self.step))
 
 
 @dataclass(frozen=True)
@@ -244,6 +315,35 @@ class Having:
 
 
 @dataclass(frozen=True)
+class Limit:
+    """ORDER BY a column, NULL being the least value, and the first rows of every instant, with ties."""
+
+    column: int
+    descending: bool
+    rows: int
+
+    @property
+    def sql(self) -> str:
+        """CQL text."""
+        return f" ORDER BY c{self.column}{' DESC' if self.descending else ''} LIMIT {self.rows} WITH TIES"
+
+    def first(self, results: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
+        """The results that fewer than ``rows`` others of their instant precede."""
+        for result in results:
+            before = [r for r in results if r[0] == result[0] and self._precedes(r, result)]
+            if len(before) < self.rows:
+                yield result
+
+    def _precedes(self, one: tuple[Any, ...], other: tuple[Any, ...]) -> bool:
+        keys = [(r[1 + self.column] is not None, r[1 + self.column]) for r in (one, other)]
+        if keys[0][0] != keys[1][0]:
+            return keys[0][0] == self.descending
+        if not keys[0][0]:
+            return False
+        return bool(keys[0] > keys[1] if self.descending else keys[0] < keys[1])
+
+
+@dataclass(frozen=True)
 class Aggregation:
     """GROUP BY over a window of one stream."""
 
@@ -252,6 +352,7 @@ class Aggregation:
     calls: Sequence[Call]
     where: Sequence[Predicate] = ()
     having: Having | None = None
+    limit: Limit | None = None
 
     @property
     def sql(self) -> str:
@@ -261,7 +362,8 @@ class Aggregation:
         text = f"SELECT {listed} FROM {self.side.sql}{_where(self.where)}"
         if self.keys:
             text += f" GROUP BY {', '.join(key.sql for key in self.keys)}"
-        return text + (f" HAVING {self.having.sql}" if self.having else "")
+        text += f" HAVING {self.having.sql}" if self.having else ""
+        return text + (self.limit.sql if self.limit else "")
 
 
 @dataclass(frozen=True)
@@ -292,24 +394,44 @@ def evaluate(query: Query) -> Results:
     """All results, each as often as it comes."""
     found: Results = Counter()
     for branch in query.branches:
-        if isinstance(branch, Select):
+        if isinstance(branch, Emitted):
+            found.update(_emitted(branch))
+        elif isinstance(branch, Select):
             found.update(_select(branch))
-        elif branch.side.window and branch.side.window.gap:
-            found.update(_by_session(branch, branch.side.window.gap))
-        elif branch.side.window and branch.side.window.slide:
-            found.update(_at_boundaries(branch, *branch.side.window.slide, branch.side.window.has_end))
         else:
-            found.update(_at_every_tuple(branch))
+            results = list(_aggregated(branch))
+            found.update(results if branch.limit is None else branch.limit.first(results))
     return found
 
 
-def _where(predicates: Sequence[Predicate]) -> str:
-    return f" WHERE {' AND '.join(p.sql for p in predicates)}" if predicates else ""
+def _aggregated(query: Aggregation) -> Iterator[tuple[Any, ...]]:
+    window = query.side.window
+    if window and window.gap:
+        return _by_session(query, window.gap)
+    if window and window.every:
+        return _with_every_so_many(query, *window.every)
+    if window and window.step:
+        return _at_times(query, window, window.step)
+    if window and window.slide:
+        return _at_boundaries(query, *window.slide, window.has_end)
+    return _at_every_tuple(query)
+
+
+def _where(predicates: Sequence[Predicate], tests: Sequence[str] = ()) -> str:
+    terms = [*(p.sql for p in predicates), *tests]
+    return f" WHERE {' AND '.join(terms)}" if terms else ""
 
 
 def _select(select: Select) -> Iterator[tuple[Any, ...]]:
+    last = select.sides[-1]
+    if last.join and isinstance(last.source, Stream):
+        yield from _outer_join(select)
+        return
     came: dict[str, list[Tuple]] = {side.alias: [] for side in select.sides}
     for place, arriving in _in_global_order(select.sides):
+        own = select.sides[place].window
+        if own is not None and not own.admits(arriving):
+            continue
         choices: list[Sequence[Row]] = []
         for other, side in enumerate(select.sides):
             if other == place:
@@ -325,6 +447,71 @@ def _select(select: Select) -> Iterator[tuple[Any, ...]]:
             for combination in _with_outer(select, inner):
                 yield (arriving.ts, *(value.of(combination) for value in select.values))
         came[select.sides[place].alias].append(arriving)
+
+
+def _outer_join(select: Select) -> Iterator[tuple[Any, ...]]:
+    """Two streams: all pairs first, and then who is in none of them."""
+    left, right = select.sides
+    pairs = list(_pairs(left, right))
+    found: list[tuple[int, Row, Row]] = []
+    if right.join in ("LEFT", "RIGHT", "FULL"):
+        found += [(ts, one.row, other.row) for ts, one, other in pairs]
+    if right.join in ("LEFT", "FULL", "ANTI"):
+        matched = {id(one) for _, one, _ in pairs}
+        lonely = [t for t in _tuples(left) if id(t) not in matched]
+        found += [(_last_instant(left, t), t.row, dict.fromkeys(t.row)) for t in lonely]
+    if right.join in ("RIGHT", "FULL"):
+        matched = {id(other) for _, _, other in pairs}
+        lonely = [t for t in _tuples(right) if id(t) not in matched]
+        found += [(_last_instant(right, t), dict.fromkeys(t.row), t.row) for t in lonely]
+    if right.join == "SEMI":
+        for tuple_ in _tuples(left):
+            times = [ts for ts, one, _ in pairs if one is tuple_]
+            found += [(min(times), tuple_.row, {})] if times else []
+    for ts, row, other_row in found:
+        combination = {left.alias: row, right.alias: other_row}
+        if all(predicate.holds(combination) is True for predicate in select.where):
+            yield (ts, *(value.of(combination) for value in select.values))
+
+
+def _pairs(left: Side, right: Side) -> Iterator[tuple[int, Tuple, Tuple]]:
+    sides = (left, right)
+    came: tuple[list[Tuple], list[Tuple]] = ([], [])
+    assert right.on is not None
+    for place, arriving in _in_global_order(sides):
+        window = sides[1 - place].window
+        assert window is not None
+        for met in window.held(came[1 - place], arriving.ts):
+            one, other = (arriving, met) if place == 0 else (met, arriving)
+            if right.on.holds({left.alias: one.row, right.alias: other.row}) is True:
+                yield arriving.ts, one, other
+        came[place].append(arriving)
+
+
+def _tuples(side: Side) -> list[Tuple]:
+    assert isinstance(side.source, Stream)
+    return side.source.on_time()
+
+
+def _last_instant(side: Side, tuple_: Tuple) -> int:
+    """The last microsecond at which a tuple may find a match: its window is tried at all that may differ."""
+    if side.stays is not None:
+        return tuple_.ts + side.stays
+    assert side.window is not None
+    found, step = tuple_.ts, SECOND // 2
+    for begin in range(tuple_.ts // step * step, tuple_.ts + 60 * SECOND, step):
+        for instant in (begin, begin + tuple_.ts % step, begin + step - 1):
+            if instant >= tuple_.ts and side.window.held([tuple_], instant):
+                found = instant
+    return found
+
+
+def _emitted(select: Emitted) -> Iterator[tuple[Any, ...]]:
+    for _, tuple_ in _in_global_order(select.sides):
+        combination = {select.sides[0].alias: tuple_.row}
+        if all(predicate.holds(combination) is True for predicate in select.where):
+            for ts in select.times(tuple_.ts):
+                yield (ts, *(value.of(combination) for value in select.values))
 
 
 def _with_outer(select: Select, inner: Combination) -> Iterator[Combination]:
@@ -373,7 +560,7 @@ def _at_every_tuple(query: Aggregation) -> Iterator[tuple[Any, ...]]:
     window = query.side.window or unbounded("")
     for arriving in _ordered(query):
         came.append(arriving)
-        if not _passes(query, arriving):
+        if not _passes(query, arriving) or not window.admits(arriving):
             continue
         group = _key(query, arriving)
         held = [t for t in window.held(came, arriving.ts) if _passes(query, t)]
@@ -388,13 +575,35 @@ def _at_boundaries(query: Aggregation, length: int, step: int, has_end: bool) ->
         return
     boundary = tuples[0].ts // step * step
     while boundary - length <= tuples[-1].ts:
-        groups: dict[tuple[Any, ...], list[Tuple]] = {}
-        for tuple_ in tuples:
-            if boundary - length <= tuple_.ts <= boundary and (has_end or tuple_.ts < boundary):
-                groups.setdefault(_key(query, tuple_), []).append(tuple_)
-        for group, members in groups.items():
-            yield from _result(query, boundary, group, members)
+        upto = boundary if has_end else boundary - 1
+        yield from _by_group(query, boundary, [t for t in tuples if boundary - length <= t.ts <= upto])
         boundary += step
+
+
+def _with_every_so_many(query: Aggregation, number: int, slide: int) -> Iterator[tuple[Any, ...]]:
+    tuples = _ordered(query)
+    for end in range(slide, len(tuples) + 1, slide):
+        held = tuples[max(0, end - number) : end]
+        yield from _by_group(query, tuples[end - 1].ts, held)
+
+
+def _at_times(query: Aggregation, window: Window, step: int) -> Iterator[tuple[Any, ...]]:
+    """Up to the first time that is not before the last tuple of the stream."""
+    tuples = _ordered(query)
+    boundary = tuples[0].ts // step * step if tuples else 0
+    while tuples and boundary - step < tuples[-1].ts:
+        came = [t for t in tuples if t.ts <= boundary and window.admits(t)]
+        yield from _by_group(query, boundary, window.held(came, boundary))
+        boundary += step
+
+
+def _by_group(query: Aggregation, ts: int, held: Sequence[Tuple]) -> Iterator[tuple[Any, ...]]:
+    groups: dict[tuple[Any, ...], list[Tuple]] = {}
+    for tuple_ in held:
+        if _passes(query, tuple_):
+            groups.setdefault(_key(query, tuple_), []).append(tuple_)
+    for group, members in groups.items():
+        yield from _result(query, ts, group, members)
 
 
 def _by_session(query: Aggregation, gap: int) -> Iterator[tuple[Any, ...]]:

@@ -15,7 +15,9 @@ from tests.oracle.brute_force import (
     Combination,
     DerivedStream,
     Distinct,
+    Emitted,
     Having,
+    Limit,
     Predicate,
     Query,
     Relation,
@@ -27,14 +29,17 @@ from tests.oracle.brute_force import (
     Window,
     evaluate,
     hopping,
+    landmark,
     last,
     now,
     partitioned,
     rows,
+    rows_every,
     sessions,
     sliding,
     tumbling,
     unbounded,
+    until,
 )
 
 KEYS = (0, 1, 2, 3, None)
@@ -68,7 +73,7 @@ def random_world(rng: Random, number_of_queries: int, ties: bool = False, has_de
     labels = [{"k": rng.choice(KEYS), "label": rng.choice(WORDS)} for _ in range(rng.randint(3, 6))]
     relation = Relation("labels", labels)
     derived = random_chain(rng, streams, relation, unit, timestamp_type) if has_derived else []
-    maker = QueryMaker(rng, [*streams, *derived], relation, unit)
+    maker = QueryMaker(rng, [*streams, *derived], relation, unit, timestamp_type)
     others = number_of_queries // 4
     queries = [Query(f"q{i}", maker.branches()) for i in range(number_of_queries - others)]
     twins = [twin(rng, query, f"q{len(queries) + i}") for i, query in enumerate(rng.sample(queries, others))]
@@ -81,7 +86,7 @@ def random_chain(
     """Derived streams with the columns of all others; each may read those before it."""
     found: list[DerivedStream] = []
     for number in range(rng.choice((1, 2, 2, 3))):
-        maker = QueryMaker(rng, [*streams, *found], relation, unit)
+        maker = QueryMaker(rng, [*streams, *found], relation, unit, timestamp_type)
         results: list[tuple[Any, ...]] = []
         # enough for results, and few enough for joins of several streams
         while not 5 <= len(results) <= MOST_DERIVED:
@@ -143,8 +148,16 @@ def _random_tuple(rng: Random, ts: int, timestamp_type: str) -> Tuple:
 class QueryMaker:
     """Makes queries of all shapes over some streams."""
 
-    def __init__(self, rng: Random, streams: Sequence[Stream], relation: Relation, unit: int) -> None:
+    def __init__(
+        self,
+        rng: Random,
+        streams: Sequence[Stream],
+        relation: Relation,
+        unit: int,
+        timestamp_type: str = "TIMESTAMP",
+    ) -> None:
         self._rng = rng
+        self._timestamp_type = timestamp_type
         self._streams = streams
         self._relation = relation
         self._unit = unit
@@ -156,8 +169,10 @@ class QueryMaker:
             (self.join, 8),
             (self.self_join, 2),
             (self.relation_join, 2),
+            (self.outer_join, 5),
             (self.aggregation, 7),
             (self.distinct, 2),
+            (self.emitted, 2),
         ]
         makers, weights = zip(*shapes, strict=True)
         if self._rng.random() < 0.1:
@@ -169,11 +184,12 @@ class QueryMaker:
     def derivation(self) -> Select | Aggregation:
         """A query whose columns are key, value and word."""
         rng = self._rng
-        shape = rng.choice((self.join, self._plain, self._plain, self._counts, self._counts))
-        found = shape()
+        shapes = (self.join, self.outer_join, self._plain, self._plain, self._counts, self._counts)
+        found = rng.choice(shapes)()
         if isinstance(found, Aggregation):
             return found
-        first, last = found.sides[0].alias, found.sides[-1].alias
+        shown = [side for side in found.sides if side.join not in ("SEMI", "ANTI")]
+        first, last = shown[0].alias, shown[-1].alias
         return replace(found, values=[column(first, "k"), column(last, "v"), column(first, "s")])
 
     def _plain(self) -> Select:
@@ -196,6 +212,16 @@ class QueryMaker:
         width = columns or self._rng.randint(1, 4)
         values = [column("a", name) for name in ("v", "s", "k", "ts")[:width]]
         return Select([side], values, self._conditions("a", most=2))
+
+    def emitted(self) -> Emitted:
+        """Tuples that leave a window, or all of it at times."""
+        rng, unit = self._rng, self._unit
+        word, length = rng.choice(("DSTREAM", "RSTREAM")), rng.randint(1, 12) * unit
+        window = rng.choice((last(length), last(length), tumbling(length)))
+        every = rng.randint(1, 8) * unit if word == "RSTREAM" and window.slide is None else None
+        side = Side(rng.choice(self._streams), "a", window)
+        values = [column("a", name) for name in ("v", "s", "k")[: rng.randint(1, 3)]]
+        return Emitted([side], values, self._conditions("a", most=2), word, every)
 
     def wide(self) -> Select:
         """A join with as many columns as a filter may have."""
@@ -228,6 +254,9 @@ class QueryMaker:
         kind = self._rng.choice(("", "", "LEFT", "SEMI", "ANTI"))
         if kind:
             outer = Side(self._relation, "r", join=kind, on=compare("t0", "k", "=", "r", "k"))
+            if kind != "LEFT" and self._rng.random() < 0.5:
+                inside = (constant("r", "label", "<>", self._rng.choice(WORDS)),)
+                outer = self._tested(outer, self._rng.choice(((), inside)))
             shown = [column("r", "label")] if kind == "LEFT" else []
             conditions = [*found.where, *self._conditions("t0", most=1)]
             return Select([*sides, outer], [*found.values, *shown], conditions)
@@ -236,6 +265,45 @@ class QueryMaker:
         if self._rng.random() < 0.2:
             where.append(constant("r", "label", "<>", "bee"))
         return Select(sides, [*found.values, column("r", "label")], where)
+
+    def outer_join(self) -> Select:
+        """Two streams, of which tuples without a match count too."""
+        rng = self._rng
+        one, two = rng.choice(self._streams), rng.choice(self._streams)
+        kind = rng.choice(("LEFT", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"))
+        sides = [Side(one, "t0"), Side(two, "t1", join=kind)]
+        on = self._equality(["t0"], "t1") or [compare("t0", "k", "=", "t1", "k")]
+        on += [*self._conditions("t1", most=1, often=0.3), *self._conditions("t0", most=1, often=0.2)]
+        if rng.random() < 0.3:
+            sides, near = self._near(sides)
+            on.append(near)
+        else:
+            keeps = (kind != "RIGHT", kind in ("RIGHT", "FULL"))
+            sides = [
+                replace(side, window=self._outer_window() if kept else self._join_window(small=False))
+                for side, kept in zip(sides, keeps, strict=True)
+            ]
+        sides[1] = replace(sides[1], on=all_of(on))
+        if kind in ("SEMI", "ANTI") and sides[1].stays is None and rng.random() < 0.4:
+            sides[1] = self._tested(sides[1], self._conditions("t1", most=1, often=0.5))
+        shown = ("t0",) if kind in ("SEMI", "ANTI") else ("t0", "t1")
+        where = [p for alias in shown for p in self._conditions(alias, most=1, often=0.2)]
+        values = [column(alias, name) for alias in shown for name in rng.sample(("ts", "k", "v", "s"), 2)]
+        return Select(sides, values, where)
+
+    def _tested(self, side: Side, inside: Sequence[Predicate]) -> Side:
+        """A semi or anti join with equal keys, written as a subquery in WHERE."""
+        negated, alias = "NOT " if side.join == "ANTI" else "", side.alias
+        equal = compare("t0", "k", "=", alias, "k")
+        if self._rng.random() < 0.5:
+            both = all_of([equal, *inside])
+            condition = f"{negated}EXISTS (SELECT 1 FROM {side.sql} WHERE {both.sql})"
+            return replace(side, condition=condition, on=both)
+        where = f" WHERE {all_of(inside).sql}" if inside else ""
+        condition = f"t0.k {negated}IN (SELECT {alias}.k FROM {side.sql}{where})"
+        # NOT IN is true only if all comparisons are false
+        matches = not_false(equal) if negated else equal
+        return replace(side, condition=condition, on=all_of([matches, *inside]))
 
     def _join(self, streams: Sequence[Stream]) -> Select:
         aliases = [f"t{i}" for i in range(len(streams))]
@@ -290,6 +358,30 @@ class QueryMaker:
             chosen.append(is_null(alias, "v", negated=False))
         return chosen
 
+    def _near(self, sides: Sequence[Side]) -> tuple[list[Side], Predicate]:
+        """Two unbounded streams, and a condition on how far their timestamps may be apart."""
+        rng, unit = self._rng, self._unit
+        low, high = sorted(rng.randint(-4, 9) for _ in range(2))
+        is_number = self._timestamp_type == "BIGINT"
+        # results may have fractions of seconds that whole numbers do not show, so their window is written
+        is_derived = any(isinstance(side.source, DerivedStream) for side in sides)
+        sql = "" if rng.random() < 0.5 else "[UNBOUNDED]"
+        stays = [max(0, high) * unit, max(0, -low) * unit]
+        if is_number and is_derived:
+            window = last(9 * unit)
+            return [replace(s, window=window, stays=None) for s in sides], _apart(low, high, unit, is_number)
+        timed = [replace(s, window=unbounded(sql), stays=n) for s, n in zip(sides, stays, strict=True)]
+        return timed, _apart(low, high, unit, is_number)
+
+    def _outer_window(self) -> Window:
+        """A window that tuples leave by time; of whole seconds if timestamps show no more."""
+        rng, unit = self._rng, self._unit
+        short = rng.randint(1, 12) * unit
+        plain = (last(short), last(short), now())
+        if self._timestamp_type == "BIGINT":
+            return rng.choice(plain)
+        return rng.choice((*plain, tumbling(short), sliding(short, rng.randint(1, 7) * unit)))
+
     def _join_window(self, small: bool) -> Window:
         rng, unit = self._rng, self._unit
         few = rng.randint(1, 3) if small else rng.randint(1, 8)
@@ -303,18 +395,19 @@ class QueryMaker:
                 sliding((short + 2) * unit, rng.randint(1, 7) * unit),
                 tumbling((short + 2) * unit),
                 unbounded(),
+                until("v"),
             ),
-            (5, 5, 1, 3, 3, 2, 0 if small else 2),
+            (5, 5, 1, 3, 3, 2, 0 if small else 2, 2),
         )[0]
 
     def aggregation(self) -> Aggregation:
         """GROUP BY over one stream."""
         rng = self._rng
-        side = Side(rng.choice(self._streams), "a", self._aggregate_window())
+        side = self._windowed(self._aggregate_window())
         keys = rng.sample(
             (column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((0, 1, 1, 2))
         )
-        remembering = side.window is not None and side.window.sql != "[UNBOUNDED]" and not side.window.gap
+        remembering = side.window is not None and _remembers(side.window)
         calls = rng.sample([c for c in CALLS if remembering or not c.distinct], rng.randint(1, 4))
         if rng.random() < 0.3:
             calls[0] = replace(calls[0], condition=self._conditions("a", most=1, often=1.0)[0])
@@ -324,15 +417,32 @@ class QueryMaker:
             call = rng.choice((*calls, CALLS[0]))
             if call.function in ("COUNT", "SUM", "AVG"):
                 having = above(call, least)
-        return Aggregation(side, keys, calls, self._conditions("a", most=2, often=0.4), having)
+        where = self._conditions("a", most=2, often=0.4)
+        return Aggregation(side, keys, calls, where, having, self._limit(side, keys, calls))
+
+    def _limit(self, side: Side, keys: Sequence[Value], calls: Sequence[Call]) -> Limit | None:
+        """Of windows that end, the first groups; not by a mean, which rounding may make a tie or not."""
+        rng, window = self._rng, side.window
+        exact = [*range(len(keys)), *(len(keys) + n for n, c in enumerate(calls) if c.function != "AVG")]
+        ends = window is not None and (window.gap or window.slide)
+        if not ends or not exact or rng.random() < 0.5:
+            return None
+        return Limit(rng.choice(exact), rng.random() < 0.7, rng.choice((1, 1, 2, 3)))
 
     def distinct(self) -> Distinct:
         """SELECT DISTINCT over one stream."""
         rng, windows = self._rng, iter(self._aggregate_window, object())
-        window = next(w for w in windows if w is not None and w.sql != "[UNBOUNDED]" and not w.gap)
+        window = next(w for w in windows if w is not None and _remembers(w))
         keys = rng.sample((column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((1, 1, 2)))
         where = self._conditions("a", most=2, often=0.4)
-        return Distinct(Side(rng.choice(self._streams), "a", window), keys, (), where)
+        return Distinct(self._windowed(window), keys, (), where)
+
+    def _windowed(self, window: Window | None) -> Side:
+        """A stream with a window of the kind."""
+        # at the end of input, results of windows go on after their last tuple
+        are_long = window is not None and window.step is not None
+        choices = [s for s in self._streams if not (are_long and isinstance(s, DerivedStream))]
+        return Side(self._rng.choice(choices), "a", window)
 
     def _aggregate_window(self) -> Window | None:
         rng, unit = self._rng, self._unit
@@ -348,9 +458,17 @@ class QueryMaker:
                 sessions(rng.randint(1, 8) * unit),
                 unbounded(),
                 None,
+                rows_every(rng.randint(1, 12), rng.randint(1, 8)),
+                landmark(rng.randint(2, 12) * unit, rng.choice(("UNBOUNDED", "LANDMARK"))),
+                until("v", rng.choice((None, rng.randint(1, 8) * unit))),
             ),
-            (4, 4, 1, 3, 5, 2, 2, 3, 1, 1),
+            (4, 4, 1, 3, 5, 2, 2, 3, 1, 1, 3, 2, 3),
         )[0]
+
+
+def _remembers(window: Window) -> bool:
+    """Whether its tuples are kept rather than totals."""
+    return not window.gap and "UNBOUNDED" not in window.sql and "LANDMARK" not in window.sql
 
 
 def column(alias: str, name: str) -> Value:
@@ -443,6 +561,37 @@ def either(one: Predicate, other: Predicate) -> Predicate:
         return True if True in found else None if None in found else False
 
     return Predicate(f"({one.sql} OR {other.sql})", one.aliases | other.aliases, holds)
+
+
+def all_of(predicates: Sequence[Predicate]) -> Predicate:
+    """AND with its three values."""
+
+    def holds(combination: Combination) -> bool | None:
+        found = [one.holds(combination) for one in predicates]
+        return False if False in found else None if None in found else True
+
+    aliases = frozenset[str]().union(*(one.aliases for one in predicates))
+    return Predicate(" AND ".join(one.sql for one in predicates), aliases, holds)
+
+
+def not_false(predicate: Predicate) -> Predicate:
+    """True unless the predicate is false."""
+    return replace(predicate, holds=lambda combination: predicate.holds(combination) is not False)
+
+
+def _apart(low: int, high: int, unit: int, is_number: bool) -> Predicate:
+    """The second stream's timestamp minus the first one's, in units, is within bounds."""
+    in_row = SECOND if is_number else 1
+
+    def shifted(units: int) -> str:
+        time = f"{abs(units * unit) // SECOND}"
+        amount = time if is_number else f"INTERVAL {abs(units * unit) // 1000} MILLISECONDS"
+        return f"t0.ts {'-' if units < 0 else '+'} {amount}"
+
+    def holds(combination: Combination) -> bool:
+        return low * unit <= (combination["t1"]["ts"] - combination["t0"]["ts"]) * in_row <= high * unit
+
+    return Predicate(f"t1.ts BETWEEN {shifted(low)} AND {shifted(high)}", frozenset({"t0", "t1"}), holds)
 
 
 def total_below(left: str, right: str, bound: int) -> Predicate:

@@ -12,6 +12,7 @@ from tests.oracle.brute_force import (
     SECOND,
     Aggregation,
     Call,
+    Emitted,
     Query,
     Results,
     Select,
@@ -20,13 +21,16 @@ from tests.oracle.brute_force import (
     Tuple,
     Window,
     evaluate,
+    landmark,
     last,
     now,
     partitioned,
     rows,
+    rows_every,
     sliding,
+    until,
 )
-from tests.oracle.random_queries import WORDS, column, compare, random_world
+from tests.oracle.random_queries import WORDS, all_of, column, compare, constant, random_world
 
 SEEDS = range(20)
 
@@ -66,6 +70,32 @@ def test_joins_of_time_windows_agree_with_duckdb(seed: int) -> None:
         two,
     )
     assert evaluate(Query("q", [joined])) == expected
+
+
+@pytest.mark.parametrize("kind", ["LEFT", "RIGHT", "FULL", "SEMI", "ANTI"])
+@pytest.mark.parametrize("seed", SEEDS)
+def test_outer_joins_of_time_windows_agree_with_duckdb(seed: int, kind: str) -> None:
+    rng = Random(seed)
+    one, two = random_stream("one", 0, rng), random_stream("two", 1, rng)
+    a, b = rng.randint(0, 9), rng.randint(0, 9)
+    on = all_of([compare("a", "k", "=", "b", "k"), compare("a", "v", "<", "b", "v")])
+    sides = [Side(one, "a", last(a * SECOND)), Side(two, "b", last(b * SECOND), join=kind, on=on)]
+    shown = "a" if kind in ("SEMI", "ANTI") else "ab"
+    joined = Select(
+        sides, [column(alias, "v") for alias in shown], [constant("a", "v", ">", 2)] if kind == "LEFT" else []
+    )
+    kept = "a.v > 2" if kind == "LEFT" else "TRUE"
+    match = f"a.k = b.k AND a.v < b.v AND b.ts <= a.ts + {a} AND a.ts <= b.ts + {b}"
+    if kind == "SEMI":
+        sql = f"""SELECT min(greatest(a.ts, b.ts)), any_value(a.v) FROM one a JOIN two b ON {match}
+            WHERE {kept} GROUP BY a.ts"""
+    elif kind == "ANTI":
+        sql = f"SELECT a.ts + {a}, a.v FROM one a ANTI JOIN two b ON {match} WHERE {kept}"
+    else:
+        lonely = f"WHEN b.ts IS NULL THEN a.ts + {a} WHEN a.ts IS NULL THEN b.ts + {b}"
+        ts = f"CASE {lonely} ELSE greatest(a.ts, b.ts) END"
+        sql = f"SELECT {ts}, a.v, b.v FROM one a {kind} JOIN two b ON {match} WHERE {kept}"
+    assert evaluate(Query("q", [joined])) == in_duckdb(sql, one, two)
 
 
 @pytest.mark.parametrize(
@@ -112,6 +142,65 @@ def test_sliding_aggregates_agree_with_duckdb(seed: int, length: int, step: int)
         stream,
     )
     assert evaluate(Query("q", [Aggregation(side, [column("a", "k")], calls)])) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize(("number", "slide"), [(10, 5), (7, 3), (2, 6)])
+def test_row_windows_that_slide_agree_with_duckdb(seed: int, number: int, slide: int) -> None:
+    stream = random_stream("one", 0, Random(seed))
+    calls = [Call("COUNT"), Call("SUM", column("a", "v"))]
+    expected = in_duckdb(
+        "WITH numbered AS (SELECT *, row_number() OVER (ORDER BY ts) AS n FROM one) "
+        "SELECT b.ts, a.k, count(*), sum(a.v) FROM numbered a, numbered b "
+        f"WHERE b.n % {slide} = 0 AND a.n <= b.n AND a.n > b.n - {number} GROUP BY b.ts, a.k",
+        stream,
+    )
+    side = Side(stream, "a", rows_every(number, slide))
+    assert evaluate(Query("q", [Aggregation(side, [column("a", "k")], calls)])) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_totals_at_times_agree_with_duckdb(seed: int) -> None:
+    stream = random_stream("one", 0, Random(seed))
+    calls = [Call("COUNT"), Call("SUM", column("a", "v"))]
+    times = "SELECT unnest(range(0, (SELECT max(ts) FROM one) + 7, 7)) AS b"
+    for window, condition in ((landmark(7 * SECOND), "TRUE"), (until("v", 7 * SECOND), "b <= ts + v")):
+        expected = in_duckdb(
+            f"SELECT b, k, count(*), sum(v) FROM ({times}), one WHERE ts <= b AND {condition} GROUP BY b, k",
+            stream,
+        )
+        query = Aggregation(Side(stream, "a", window), [column("a", "k")], calls)
+        assert evaluate(Query("q", [query])) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_joins_of_tuples_with_ends_of_their_own_agree_with_duckdb(seed: int) -> None:
+    rng = Random(seed)
+    one, two = random_stream("one", 0, rng), random_stream("two", 1, rng)
+    joined = Select(
+        [Side(one, "a", until("v")), Side(two, "b", last(3 * SECOND))],
+        [column("a", "v"), column("b", "v")],
+        [compare("a", "k", "=", "b", "k")],
+    )
+    expected = in_duckdb(
+        "SELECT greatest(a.ts, b.ts), a.v, b.v FROM one a, two b "
+        "WHERE a.k = b.k AND b.ts <= a.ts + a.v AND a.ts <= b.ts + 3",
+        one,
+        two,
+    )
+    assert evaluate(Query("q", [joined])) == expected
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_leaves_a_window_and_what_is_in_it_agree_with_duckdb(seed: int) -> None:
+    stream = random_stream("one", 0, Random(seed))
+    side, values = Side(stream, "a", last(7 * SECOND)), [column("a", "v")]
+    leaving = Emitted([side], values)
+    assert evaluate(Query("q", [leaving])) == in_duckdb("SELECT ts + 7, v FROM one", stream)
+    inside = Emitted([side], values, word="RSTREAM", step=3 * SECOND)
+    times = "SELECT unnest(range(0, 200, 3)) AS b"
+    expected = in_duckdb(f"SELECT b, v FROM ({times}), one WHERE ts BETWEEN b - 7 AND b", stream)
+    assert evaluate(Query("q", [inside])) == expected
 
 
 def streams_at(*times: Sequence[int]) -> list[Stream]:

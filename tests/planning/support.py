@@ -6,9 +6,9 @@ from functools import cache
 
 from headgate.cql.parser import parse
 from headgate.cql.statement import Statement
-from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan
+from headgate.planning.queries import bind
 
 DECLARATIONS = """
 CREATE STREAM packets (ts TIMESTAMP, src STRING, dst STRING, bytes INT, info STRUCT<port: INT, end: INT>)

@@ -11,8 +11,9 @@ from headgate.cql.statement import CreateQuery, ScalarExpression
 from headgate.errors import QueryError, Span
 from headgate.model.expression import Expression, NamedExpression
 from headgate.model.network import SinkDefinition
-from headgate.planning.bind import bind, over_keys
+from headgate.planning.grouping import over_keys
 from headgate.planning.logical import Aggregate, LogicalPlan
+from headgate.planning.queries import bind
 
 
 def parsed_query(text: str) -> CreateQuery:

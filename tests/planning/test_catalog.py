@@ -6,8 +6,8 @@ from tests.planning.support import catalog_of
 from headgate.cql.parser import parse
 from headgate.errors import QueryError
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
-from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog, SourceDefinition
+from headgate.planning.queries import bind
 
 SCHEMA = Schema((Column("t", "TIMESTAMP"), Column("a", "INT")))
 

@@ -7,9 +7,9 @@ from tests.planning.support import bound, bound_select, catalog_of
 
 from headgate.cql.parser import parse
 from headgate.errors import QueryError
-from headgate.planning.bind import bind
 from headgate.planning.catalog import Catalog
 from headgate.planning.functions import function_names, spark_function
+from headgate.planning.queries import bind
 from headgate.planning.type_check import SessionFunctions
 
 COLUMNS = (

@@ -7,7 +7,16 @@ import pytest
 from tests.queueing.plans import plan_named, simulated_plan, slower
 
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
-from headgate.model.operator import JoinSide, OperatorInput, Project, StreamInput, Synthetic, WindowJoin
+from headgate.model.operator import (
+    FullWindowJoin,
+    JoinSide,
+    LeftWindowJoin,
+    OperatorInput,
+    Project,
+    StreamInput,
+    Synthetic,
+    WindowJoin,
+)
 from headgate.model.profile import Profile
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.queueing import MG1, Overloaded, ParameterError, md1
@@ -217,18 +226,29 @@ def test_ticks_grow_until_they_take_what_comes() -> None:
     assert raised.value.utilisation == pytest.approx(1.04)
 
 
-def test_a_join_in_order_waits_for_the_other_stream() -> None:
+def join_of(kind: type[WindowJoin], windows: dict[str, Window]) -> LoadModel:
     sides = tuple(
         JoinSide(StreamInput(s, s, ("k",)), s, s, window, (n, n))
-        for n, (s, window) in enumerate({"r": TimeWindow(4_000_000), "s": RowWindow(50)}.items())
+        for n, (s, window) in enumerate(windows.items())
     )
     network = Network(
         tuple(StreamDefinition(s, "synthetic", None, idle_after_us=1_000_000) for s in "rs"),
         (),
-        (WindowJoin("j", sides, ()),),
+        (kind("j", sides, ()),),
         (QueryDefinition("q", ("j",), SinkDefinition("none")),),
     )
-    plan = LoadModel(network, {"j": Profile(1e-3, 2.0, 10.0)}, {"r": 100.0, "s": 5.0})
+    return LoadModel(network, {"j": Profile(1e-3, 2.0, 10.0)}, {"r": 100.0, "s": 5.0})
+
+
+def test_an_outer_join_keeps_the_other_side_for_both_windows() -> None:
+    windows: dict[str, Window] = {"r": TimeWindow(4_000_000), "s": TimeWindow(2_000_000)}
+    assert join_of(WindowJoin, windows).state_tuples("j") == pytest.approx(400 + 10)
+    assert join_of(LeftWindowJoin, windows).state_tuples("j") == pytest.approx(400 + 30)
+    assert join_of(FullWindowJoin, windows).state_tuples("j") == pytest.approx(600 + 30)
+
+
+def test_a_join_in_order_waits_for_the_other_stream() -> None:
+    plan = join_of(WindowJoin, {"r": TimeWindow(4_000_000), "s": RowWindow(50)})
     assert plan.arriving["j"] == 105
     assert plan.state_tuples("j") == pytest.approx(400 + 50)
     predicted = OnServer().predict(plan)
@@ -236,7 +256,7 @@ def test_a_join_in_order_waits_for_the_other_stream() -> None:
     # the tuples of r wait for the next one of s
     latency_s = predicted.latency_s("q", 0.5)
     assert 0.1 < latency_s < 0.3
-    silent = LoadModel(network, plan.profiles, {"r": 100.0, "s": 0.0})
+    silent = LoadModel(plan.network, plan.profiles, {"r": 100.0, "s": 0.0})
     assert OnServer().predict(silent).latency_s("q", 0.5) == pytest.approx(1.0, rel=0.01)
 
 
@@ -304,7 +324,8 @@ def test_windows_by_time_hold_more_matches_at_higher_rates() -> None:
     plan = joined(TimeWindow(5_000_000), TimeWindow(2_000_000))
     twice = plan.scaled(2)
     assert twice.profile["j"].selectivity == pytest.approx(6.0)
-    assert twice.profile["j"].seconds_per_tuple == pytest.approx(4e-6 * 7 / 4)
+    # a match costs a fiftieth of the tuple that finds it
+    assert twice.profile["j"].seconds_per_tuple == pytest.approx(4e-6 * (1 + 6 / 50) / (1 + 3 / 50))
     # a join's results grow with the square of the rates
     assert twice.arriving["p"] == pytest.approx(4 * plan.arriving["p"])
     assert twice.scaled(0.5).profile == plan.profile

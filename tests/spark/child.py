@@ -92,7 +92,7 @@ def _tuples(rng: Random) -> list[Tuple]:
 
 
 def queries(near: Stream, far: Stream) -> list[Query]:
-    """A filter, a join, aggregates with all kinds of state, and an eddy of probes and functions."""
+    """A filter, joins, aggregates with all kinds of state, and an eddy of probes and functions."""
     v, k = column("a", "v"), column("a", "k")
     joined = Select(
         [Side(near, "a", last(9 * SECOND)), Side(far, "b", rows(4))],
@@ -117,14 +117,53 @@ def queries(near: Stream, far: Stream) -> list[Query]:
         [column("a", "ts"), v, column("b", "ts"), column("b", "v")],
         [compare("a", "k", "=", "b", "k"), *asked],
     )
+    full = Select(
+        [
+            Side(near, "a", last(7 * SECOND)),
+            Side(far, "b", last(4 * SECOND), join="FULL", on=compare("a", "k", "=", "b", "k")),
+        ],
+        [column("a", "ts"), v, column("b", "ts"), column("b", "v")],
+    )
+    semi = Select(
+        [
+            Side(near, "a", last(3 * SECOND)),
+            Side(far, "b", last(8 * SECOND), join="SEMI", on=compare("a", "v", "=", "b", "v")),
+        ],
+        [column("a", "ts"), v],
+    )
     return [
         Query("joined", [joined]),
+        Query("full_joined", [full]),
+        Query("semi_joined", [semi]),
         Query("latest", [latest]),
         Query("hopping", [hopping]),
         Query("running", [running]),
         Query("filtered", [filtered]),
         Query("placed", [placed]),
     ]
+
+
+TABLES = {
+    "totals": "SELECT v, COUNT(*) AS n, COUNT(DISTINCT k) AS d FROM far GROUP BY v",
+    "best": """
+      SELECT k, v, place FROM (
+        SELECT k, v, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, ts) AS place FROM near
+      ) AS ranked WHERE place <= 2
+    """,
+}
+
+
+def table_rows() -> dict[str, Results]:
+    """What the tables hold in the end."""
+    near, far = ([t.row for t in sorted(stream.on_time(), key=lambda t: t.ts)] for stream in streams())
+    totals, best = [], []
+    for value in {row["v"] for row in far}:
+        keys = [row["k"] for row in far if row["v"] == value]
+        totals.append((value, len(keys), len({key for key in keys if key is not None})))
+    for key in {row["k"] for row in near}:
+        ranked = sorted((row for row in near if row["k"] == key), key=lambda row: (-row["v"], row["ts"]))
+        best += [(key, row["v"], place) for place, row in enumerate(ranked[:2], start=1)]
+    return {"totals": Counter(totals), "best": Counter(best)}
 
 
 # tuples of the first stream are read once more, and shed
@@ -153,12 +192,23 @@ def statements(folder: Path, files_a_tick: int) -> Sequence[str]:
         "CREATE QUERY some_of WITH (overload = 'shed') AS SELECT k, v, s FROM some "
         f"INTO parquet OPTIONS (path '{folder}/out/some_of');",
         *(query_sql(q, f"INTO parquet OPTIONS (path '{folder}/out/{q.name}')") for q in queries(near, far)),
+        *(
+            f"CREATE QUERY {name} AS {query} "
+            f"INTO parquet OPTIONS (path '{folder}/out/{name}', mode 'latest', timestamp 'none');"
+            for name, query in TABLES.items()
+        ),
     ]
 
 
 def differences(folder: Path) -> list[str]:
     """What is wrong with the results that were written."""
-    return [text for q in queries(*streams()) if (text := difference(q, _written(folder, q.name)))]
+    found = [text for q in queries(*streams()) if (text := difference(q, _written(folder, q.name)))]
+    for name, wanted in table_rows().items():
+        with duckdb.connect() as connection:
+            rows = connection.execute(f"FROM '{folder}/out/{name}/*.parquet'").fetchall()
+        if Counter(rows) != wanted:
+            found.append(f"{name}: {Counter(rows) - wanted} too many, {wanted - Counter(rows)} missing")
+    return found
 
 
 def shed_results(folder: Path) -> Results:

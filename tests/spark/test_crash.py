@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import time
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 
@@ -28,7 +29,7 @@ from headgate.model.shedding import BITS, DropBox
 pytestmark = pytest.mark.spark
 
 KILLS = 10
-LIFE_TIMEOUT_S = 120
+LIFE_TIMEOUT_S = 300
 END_TIMEOUT_S = 300
 
 # what a tick leaves behind, in this order: its input is known, it executes, results show, it has happened;
@@ -46,15 +47,22 @@ MOMENTS = {
 
 def lives_until(folder: Path, process: subprocess.Popen[bytes], moment: str, delay_s: float) -> bool:
     """Wait for the moment to come, and a little longer; whether the process still lives then."""
-    seen = set(folder.glob(MOMENTS[moment]))
+    seen = left_behind(folder, moment)
     end = time.monotonic() + LIFE_TIMEOUT_S
-    while not set(folder.glob(MOMENTS[moment])) - seen:
+    while not left_behind(folder, moment) - seen:
         assert time.monotonic() < end, f"no {moment} within {LIFE_TIMEOUT_S} s"
         if process.poll() is not None:
             return False
         time.sleep(0.002)
     time.sleep(delay_s)
     return process.poll() is None
+
+
+def left_behind(folder: Path, moment: str) -> set[Path]:
+    """What there is of a moment; nothing if the run removes a folder while it is listed."""
+    with suppress(FileNotFoundError):
+        return set(folder.glob(MOMENTS[moment]))
+    return set()
 
 
 @pytest.mark.takes_minutes

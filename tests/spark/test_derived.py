@@ -5,18 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
-import duckdb
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.oracle.files import stamp
+from tests.spark.duck import assert_agreement, create_streams, write_stream
 
 from headgate import Session
 
 pytestmark = pytest.mark.spark
 
-FILES = 4
 STREAMS = ("s", "r")
 DERIVED = """
 CREATE STREAM big AS SELECT k, v * 2 AS w, seen FROM s WHERE v > 3;
@@ -147,50 +143,16 @@ QUERIES = {
 }
 
 
-def write(folder: Path, rng: Random, steps: tuple[int, ...]) -> None:
-    """Tuples every quarter of a second or so, many of them exactly on the bounds of windows."""
-    folder.mkdir()
-    ts = 1_700_000_000_000_000
-    for number in range(FILES):
-        times, keys, values = [], [], []
-        for _ in range(50):
-            times.append(ts)
-            keys.append(rng.randint(1, 3))
-            values.append(rng.randint(0, 12))
-            ts += rng.choice(steps)
-        columns = {"seen": pa.array(times, pa.timestamp("us", "UTC")), "k": keys, "v": values}
-        path = folder / f"{number}.parquet"
-        pq.write_table(pa.table(columns), path)
-        stamp(path)
-
-
 def test_derived_streams_joins_and_aggregates_give_what_duckdb_gives(
     spark: SparkSession, tmp_path: Path, run_seed: int
 ) -> None:
     rng = Random(run_seed)
     for name in STREAMS:
-        write(tmp_path / name, rng, (0, 250_000, 500_000, 1_000_000))
-    write(tmp_path / "once", rng, (250_000, 500_000))
-    options = "timestamp 'seen', idle_after '1 h', maxFilesPerTrigger '1'"
-    streams = [
-        f"CREATE STREAM {name} FROM parquet OPTIONS (path '{tmp_path}/{name}', {options});"
-        for name in (*STREAMS, "once")
-    ]
+        write_stream(tmp_path / name, rng, (0, 250_000, 500_000, 1_000_000))
+    write_stream(tmp_path / "once", rng, (250_000, 500_000))
     queries = [f"CREATE QUERY {name} AS {query};" for name, (query, _) in QUERIES.items()]
-    session = Session(spark).execute("\n".join([*streams, DERIVED, *queries]))
+    streams = (*STREAMS, "once")
+    session = Session(spark).execute("\n".join([*create_streams(tmp_path, streams), DERIVED, *queries]))
     run = session.start(until_done=True, strategy=rng.choice(("fifo", "chain")))
     assert run.wait(300)
-    duck = duckdb.connect()
-    duck.execute("SET TimeZone = 'UTC'")
-    for name in (*STREAMS, "once"):
-        duck.execute(f"CREATE VIEW {name} AS FROM '{tmp_path}/{name}/*.parquet'")
-    for name, (_, query) in QUERIES.items():
-        found = run.results(name).drop("ts").toArrow()
-        wanted = duck.sql(query).to_arrow_table().rename_columns(found.column_names)
-        assert sorted_rows(found) == sorted_rows(wanted), name
-
-
-def sorted_rows(table: pa.Table) -> list[tuple[object, ...]]:
-    columns = (column.to_pylist() for column in table.columns)
-    rounded = ([round(one, 9) if isinstance(one, float) else one for one in column] for column in columns)
-    return sorted(zip(*rounded, strict=True), key=str)
+    assert_agreement(run, tmp_path, streams, {name: query for name, (_, query) in QUERIES.items()})

@@ -35,6 +35,7 @@ def _tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windowed, "LEAST_ROWS_PER_SLICE", 8)
     monkeypatch.setattr(windowed, "MOST_ROWS_PER_SLICE", 20)
     monkeypatch.setattr(windowed, "SLICE_PER_OVERLAP", 0.05)
+    monkeypatch.setattr(windowed, "_LEAST_TO_COPY", 10)
     monkeypatch.setattr(blocks, "FEWEST_MERGED", 2)
     monkeypatch.setattr(stream_log, "MOST_SCANS", 2)
 

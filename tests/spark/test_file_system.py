@@ -72,6 +72,16 @@ def test_moving_and_deleting(files: Files, tmp_path: Path) -> None:
         assert not files.exists(f"{tmp_path}/{name}")
 
 
+def test_a_file_is_replaced_by_another(files: Files, tmp_path: Path) -> None:
+    files.write_text(f"{tmp_path}/table", "old")
+    files.write_text(f"{tmp_path}/draft", "new")
+    files.replace(f"{tmp_path}/draft", f"{tmp_path}/table")
+    assert files.read_text(f"{tmp_path}/table") == "new" and files.names(str(tmp_path)) == ["table"]
+    files.write_text(f"{tmp_path}/other", "first")
+    files.replace(f"{tmp_path}/other", f"{tmp_path}/free")
+    assert files.read_text(f"{tmp_path}/free") == "first"
+
+
 def test_local_disks_are_known_by_their_address(private: SparkSession) -> None:
     files = Files(private)
     assert all(map(files.is_local, ("/a", "file:/a", "file:///a")))

@@ -12,6 +12,7 @@ from tools.spark_functions import KINDS, OPERATORS, Analyser, described
 
 from headgate.planning import functions
 from headgate.planning.functions import spark_function, spark_operator
+from headgate.spark.application.java_classes import ATTEMPT, LATER
 
 pytestmark = pytest.mark.spark
 
@@ -33,7 +34,8 @@ def analyser(spark: SparkSession) -> Analyser:
 
 
 def test_the_catalogue_has_exactly_the_functions_of_spark(analyser: Analyser) -> None:
-    assert set(functions.function_names()) == set(analyser.groups())
+    # functions of ours are in sessions that have run queries
+    assert set(functions.function_names()) == set(analyser.groups()) - {ATTEMPT, LATER}
 
 
 def test_a_sample_of_the_catalogue_is_what_spark_says(analyser: Analyser, run_seed: int) -> None:

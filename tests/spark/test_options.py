@@ -47,7 +47,7 @@ def test_every_option_of_a_format_is_known(spark: SparkSession, file_format: str
     read = known_to(relation_options(file_format))
     written = known_to(sink_options(file_format if file_format != "text" else "csv"))
     assert found - read - written == set()
-    assert read - known_to(stream_options(file_format)) == {"modifiedbefore", "modifiedafter"}
+    assert read - known_to(stream_options(file_format)) == {"modifiedbefore", "modifiedafter", "refresh"}
 
 
 def test_every_option_of_files_is_known(spark: SparkSession) -> None:

@@ -25,6 +25,9 @@ QUERIES = {
     "both": "SELECT k, v FROM a WHERE v > 2 UNION ALL SELECT k, w AS v FROM b",
     "time_join": "SELECT a.k, v, w FROM a [RANGE 10 s], b [RANGE 5 s SLIDE 1 s] WHERE a.k = b.k AND v > 4",
     "row_join": "SELECT a.k, w FROM a [ROWS 10], b [PARTITION BY k ROWS 3] WHERE a.k = b.k AND v > 5",
+    "full_join": "SELECT a.k, v, w FROM a [RANGE 10 s] FULL JOIN b [TUMBLE 5 s] ON a.k = b.k AND v > 4",
+    "semi_join": "SELECT k, v FROM a [RANGE 5 s SLIDE 1 s] WHERE k IN (SELECT k FROM b [ROWS 3])",
+    "anti_join": "SELECT k, v FROM a WHERE k NOT IN (SELECT k FROM r)",
     "large_join": "SELECT a.k, w FROM a [ROWS 1000000], b [ROWS 3] WHERE a.k = b.k",
     "sliding": "SELECT k, COUNT(*) AS n, AVG(v) AS m FROM a [RANGE 10 s SLIDE 1 s] WHERE v > 6 GROUP BY k",
     "distinct_values": "SELECT k, COUNT(DISTINCT v) AS n FROM a [RANGE 10 s SLIDE 1 s] GROUP BY k",
@@ -86,6 +89,11 @@ def test_texts_are_lines_of_printable_characters(shown: Shown, name: str) -> Non
     ("name", "parts"),
     [
         ("time_join", ["`$ts` >= :old - 10000000L AND `$ts` < :new", "`$ts` >= :old - 6000000L"]),
+        (
+            "full_join",
+            ["LEFT ANTI JOIN (", "`$due` >= :old", "`$due` < :new", ":old - 10000000L - 10000000L"],
+        ),
+        ("semi_join", ["GROUP BY `$tuple`"]),
         ("row_join", ["OVER (ORDER BY `$seq`)", "OVER (PARTITION BY `$key0` ORDER BY `$seq`)"]),
         # more than the work of one task: new tuples meet all, and old ones new ones
         ("large_join", ["UNION ALL", "BROADCAST(s0)", "WHERE `$ts` >= :old", "WHERE `$ts` < :old"]),

@@ -39,7 +39,7 @@ def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None
     from headgate.report import screen, states_table
     from headgate.spark.checkpoint import Checkpoint
 
-    root, files = _opened(folder)
+    root, files = opened(folder)
     kept = Checkpoint(files, root)
     states = list(kept.history.states())
     if not states:
@@ -74,7 +74,7 @@ def rollback(
     """
     from headgate.spark.checkpoint import roll_back
 
-    root, files = _opened(folder)
+    root, files = opened(folder)
     done = roll_back(files, root, to)
     if as_json:
         document = {
@@ -88,7 +88,7 @@ def rollback(
         print(_rollback_text(done))
 
 
-def _opened(folder: str) -> tuple[str, Files]:
+def opened(folder: str) -> tuple[str, Files]:
     """Path and file system of a checkpoint; a local folder needs no Spark."""
     from headgate.spark.file_system import Files, local_path
 

@@ -28,7 +28,7 @@ _SEEDS: dict[str, Any] = {"min": SEED.least, "max": SEED.most}
 _LONGEST_S = 86_400
 # each is a module of headgate.experiments with a function `reproduce`
 _STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
-_BENCHES = ("burst", "eddies", "overload", "predict")
+_BENCHES = ("burst", "eddies", "overload", "predict", "nexmark")
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
 _OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
@@ -387,11 +387,13 @@ def reproduce(
 def bench(
     study: str = argument("STUDY", f"One of {', '.join(_BENCHES)}."),
     out: Path = value("DIR", "Folder for the figures.", default=Path("bench-out")),
-    seed: int = typer.Option(7, help="Seed of the traffic of burst.", **_SEEDS),
+    seed: int = typer.Option(7, help="Seed of the traffic of burst, and of the events of nexmark.", **_SEEDS),
     seconds: float = typer.Option(60.0, min=10.0, max=_LONGEST_S, help="Length of a run of eddies."),
     policy: list[str] = value(
         "NAME", "A policy of eddies; again for others. [default: optimal, wscq, sc, t]", default=[]
     ),
+    events: int = typer.Option(1_000_000, min=1_000, max=10**10, help="Events of nexmark."),
+    query: list[str] = value("NAME", "A query of nexmark; again for others. [default: all]", default=[]),
     master: str = MASTER,
     as_json: bool = JSON,
     debug: bool = DEBUG,
@@ -400,15 +402,21 @@ def bench(
 
     burst: one burst under several strategies, beside what the simulator predicts. predict: what a profile
     predicts of four queries, beside runs at several loads. eddies: three placed predicates under several
-    routing policies. overload: a join of three streams at three times what the machine can do. The exit code
-    is 1 if a check fails.
+    routing policies. overload: a join of three streams at three times what the machine can do. nexmark: the
+    queries of the benchmark, beside DuckDB's answers and queries written by hand. The exit code is 1 if a
+    check fails.
+
+    Example: headgate bench nexmark --events 200000 --query q5 --query q8
     """
     _check_name(study, _BENCHES)
     check_master(master)
     check_folder("--out", out / study)
-    from headgate.cli.studies import measured, show
+    from headgate.cli.studies import measured, measured_nexmark, show
 
-    show(measured(study, out / study, seed, seconds, policy, master), as_json)
+    if study == "nexmark":
+        show(measured_nexmark(out / study, events, query, seed, master), as_json)
+    else:
+        show(measured(study, out / study, seed, seconds, policy, master), as_json)
 
 
 def _check_name(study: str, known: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ from rich.table import Table
 
 from headgate.cli.progress import Progress
 from headgate.cli.signals import Interrupted, interruptible
+from headgate.errors import SetupError
 from headgate.experiments.study import Study
 from headgate.plain_json import json_text
 from headgate.report import plot_runs, screen
@@ -59,6 +60,20 @@ def measured(study: str, out: Path, seed: int, seconds: float, policies: list[st
         return run(spark, out, progress.announce)
 
 
+def measured_nexmark(out: Path, events: int, queries: list[str], seed: int, master: str) -> Study:
+    """Run queries of NEXMark on a Spark application of its own."""
+    from headgate.experiments.nexmark import nexmark_study, query_numbers
+
+    numbers = query_numbers(queries)
+    try:
+        import_module("duckdb")
+    except ImportError:
+        message = "answers are compared with those of DuckDB, which is missing"
+        raise SetupError(f"{message}; run pip install duckdb") from None
+    with Progress("starting Spark") as progress, _application(master) as spark:
+        return nexmark_study(spark, out, events, numbers, seed, progress.announce)
+
+
 @contextmanager
 def _application(master: str = "local[*]", pool_tasks: int = 0) -> Iterator[Any]:
     from headgate.spark.application.cluster import own_session
@@ -83,9 +98,26 @@ def show(study: Study, as_json: bool) -> None:
         console.print(table)
         holding = sum(check.ok for check in study.checks)
         console.print(f"{holding} of {len(study.checks)} checks hold")
+        for table in _tables(study):
+            console.print(table)
         console.print(f"{len(study.figures)} figures: {study.out}", soft_wrap=True)
     if not study.ok:
         raise typer.Exit(1)
+
+
+def _tables(study: Study) -> Iterator[Table]:
+    """Numbers that are reported but not checked, where they make up a table."""
+    for rows in study.tables.values():
+        records = {name: row for name, row in rows.items() if isinstance(row, dict)}
+        if not records:
+            continue
+        columns = list(dict.fromkeys(column for row in records.values() for column in row))
+        table = Table(box=box.SIMPLE_HEAD)
+        for heading in ("", *columns):
+            table.add_column(heading.replace("_", " "), justify="right" if heading else "left")
+        for name, row in records.items():
+            table.add_row(name, *("" if row.get(column) is None else str(row[column]) for column in columns))
+        yield table
 
 
 def _shown(got: object) -> str:

@@ -232,8 +232,21 @@ class AdaptiveController(FixedController):
         if not self._run.sheds:
             return None
         left = _MEMORY_SHARE * self._run.memory_bytes - tick.backlog_bytes - tick.window_bytes
-        fit = min(self._most_rows.amount, left / max(1.0, self._bytes_per_tuple))
+        fit = min(max(self._most_rows.amount, self._planned_rows()), left / max(1.0, self._bytes_per_tuple))
         return max(_LEAST_ROWS, round(fit))
+
+    def _planned_rows(self) -> float:
+        """Rows that the model lets into a tick of the length that it should have, if it sheds any.
+
+        The allowance then only guards against more than that: which streams are shed matters to the
+        results, and it would close all drop boxes alike.
+        """
+        decision, arrivals = self._decision, self._statistics.arrivals
+        if decision is None or decision.is_feasible or self._ticks <= _COLD_TICKS:
+            return 0.0
+        rates, speed = arrivals.tuples_per_own_s, arrivals.speed.value
+        kept_per_s = sum(rates.get(s, 0.0) * decision.keep.get(s, 1.0) for s in self._run.network.sheddable())
+        return kept_per_s * speed * self._run.target_s
 
     def _arrived(self, tick: TickCommitted) -> dict[str, int]:
         """Rows of a tick before its drop boxes."""

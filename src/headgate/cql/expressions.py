@@ -85,6 +85,12 @@ _QUANTIFIERS = {"ANY": "bool_or", "SOME": "bool_or"}
 
 _PARAMETERS = frozenset({TokenType.PARAMETER, TokenType.PLACEHOLDER, TokenType.L_BRACE})
 
+_WITHOUT_AGGREGATES = {
+    "GROUP BY": "group by columns",
+    "UNTIL": "write columns of the tuple itself",
+    "a column": "write other columns of the tuple",
+}
+
 # after these, a star is not a multiplication
 _BEFORE_OPERANDS = frozenset(["(", "[", ",", ".", "DISTINCT"])
 
@@ -106,7 +112,7 @@ def scalar_without_aggregates(tokens: Sequence[Token], clause: str) -> ScalarExp
     """Parse an expression of a clause that is evaluated before aggregation."""
     expression = scalar(tokens)
     for call in expression.aggregates:
-        hint = "group by columns" if clause == "GROUP BY" else "write the condition in HAVING"
+        hint = _WITHOUT_AGGREGATES.get(clause, "write the condition in HAVING")
         message = f"{call.function} is an aggregate, which {clause} cannot use; {hint}"
         raise QueryError(message, call.span)
     return expression
@@ -121,7 +127,8 @@ def _refuse_unsupported(tokens: Sequence[Token]) -> None:
         if token.word == "*" and before in _BEFORE_OPERANDS and around != ["COUNT", "(", "*", ")"]:
             raise QueryError("'*' is allowed only in SELECT * and COUNT(*); name the columns", token.span)
         if token.word == "SELECT" and before != ".":
-            raise QueryError("a subquery is not supported; join its stream in FROM", token.span)
+            message = "a subquery is a term of WHERE on its own, x IN (SELECT ...) or EXISTS (SELECT ...)"
+            raise QueryError(f"{message}; elsewhere, join its source in FROM", token.span)
         if before == "." and index > 1:
             _refuse_after_dot(tokens[index - 2], token)
         if before == ")" and token.word in _UNSUPPORTED_AFTER_CALL:
@@ -197,6 +204,11 @@ def _inside_aggregate(tokens: Sequence[Token], function: str) -> ScalarExpressio
 
 
 def conjuncts(tokens: Sequence[Token], clause: str) -> list[ScalarExpression]:
+    return [scalar_without_aggregates(term, clause) for term in terms_of(tokens)]
+
+
+def terms_of(tokens: Sequence[Token]) -> list[Sequence[Token]]:
+    """A condition, split at AND."""
     terms: list[Sequence[Token]] = []
     pending = [tokens]
     while pending:
@@ -210,7 +222,7 @@ def conjuncts(tokens: Sequence[Token], clause: str) -> list[ScalarExpression]:
             terms.append(term)
         else:
             pending.extend(reversed(parts))
-    return [scalar_without_aggregates(term, clause) for term in terms]
+    return terms
 
 
 def _cut_at_and(tokens: Sequence[Token]) -> list[Sequence[Token]]:

@@ -8,9 +8,10 @@ from decimal import Decimal
 from sqlglot.tokens import TokenType
 
 from headgate.cql import statement as cql
+from headgate.cql.expressions import scalar_without_aggregates
 from headgate.cql.select import SelectReader
-from headgate.cql.statement import Name, Select, Setting, Statement
-from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
+from headgate.cql.statement import Name, ScalarExpression, Select, Setting, Statement
+from headgate.cql.tokens import Token, never_closed, one_line, outside_brackets, partners, repeated, span_of
 from headgate.errors import QueryError, known_names, nearest, suggestion
 
 _STATEMENTS = ("CREATE", "DROP", "ALTER", "PLACE", "SET", "SHOW", "DESCRIBE")
@@ -105,15 +106,29 @@ class StatementReader(SelectReader):
             if self.at("INTO"):
                 raise self.fail("a stream has no sink; write CREATE QUERY for results that are kept")
             return cql.DeriveStream(name, branches, existing=existing)
+        if kind == "view":
+            return self._view(name, existing)
         create = cql.CreateStream if kind == "stream" else cql.CreateRelation
-        columns, source_format = self._columns(), self._format("FROM")
-        return create(name, columns, source_format, self._options(), existing=existing)
+        columns, primary_key = self._columns()
+        computed = next((column for column in columns if column.computed), None)
+        if computed is not None and kind == "relation":
+            message = "columns of stored relations are not computed; compute them where the relation is read"
+            raise QueryError(message, computed.name.span)
+        source_format = self._format("FROM")
+        return create(name, columns, source_format, self._options(), primary_key, existing=existing)
 
     def _name_of(self, kind: str, what: str) -> Name:
         name = self.name(what)
         if self.at("."):
             raise self.fail(f"the name of a {kind} has no dots; write one name")
         return name
+
+    def _view(self, name: Name, existing: cql.Existing) -> cql.CreateView:
+        self.expect("AS", " and a SELECT")
+        branches = self._branches("';'")
+        if self.at("INTO"):
+            raise self.fail("a view has no sink; write CREATE QUERY for results that are kept")
+        return cql.CreateView(name, branches, existing=existing)
 
     def _query(self, name: Name, existing: cql.Existing) -> cql.CreateQuery:
         settings = self._settings("WITH")
@@ -134,7 +149,11 @@ class StatementReader(SelectReader):
         # a word such as STREAM is a name if nothing follows it
         last = self.ahead(1) is None or self.word(1) == ";"
         kind = None if last or self.word() not in _KINDS else _KINDS[self.take().word]
-        what = f"the name of a {kind}" if kind else "the name of a stream, relation, query, function or pool"
+        what = (
+            f"the name of a {kind}"
+            if kind
+            else "the name of a stream, relation, view, query, function or pool"
+        )
         return cql.Describe(self._name_of(kind or "declaration", what), kind)
 
     def _set(self) -> cql.SetOption:
@@ -271,21 +290,48 @@ class StatementReader(SelectReader):
             raise self.expected(f"a value for {one_line(key)}: a quoted text, a number, true or false")
         return f"{sign}{self.take().span.excerpt}"
 
-    def _columns(self) -> tuple[cql.ColumnDefinition, ...]:
+    def _columns(self) -> tuple[tuple[cql.ColumnDefinition, ...], tuple[Name, ...]]:
+        """Columns, and the primary key."""
         if not self.at("("):
-            return ()
+            return (), ()
         opener = self.take()
-        columns = self.several(lambda: self._column(opener))
+        keys: list[Name] = []
+        read = self.several(lambda: self._column_or_key(opener, keys))
+        columns = tuple(column for column in read if column is not None)
         self.expect(")", " or ',' after the column")
+        names = {column.name.text.lower() for column in columns}
+        for key in keys:
+            if columns and key.text.lower() not in names:
+                known = known_names([column.name.text for column in columns])
+                raise QueryError(f"unknown column {key.text}; columns: {known}", key.span)
         if twice := repeated([column.name for column in columns]):
             raise QueryError(
                 f"column {one_line(twice.text)} is declared twice; rename one of them", twice.span
             )
-        return columns
+        return columns, tuple(keys)
+
+    def _column_or_key(self, opener: Token, keys: list[Name]) -> cql.ColumnDefinition | None:
+        """A column, or PRIMARY KEY, whose columns are added to ``keys``."""
+        first = self.span
+        column, is_key = None, self.accept("PRIMARY KEY")
+        if not is_key:
+            column = self._column(opener)
+            is_key = self.accept("PRIMARY KEY")
+        if is_key and keys:
+            raise QueryError("there is one primary key; write PRIMARY KEY (a, b) for several columns", first)
+        if is_key and column is not None:
+            keys.append(column.name)
+        elif is_key:
+            self.expect("(", " and columns after PRIMARY KEY")
+            keys += self.several(lambda: self.name("a column in PRIMARY KEY"))
+            self.expect(")", " after the columns of PRIMARY KEY")
+            # as Flink writes it: nobody checks
+            self.accept("NOT", "ENFORCED")
+        return column
 
     def _column(self, opener: Token) -> cql.ColumnDefinition:
         name = self.name("a column name")
-        tokens = self._type(opener)
+        tokens, computed = self._type_and_expression(self._type(opener))
         if not tokens:
             raise self.expected(f"a type for column {one_line(name.text)}, such as STRING")
         if tokens[0].word not in _TYPES:
@@ -294,14 +340,25 @@ class StatementReader(SelectReader):
         if [token.word for token in tokens[-2:]] == ["NOT", "NULL"]:
             # as in Spark, streams may carry nulls whatever the schema says
             tokens = tokens[:-2]
-        return cql.ColumnDefinition(name, span_of(tokens).excerpt)
+        return cql.ColumnDefinition(name, span_of(tokens).excerpt, computed)
+
+    def _type_and_expression(self, tokens: list[Token]) -> tuple[list[Token], ScalarExpression | None]:
+        """The tokens of a type, and what a column is computed from: ``DOUBLE AS (price * n)``."""
+        place = next((i for i in outside_brackets(tokens) if tokens[i].word == "AS"), None)
+        if place is None:
+            return tokens, None
+        written = tokens[place + 1 :]
+        if len(written) < 3 or written[0].word != "(" or partners(written)[0] != len(written) - 1:
+            message = "a column is computed by an expression in parentheses; write AS (price * 2)"
+            raise QueryError(message, span_of(written or tokens[place : place + 1]))
+        return tokens[:place], scalar_without_aggregates(written[1:-1], "a column")
 
     def _type(self, opener: Token) -> list[Token]:
         """All tokens up to the comma or parenthesis after the type; ``<`` and ``>`` are brackets here."""
         tokens: list[Token] = []
         open_angles: list[Token] = []
         while True:
-            tokens += self.stretch(lambda: self.word() in ("<", ">"))
+            tokens += self.stretch(lambda: self.word() in ("<", ">", "PRIMARY KEY"))
             if self.at("<"):
                 open_angles.append(self.take())
             elif open_angles and self.accept(">"):

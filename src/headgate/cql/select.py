@@ -1,8 +1,4 @@
-"""SELECT: items, sources with windows, conditions, grouping.
-
-Windows are ``[ROWS n]``, ``[RANGE t SLIDE s]``, ``[PARTITION BY k ROWS n]``, ``[NOW]``, ``[UNBOUNDED]``, and
-the half-open ``[TUMBLE t]``, ``[HOP t EVERY s]`` and ``[SESSION gap]``.
-"""
+"""SELECT: items, sources with windows, conditions, grouping."""
 
 from __future__ import annotations
 
@@ -10,16 +6,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
+from sqlglot.tokens import TokenType
 
 from headgate.cql import statement as cql
-from headgate.cql.expressions import conjuncts, parse_tree, scalar, scalar_without_aggregates
-from headgate.cql.measure import LARGEST, MeasureError, signed_duration_us
+from headgate.cql.expressions import conjuncts, parse_tree, scalar, scalar_without_aggregates, terms_of
+from headgate.cql.rankings import NO_ORDER, RankingReader, with_limits_of_ranks
 from headgate.cql.statement import FromItem, JoinKind, Name, ScalarExpression, Select, SelectItem
-from headgate.cql.tokens import Cursor, Token, never_closed, one_line, repeated, span_of
-from headgate.errors import QueryError, Span, suggestion
-from headgate.model.window import HopWindow, RowWindow, SessionWindow, TimeWindow, UnboundedWindow, Window
-
-_WINDOWS = ("ROWS", "RANGE", "PARTITION BY", "NOW", "UNBOUNDED", "TUMBLE", "HOP", "SESSION")
+from headgate.cql.subqueries import as_join, find_test
+from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
+from headgate.cql.windows import WindowReader, shown_every, with_windows_of_keys
+from headgate.errors import QueryError
 
 _JOINS: dict[tuple[str, ...], JoinKind] = {
     ("JOIN",): JoinKind.INNER,
@@ -31,16 +27,15 @@ _JOINS: dict[tuple[str, ...], JoinKind] = {
     **{(word, "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
     **{(word, "OUTER", "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
 }
-# functions of Spark that make windows in GROUP BY
-_SPARK_WINDOWS = ("window", "session_window")
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
-_NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
 _NO_SET = "is not supported; write conditions in WHERE, or UNION ALL"
 # words that begin a clause, and why it is not supported; some are names or functions too, such as LEFT(s, 2),
 # unless followed by one of these
 _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
-    **dict.fromkeys(("WHERE", "GROUP BY", "HAVING", "UNION", "INTO", "JOIN", "ON"), ((), "")),
-    **dict.fromkeys(("ORDER BY", "SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), ((), _NO_ORDER)),
+    **dict.fromkeys(
+        ("WHERE", "GROUP BY", "HAVING", "QUALIFY", "ORDER BY", "UNION", "INTO", "JOIN", "ON"), ((), "")
+    ),
+    **dict.fromkeys(("SORT BY", "CLUSTER BY", "DISTRIBUTE BY"), ((), NO_ORDER)),
     **dict.fromkeys(("LEFT", "RIGHT", "FULL", "SEMI", "ANTI"), (_JOIN_WORDS, "")),
     "NATURAL": (_JOIN_WORDS, "JOIN is not supported; write JOIN ... USING (column)"),
     "USING": (("(",), ""),
@@ -48,13 +43,12 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     "INNER": (("JOIN",), ""),
     "CROSS": (("JOIN",), "JOIN is not supported; write a comma between the streams"),
     "LATERAL": (("VIEW",), "VIEW is not supported; select from streams and relations only"),
-    "QUALIFY": ((), "is not supported; give the stream a window in FROM and filter in HAVING"),
-    "LIMIT": ((), "is not supported: results never end; bound the window instead, as in [ROWS 100]"),
+    "LIMIT": ((), ""),
     "OFFSET": ((), "is not supported: results never end; leave it out"),
 }
 
 
-class SelectReader(Cursor):
+class SelectReader(WindowReader, RankingReader):
     """Reads SELECT."""
 
     def __init__(self, text: str, origin: str) -> None:
@@ -97,30 +91,86 @@ class SelectReader(Cursor):
         if self.at("(", "SELECT"):
             raise self.fail("a SELECT in parentheses is not supported; leave the parentheses out")
         first = self.expect("SELECT").span
+        emission = self._emission()
         is_distinct = self.accept("DISTINCT")
+        distinct_on = self.distinct_on() if is_distinct and self.at("ON", "(") else ()
         self.accept("ALL")
+        outer, self.ranking = self.ranking, None
         items = self.several(self._item)
+        ranking, self.ranking = self.ranking, outer
         self.expect("FROM", " and the streams to select from")
         sources, conditions = self._from()
         if self.accept("WHERE"):
-            conditions += conjuncts(self._expression("a condition after WHERE"), "WHERE")
+            sources, conditions = self._where(sources, conditions)
         group_by = self.several(self._group) if self.accept("GROUP BY") else ()
-        sources, group_by = _with_windows_of_keys(sources, group_by)
+        sources, group_by = with_windows_of_keys(sources, group_by)
         word, having = self.span, None
         if self.accept("HAVING"):
-            having = scalar(self._expression("a condition after HAVING"))
-        select = Select(items, sources, tuple(conditions), group_by, having, self.since(first), is_distinct)
+            having = scalar(self.expression("a condition after HAVING"))
+        ranking = self.limited(ranking, items)
+        sources, conditions = with_limits_of_ranks(sources, conditions)
+        sources = self._shown(sources, emission)
+        where, span = tuple(conditions), self.since(first)
+        select = Select(
+            items, sources, where, group_by, having, span, is_distinct, emission, ranking, distinct_on
+        )
         if having and not select.is_aggregate:
             raise QueryError("HAVING without GROUP BY or an aggregate; write the condition in WHERE", word)
         self._refuse_clause()
         return select
 
-    def _at_clause(self) -> bool:
+    def _where(
+        self, sources: tuple[FromItem, ...], conditions: list[ScalarExpression]
+    ) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
+        """The sources, with those of subqueries behind them, and the conditions."""
+        found = list(sources)
+        for term in terms_of(self.expression("a condition after WHERE")):
+            test = find_test(term)
+            if test is None:
+                conditions.append(scalar_without_aggregates(term, "WHERE"))
+            else:
+                branches = self.read_again(test.opener, self._in_parentheses)
+                found.append(as_join(test, branches, {one.alias.text.lower() for one in found}))
+        return tuple(found), conditions
+
+    def _emission(self) -> cql.EmissionClause | None:
+        """ISTREAM, DSTREAM or RSTREAM, unless it is the name of a column."""
+        found = {kind.value: kind for kind in cql.Emission}.get(self.word())
+        follower = self.ahead(1)
+        if found is None or follower is None or (follower.word and not _begins_item(follower.word)):
+            return None
+        if follower.word == "*" and self.word(2) not in ("FROM", ","):
+            return None
+        return cql.EmissionClause(found, self.take().span)
+
+    def _shown(
+        self, sources: tuple[FromItem, ...], emission: cql.EmissionClause | None
+    ) -> tuple[FromItem, ...]:
+        """The sources, with windows as EVERY says."""
+        is_whole = emission is not None and emission.kind is cql.Emission.WHOLE
+        every, every_us = self.span, None
+        if self._at_every():
+            if not is_whole:
+                raise self.fail("EVERY goes with RSTREAM; write SELECT RSTREAM, or a window with SLIDE")
+            self.take()
+            every_us = self._time_us("EVERY", "write EVERY 10 SECONDS", self.at_clause)
+        if emission is None or not is_whole:
+            return sources
+        return shown_every(sources, every_us, emission, every)
+
+    def _at_every(self) -> bool:
+        # every(x) is a function
+        follower = self.ahead(1)
+        return self.word() == "EVERY" and follower is not None and follower.kind is TokenType.NUMBER
+
+    def at_clause(self) -> bool:
         word = self.word()
         if self.word(-1) == ".":
             return False
         if word == "FROM":
             return not (self.word(-1) == "DISTINCT" and self.word(-2) in ("IS", "NOT"))
+        if word == "EVERY":
+            return self._at_every()
         if word in ("LIMIT", "OFFSET"):
             follower = self.ahead(1)
             return follower is not None and (follower.word == "ALL" or follower.value.isdigit())
@@ -131,17 +181,19 @@ class SelectReader(Cursor):
 
     def _refuse_clause(self) -> None:
         _, reason = _CLAUSES.get(self.word(), ((), ""))
-        if reason and self._at_clause():
+        if reason and self.at_clause():
             raise self.fail(f"{self.word()} {reason}")
 
-    def _expression(self, what: str) -> list[Token]:
-        tokens = self.stretch(self._at_clause)
+    def expression(self, what: str) -> list[Token]:
+        tokens = self.stretch(self.at_clause)
         if not tokens:
             raise self.expected(what)
         return tokens
 
-    def _item(self) -> SelectItem | cql.Star:
-        tokens = self._expression("an expression in SELECT")
+    def _item(self) -> SelectItem | cql.RankItem | cql.Star:
+        if self.at_rank():
+            return self.rank_item()
+        tokens = self.expression("an expression in SELECT")
         if len(tokens) == 1 and tokens[0].word == "*":
             return cql.Star(None, tokens[0].span)
         if len(tokens) == 3 and tokens[0].is_name and [token.word for token in tokens[1:]] == [".", "*"]:
@@ -152,7 +204,7 @@ class SelectReader(Cursor):
     def _group(self) -> ScalarExpression:
         if self.word() in ("ROLLUP", "CUBE", "GROUPING SETS") and self.word(1) == "(":
             raise self.fail(f"{self.word()} is not supported; write one query for each grouping")
-        tokens = self._expression("an expression after GROUP BY")
+        tokens = self.expression("an expression after GROUP BY")
         if len(tokens) == 1 and tokens[0].word == "ALL":
             raise QueryError("GROUP BY ALL is not supported; name the columns to group by", tokens[0].span)
         return scalar_without_aggregates(tokens, "GROUP BY")
@@ -193,7 +245,7 @@ class SelectReader(Cursor):
             return replace(item, using=using)
         self._refuse_clause()
         self.expect("ON", f" and a condition after {join.value}")
-        return replace(item, on=tuple(conjuncts(self._expression("a condition after ON"), "ON")))
+        return replace(item, on=tuple(conjuncts(self.expression("a condition after ON"), "ON")))
 
     def _from_item(self) -> FromItem:
         if self.at("("):
@@ -203,161 +255,38 @@ class SelectReader(Cursor):
             raise self.fail("names of streams have no dots; write one name, or put it into backquotes")
         if self.at("("):
             raise self.fail("a function in FROM is not supported; name a stream or relation")
-        window = self._window() if self.at("[") else None
+        window = self.read_window() if self.at("[") else None
         alias = self._alias() or source
         if window is None and self.at("["):
-            window = self._window()
+            window = self.read_window()
         if self.at("["):
             raise self.fail("a stream has one window; leave the second out")
         return FromItem(source, window, alias, self._common.get(source.text.lower(), ()))
 
     def _subquery(self) -> FromItem:
         branches = self._in_parentheses()
-        window = self._window() if self.at("[") else None
+        window = self.read_window() if self.at("[") else None
         alias = self._alias()
         if alias is None:
             raise self.expected("a name for the subquery, as in (SELECT ...) AS x")
         if window is None and self.at("["):
-            window = self._window()
+            window = self.read_window()
         return FromItem(alias, window, alias, branches)
 
     def _alias(self) -> Name | None:
         if self.accept("AS"):
             return self.name("an alias after AS")
         token = self.current
-        if token is None or not token.is_name or self._at_clause():
+        if token is None or not token.is_name or self.at_clause():
             return None
         return self.take().as_name
 
-    def _window(self) -> cql.WindowClause:
-        opener, distance = self.take(), 0
-        while (token := self.ahead(distance)) and token.word not in (";", "[", "]"):
-            distance += 1
-        if token is None or token.word != "]":
-            raise never_closed(opener)
-        word, first = self.word(), self.current
-        if word not in _WINDOWS:
-            problem = f"{first.shown} is not a window" if first and word != "]" else "the window is empty"
-            known = "write ROWS, RANGE, PARTITION BY, TUMBLE, HOP, SESSION, NOW or UNBOUNDED"
-            hint = suggestion(word, _WINDOWS, known)
-            raise self.fail(f"{problem}; {hint}")
-        self.take()
-        window: Window
-        keys: tuple[cql.ColumnReference, ...] = ()
-        if word == "NOW":
-            window = TimeWindow(0)
-        elif word == "PARTITION BY":
-            keys = self.several(self._partition_key)
-            if self.at("RANGE"):
-                raise self.fail("PARTITION BY requires ROWS; write [PARTITION BY key ROWS 10]")
-            self.expect("ROWS", " after the keys of PARTITION BY")
-            window = RowWindow(self._row_count())
-        elif word == "UNBOUNDED" or self.accept("UNBOUNDED"):
-            window = UnboundedWindow()
-        elif word == "ROWS":
-            window = RowWindow(self._row_count())
-        elif word == "TUMBLE":
-            length_us = self._time_us("TUMBLE", "write [TUMBLE 10 SECONDS]")
-            window = HopWindow(length_us, length_us)
-        elif word == "SESSION":
-            window = SessionWindow(self._time_us("SESSION", "write [SESSION 10 SECONDS]"))
-        elif word == "HOP":
-            length_us = self._time_us("HOP", "write [HOP 10 SECONDS EVERY 2 SECONDS]")
-            self.expect("EVERY", " and a time, as in [HOP 10 SECONDS EVERY 2 SECONDS]")
-            window = HopWindow(length_us, self._time_us("EVERY", "write [HOP 10 SECONDS EVERY 2 SECONDS]"))
-        else:
-            range_us = self._time_us("RANGE", "write [NOW] for the current instant")
-            slides = self.accept("SLIDE")
-            slide_us = self._time_us("SLIDE", "leave SLIDE out to see every change") if slides else None
-            window = TimeWindow(range_us, slide_us)
-        if self.at("SLIDE"):
-            raise self.fail("SLIDE requires RANGE; write [RANGE 10 SECONDS SLIDE 1 SECOND]")
-        if self.at("EVERY"):
-            raise self.fail("EVERY requires HOP; write [HOP 10 SECONDS EVERY 2 SECONDS]")
-        self.expect("]", " at the end of the window")
-        return cql.WindowClause(window, self.since(opener.span), keys)
 
-    def _row_count(self) -> int:
-        tokens = self.stretch(lambda: self.at("SLIDE"))[:2]
-        if not tokens:
-            raise self.expected("a number of rows, such as ROWS 100")
-        # "- 5" is two tokens; underline both
-        span = span_of(tokens) if tokens[0].word == "-" else tokens[0].span
-        written = span.excerpt
-        if not (written.isascii() and written.isdigit()):
-            message = f"ROWS takes a whole number of 1 or more, not {one_line(written)}; write ROWS 100"
-            raise QueryError(message, span)
-        if len(tokens) > 1:
-            raise QueryError(f"expected ']' after ROWS {written}, found {tokens[1].shown}", tokens[1].span)
-        if len(written) > len(str(LARGEST)) or int(written) > LARGEST:
-            raise QueryError(f"the window is too large; write at most ROWS {LARGEST}, or UNBOUNDED", span)
-        if int(written) == 0:
-            raise QueryError("ROWS 0 keeps no tuple; write ROWS 1 or more", span)
-        return int(written)
-
-    def _time_us(self, word: str, instead: str) -> int:
-        tokens = self.stretch(lambda: self.at("SLIDE") or self.at("EVERY"))
-        if not tokens:
-            raise self.expected(f"a time, such as {word} 10 SECONDS")
-        span, text = span_of(tokens), ""
-        for token in tokens:
-            # comments are blanked out, and every character stays at its offset
-            text = text.ljust(token.span.start - span.start) + token.span.excerpt
-        try:
-            duration_us = signed_duration_us(text, write=f"{word} ")
-        except MeasureError as error:
-            wrong = Span(span.text, span.start + error.start, span.start + error.end, span.origin)
-            raise QueryError(str(error), wrong if wrong.excerpt else span) from None
-        if duration_us <= 0:
-            raise QueryError(f"the time after {word} must be longer than 0; {instead}", span)
-        return duration_us
-
-    def _partition_key(self) -> cql.ColumnReference:
-        if self.at("ROWS"):
-            raise self.expected("a column after PARTITION BY")
-        first = self.name("a column after PARTITION BY")
-        if not self.accept("."):
-            return cql.ColumnReference(None, first.text, first.span)
-        column = self.name("a column after the dot")
-        return cql.ColumnReference(first.text, column.text, self.since(first.span))
-
-
-def _with_windows_of_keys(
-    sources: tuple[FromItem, ...], keys: tuple[ScalarExpression, ...]
-) -> tuple[tuple[FromItem, ...], tuple[ScalarExpression, ...]]:
-    """``GROUP BY window(ts, '10 seconds')``, as Spark writes it, for ``[TUMBLE 10 SECONDS]`` in FROM."""
-    made = [
-        key for key in keys if key.tree.name.lower() in _SPARK_WINDOWS and isinstance(key.tree, exp.Anonymous)
-    ]
-    if not made:
-        return sources, keys
-    clause = _window_of_key(made[0])
-    if len(made) > 1 or any(source.window is not None for source in sources):
-        raise QueryError("a stream has one window; leave this one out", made[-1].span)
-    assert clause.time is not None
-    named = [
-        n for n, s in enumerate(sources) if s.alias.text.lower() == (clause.time.qualifier or "").lower()
-    ]
-    place = named[0] if named else 0
-    windowed = tuple(replace(s, window=clause) if n == place else s for n, s in enumerate(sources))
-    return windowed, tuple(key for key in keys if key is not made[0])
-
-
-def _window_of_key(key: ScalarExpression) -> cql.WindowClause:
-    name, arguments = key.tree.name.lower(), key.tree.expressions
-    most = 3 if name == "window" else 2
-    lengths = [one for one in arguments[1:] if one.is_string]
-    if not 2 <= len(arguments) <= most or len(lengths) != len(arguments) - 1 or not key.columns:
-        example = "window(ts, '10 seconds', '2 seconds')" if name == "window" else f"{name}(ts, '10 seconds')"
-        raise QueryError(f"{name} takes a timestamp column and times; write {example}", key.span)
-    try:
-        times_us = [signed_duration_us(one.name.strip("'\""), write="") for one in lengths]
-    except MeasureError as error:
-        raise QueryError(str(error), key.span) from None
-    if min(times_us) <= 0:
-        raise QueryError("the times of a window must be longer than 0", key.span)
-    window: Window = HopWindow(times_us[0], times_us[-1]) if name == "window" else SessionWindow(times_us[0])
-    return cql.WindowClause(window, key.span, time=key.columns[0])
+def _begins_item(word: str) -> bool:
+    """Whether a word can be the first of a select item."""
+    return word in ("*", "(", "-", "+", "DISTINCT", "ALL", "CASE", "NOT") or (
+        word.replace(" ", "_").isidentifier() and word not in ("FROM", "AS", "IS", "IN", "AND", "OR")
+    )
 
 
 def _split_alias(tokens: Sequence[Token]) -> tuple[Sequence[Token], Name | None]:

@@ -31,10 +31,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class ColumnDefinition:
-    """``name TYPE`` of a stream; the type is Spark's own DDL text."""
+    """``name TYPE [AS (expression)]`` of a stream; the type is Spark's own DDL text."""
 
     name: Name
     type: str
+    computed: ScalarExpression | None = None
+    """What the column is computed from; None if the source brings it."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +87,8 @@ class WindowClause:
     keys: tuple[ColumnReference, ...] = ()
     time: ColumnReference | None = None
     """The column that ``GROUP BY window(ts, ...)`` names, in place of brackets after the stream."""
+    until: ScalarExpression | None = None
+    """When a tuple leaves, of UNTIL; its columns are not resolved yet."""
 
 
 class JoinKind(Enum):
@@ -96,6 +100,17 @@ class JoinKind(Enum):
     FULL = "FULL JOIN"
     SEMI = "SEMI JOIN"
     ANTI = "ANTI JOIN"
+
+
+@dataclass(frozen=True)
+class SubqueryTest:
+    """A subquery that is a condition of WHERE, such as ``x NOT IN (SELECT y FROM ...)``."""
+
+    words: str
+    name: str
+    """What its one source is called inside of it."""
+    compared: tuple[ScalarExpression, ScalarExpression] | None = None
+    """What IN looks for, and the column of the subquery."""
 
 
 @dataclass(frozen=True)
@@ -113,6 +128,13 @@ class FromItem:
     on: tuple[ScalarExpression, ...] = ()
     """The condition of a join that is not inner; that of an inner one is like WHERE."""
     using: tuple[Name, ...] = ()
+    test: SubqueryTest | None = None
+    """The condition of WHERE that it stands for; names in ``on`` are its own first, then those around it."""
+
+    @property
+    def join_words(self) -> str:
+        """How the user wrote the join."""
+        return self.join.value if self.test is None else f"{self.test.words} (SELECT ...)"
 
 
 @dataclass(frozen=True)
@@ -131,23 +153,74 @@ class SelectItem:
     alias: Name | None
 
 
+class Emission(Enum):
+    """What of a relation that changes is shown: what comes into it, what leaves it, or all of it."""
+
+    INSERTED = "ISTREAM"
+    DELETED = "DSTREAM"
+    WHOLE = "RSTREAM"
+
+
+@dataclass(frozen=True)
+class EmissionClause:
+    """``SELECT ISTREAM``, ``DSTREAM`` or ``RSTREAM``; ``span`` is that of the word."""
+
+    kind: Emission
+    span: Span
+
+
+@dataclass(frozen=True)
+class RankItem:
+    """``ROW_NUMBER() OVER (...) AS name`` in a select list: the rank of the row in ``Select.ranking``."""
+
+    name: Name
+
+
+@dataclass(frozen=True)
+class SortItem:
+    """``expression [DESC] [NULLS FIRST|LAST]``."""
+
+    expression: ScalarExpression
+    is_descending: bool = False
+    nulls: str = ""
+
+
+@dataclass(frozen=True)
+class RankingClause:
+    """``QUALIFY ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...) <= rows``, or ``ORDER BY ... LIMIT rows``.
+
+    ``rows`` is None as long as nothing limits a rank in the select list.
+    """
+
+    function: str
+    keys: tuple[ScalarExpression, ...]
+    order: tuple[SortItem, ...]
+    rows: int | None
+    span: Span
+
+
 @dataclass(frozen=True)
 class Select:
     """One SELECT; ``conjuncts`` are the terms of WHERE (and of JOIN ... ON) split at AND."""
 
-    items: tuple[SelectItem | Star, ...]
+    items: tuple[SelectItem | RankItem | Star, ...]
     sources: tuple[FromItem, ...]
     conjuncts: tuple[ScalarExpression, ...]
     group_by: tuple[ScalarExpression, ...]
     having: ScalarExpression | None
     span: Span
     is_distinct: bool = False
+    emission: EmissionClause | None = None
+    ranking: RankingClause | None = None
+    distinct_on: tuple[ScalarExpression, ...] = ()
+    """What tells tuples apart, if it is not all that is selected."""
 
     @property
     def aggregates(self) -> tuple[AggregateCall, ...]:
         expressions = [item.expression for item in self.items if isinstance(item, SelectItem)]
         having = [] if self.having is None else [self.having]
-        return tuple(call for expression in (*expressions, *having) for call in expression.aggregates)
+        ranked = [] if self.ranking is None else [key.expression for key in self.ranking.order]
+        return tuple(call for one in (*expressions, *having, *ranked) for call in one.aggregates)
 
     @property
     def is_aggregate(self) -> bool:
@@ -156,7 +229,8 @@ class Select:
     @property
     def summarizes_windows(self) -> bool:
         """Whether results are those of a window, at each of its steps, rather than of a tuple."""
-        return self.is_aggregate or self.is_distinct
+        is_shown_whole = self.emission is not None and self.emission.kind is Emission.WHOLE
+        return self.is_aggregate or self.is_distinct or self.ranking is not None or is_shown_whole
 
 
 @dataclass(frozen=True)
@@ -190,6 +264,7 @@ class _SourceStatement(_CreateStatement):
     columns: tuple[ColumnDefinition, ...]
     format: Name
     options: tuple[Setting, ...]
+    primary_key: tuple[Name, ...] = ()
 
 
 class CreateStream(_SourceStatement):
@@ -209,6 +284,15 @@ class DeriveStream(_CreateStatement):
     """``CREATE STREAM name AS SELECT ... [UNION ALL SELECT ...]``: the results of a query, as a stream."""
 
     kind = "stream"
+    name: Name
+    branches: tuple[Select, ...]
+
+
+@dataclass(frozen=True)
+class CreateView(_CreateStatement):
+    """``CREATE VIEW name AS SELECT ... [UNION ALL SELECT ...]``: a text that stands for what it selects."""
+
+    kind = "view"
     name: Name
     branches: tuple[Select, ...]
 
@@ -299,7 +383,7 @@ class Describe:
 
 
 Source = CreateStream | CreateRelation
-Create = Source | DeriveStream | CreateQuery | CreateFunction | CreatePool
+Create = Source | DeriveStream | CreateView | CreateQuery | CreateFunction | CreatePool
 Declaration = Create | AlterPool | Place | PlaceProbe | Drop
 Question = Show | Describe
 Statement = Declaration | SetOption | Question
@@ -308,6 +392,7 @@ Statement = Declaration | SetOption | Question
 PLURALS = {
     "stream": "streams",
     "relation": "relations",
+    "view": "views",
     "query": "queries",
     "function": "functions",
     "pool": "pools",

@@ -81,7 +81,7 @@ def span_of(tokens: Sequence[Token]) -> Span:
 
 
 class Cursor:
-    """A position in the tokens of a text that only moves forward."""
+    """A position in the tokens of a text."""
 
     def __init__(self, text: str, origin: str) -> None:
         try:
@@ -133,6 +133,13 @@ class Cursor:
         token = self._tokens[self._index]
         self._index += 1
         return token
+
+    def read_again(self, token: Token, read: Callable[[], Part]) -> Part:
+        """Read from a token that was taken already; the position stays."""
+        index, self._index = self._index, next(i for i, one in enumerate(self._tokens) if one is token)
+        found = read()
+        self._index = index
+        return found
 
     def accept(self, *words: str) -> bool:
         if not self.at(*words):

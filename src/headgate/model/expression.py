@@ -152,8 +152,12 @@ class AggregateExpression:
 
     def over(self, trees: Mapping[str, exp.Expr]) -> AggregateExpression:
         """The aggregate with the columns of these names replaced in its arguments."""
-        argument = None if self.argument is None else self.argument.over(trees)
-        return replace(self, argument=argument, others=tuple(one.over(trees) for one in self.others))
+        return self.changed(lambda argument: argument.over(trees))
+
+    def changed(self, change: Callable[[Expression], Expression]) -> AggregateExpression:
+        """The aggregate with every argument changed."""
+        argument = None if self.argument is None else change(self.argument)
+        return replace(self, argument=argument, others=tuple(map(change, self.others)))
 
     def __str__(self) -> str:
         inner = ", ".join(argument.text for argument in self.arguments) or "*"

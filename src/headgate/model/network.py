@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 
 from headgate.display import html_table, listed, plural
 from headgate.errors import InternalError, SetupError, known_names
+from headgate.model.expression import Expression
 from headgate.model.operator import Operator, OperatorInput, StreamInput
 from headgate.model.shedding import Utility
 from headgate.model.sql_tree import quote
@@ -70,6 +71,16 @@ class FunctionDefinition:
 
 
 @dataclass(frozen=True)
+class ComputedColumn:
+    """A column that is computed from those that the source brings, where it is read."""
+
+    name: str
+    type: str
+    value: Expression
+    """Over the columns of the source, in the declared type."""
+
+
+@dataclass(frozen=True)
 class StreamDefinition:
     """A stream as declared; tuples without a ``timestamp`` column get their arrival time."""
 
@@ -82,16 +93,28 @@ class StreamDefinition:
     idle_after_us: int = 10_000_000
     max_ahead_us: int = 366 * 86_400 * 1_000_000
     """A timestamp further ahead of the clock is bad: no clock is a year off."""
+    # no part of fingerprints: expressions of operators tell what is computed
+    computed: tuple[ComputedColumn, ...] = field(default=(), repr=False)
+    primary_key: tuple[str, ...] = field(default=(), repr=False)
+
+    @property
+    def columns(self) -> Schema | None:
+        """All columns that a query can read, if they are known; computed ones come last."""
+        if self.schema is None:
+            return None
+        computed = (Column(column.name, column.type) for column in self.computed)
+        return Schema((*self.schema.columns, *computed))
 
 
 @dataclass(frozen=True)
 class RelationDefinition:
-    """A stored relation as declared."""
+    """A stored relation as declared; with ``refresh_us``, it is read again when so much time has passed."""
 
     name: str
     format: str
     schema: Schema | None
     options: tuple[tuple[str, str], ...] = ()
+    refresh_us: int | None = None
 
 
 @dataclass(frozen=True)
@@ -106,6 +129,11 @@ class SinkDefinition:
         """The name of the column with the timestamp of a result; None if it is left out."""
         given = next((value for key, value in self.options if key == "timestamp"), "ts")
         return None if given.strip().lower() == "none" else given.strip()
+
+    @property
+    def is_latest(self) -> bool:
+        """Whether it holds the current row of every key, rather than all results."""
+        return any(key == "mode" and value.strip().lower() == "latest" for key, value in self.options)
 
     @property
     def partition_columns(self) -> tuple[str, ...]:

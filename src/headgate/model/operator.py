@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
+from headgate.model.table import Ranking, State, Step, table_text
 from headgate.model.window import TimeWindow, Window
 
 
@@ -55,6 +56,11 @@ def conjunction(predicates: Iterable[Expression]) -> str:
     return " AND ".join(p.text for p in predicates) or "TRUE"
 
 
+def kind_of_join(join: str) -> str:
+    """What sets a join of SQL apart from an inner one, as a word before its name."""
+    return "" if join == "JOIN" else f"{join.split()[-2].lower()} "
+
+
 @dataclass(frozen=True)
 class _Unary:
     """An operator with one streaming input."""
@@ -95,13 +101,20 @@ class ByComparison:
 
 
 @dataclass(frozen=True)
+class ByValue:
+    """The function's result becomes a column, and the tuple passes."""
+
+    column: str
+
+
+@dataclass(frozen=True)
 class PlacedPredicate:
     """A predicate that calls a function; the call takes a slot of a pool."""
 
     text: str
     function: str
     arguments: tuple[Expression, ...]
-    verdict: ByTruth | ByComparison
+    verdict: ByTruth | ByComparison | ByValue
     # a checkpoint outlives a move to another pool
     pool: str = field(repr=False)
 
@@ -111,7 +124,10 @@ class PlacedPredicate:
 
 @dataclass(frozen=True)
 class Eddy(_Unary):
-    """Passes on the tuples for which every placed predicate holds, evaluated in any order."""
+    """Passes on the tuples for which every placed predicate holds, evaluated in any order.
+
+    What functions return by value is added as columns.
+    """
 
     predicates: tuple[PlacedPredicate, ...]
 
@@ -225,8 +241,62 @@ class WindowJoin(WindowUpdate):
 
     predicates: tuple[Expression, ...]
 
+    join: ClassVar[str] = "JOIN"
+    """How SQL writes it."""
+    shown: ClassVar[tuple[int, ...] | None] = None
+    """The sides whose columns results have; None for all of them."""
+
     def __str__(self) -> str:
-        return f"window join {self._windows()} ON {conjunction(self.predicates)}"
+        return f"{kind_of_join(self.join)}window join {self._windows()} ON {conjunction(self.predicates)}"
+
+
+class OuterWindowJoin(WindowJoin):
+    """A join of two windows that also depends on which tuples have no match.
+
+    The windows of ``preserved`` sides are time windows: a tuple has had its last chance of a match at an
+    instant that its own timestamp tells.
+    """
+
+    preserved: ClassVar[tuple[int, ...]] = (0,)
+
+    def longer_us(self, side: int) -> int:
+        """How long after its tuples have left the window of a side a tuple of the other one may be due."""
+        others = (self.sides[other].window for other in self.preserved if other != side)
+        return max((window.reach_us for window in others if isinstance(window, TimeWindow)), default=0)
+
+
+class LeftWindowJoin(OuterWindowJoin):
+    """Emits matches, and tuples of the left side without one, with NULL for the columns of the right."""
+
+    join = "LEFT JOIN"
+
+
+class RightWindowJoin(OuterWindowJoin):
+    """The same with the sides exchanged."""
+
+    join = "RIGHT JOIN"
+    preserved = (1,)
+
+
+class FullWindowJoin(OuterWindowJoin):
+    """Emits matches, and tuples of both sides without one."""
+
+    join = "FULL JOIN"
+    preserved = (0, 1)
+
+
+class SemiWindowJoin(OuterWindowJoin):
+    """Emits each tuple of the left side once: when it first matches."""
+
+    join = "LEFT SEMI JOIN"
+    shown = (0,)
+
+
+class AntiWindowJoin(OuterWindowJoin):
+    """Emits the tuples of the left side that find no match."""
+
+    join = "LEFT ANTI JOIN"
+    shown = (0,)
 
 
 @dataclass(frozen=True)
@@ -250,10 +320,53 @@ class Aggregate(_Unary):
 
 @dataclass(frozen=True)
 class Distinct(Aggregate):
-    """Emits the values of ``keys`` when a tuple brings some that no other tuple of the window has."""
+    """Emits a tuple that brings values of ``keys`` that no other tuple of the window has.
+
+    ``aggregates`` are columns of that tuple.
+    """
 
     def __str__(self) -> str:
         return f"distinct {', '.join(k.expression.text for k in self.keys)} {self.window}"
+
+
+@dataclass(frozen=True)
+class Departures(Aggregate):
+    """Emits the values of ``keys`` when a tuple leaves the window."""
+
+    def __str__(self) -> str:
+        return f"departures {', '.join(k.expression.text for k in self.keys)} {self.window}"
+
+
+@dataclass(frozen=True)
+class Contents(Aggregate):
+    """Emits the values of ``keys`` of all tuples inside the window, at each boundary."""
+
+    def __str__(self) -> str:
+        return f"contents {', '.join(k.expression.text for k in self.keys)} {self.window}"
+
+
+@dataclass(frozen=True)
+class Top(_Unary):
+    """Passes on the first rows of every instant: of each partition of the results of a window."""
+
+    ranking: Ranking
+
+    def __str__(self) -> str:
+        return f"top {self.ranking}"
+
+
+@dataclass(frozen=True)
+class Table(_Unary):
+    """Maintains the current rows of a query whose results change, and emits all of them after a change.
+
+    It keeps a state; ``steps`` compute the rows from it, the last of them being the select list.
+    """
+
+    state: State
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return table_text(self.state, self.steps)
 
 
 @dataclass(frozen=True)
@@ -297,7 +410,19 @@ class Synthetic:
         return f"{'ordered ' if self.ordered else ''}operator over {', '.join(map(str, self.inputs))}"
 
 
-Operator = Select | Eddy | RelationJoin | WindowUpdate | Aggregate | Project | Union | Number | Synthetic
+Operator = (
+    Select
+    | Eddy
+    | RelationJoin
+    | WindowUpdate
+    | Aggregate
+    | Top
+    | Table
+    | Project
+    | Union
+    | Number
+    | Synthetic
+)
 
 
 def expressions_of(operator: Operator) -> Iterator[Expression]:
@@ -310,6 +435,10 @@ def expressions_of(operator: Operator) -> Iterator[Expression]:
     elif isinstance(operator, Aggregate):
         yield from (key.expression for key in operator.keys)
         yield from (argument for call in operator.aggregates for argument in call.arguments)
+    elif isinstance(operator, Top):
+        yield from operator.ranking.expressions
+    elif isinstance(operator, Table):
+        yield from operator.state.expressions
     elif isinstance(operator, Project):
         yield from (item.expression for item in operator.items)
 
@@ -324,7 +453,7 @@ def is_ordered(operator: Operator) -> bool:
     """Whether the operator takes the tuples of all its inputs in timestamp order."""
     if isinstance(operator, Synthetic):
         return operator.ordered
-    return isinstance(operator, (WindowUpdate, Aggregate, Union, Number))
+    return isinstance(operator, (WindowUpdate, Aggregate, Top, Table, Union, Number))
 
 
 def aliases_of(predicate: Expression, aliases: Sequence[str]) -> set[str]:

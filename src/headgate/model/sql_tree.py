@@ -64,6 +64,8 @@ class _Parser(SparkParser):
     COLUMN_OPERATORS = {  # noqa: RUF012
         kind: SparkParser.COLUMN_OPERATORS[kind] for kind in (TokenType.DOT, TokenType.DCOLON)
     }
+    # array(a, b)[0] is an element, not another way to write an array
+    ARRAY_CONSTRUCTORS = {}  # noqa: RUF012
     # to Spark, all comparisons bind alike
     EQUALITY = {**SparkParser.EQUALITY, **SparkParser.COMPARISON}  # noqa: RUF012
     COMPARISON = {}  # noqa: RUF012

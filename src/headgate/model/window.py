@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from headgate.model.expression import Expression
+
 
 @dataclass(frozen=True)
 class RowWindow:
@@ -15,6 +17,16 @@ class RowWindow:
     def __str__(self) -> str:
         by = f"PARTITION BY {', '.join(self.keys)} " if self.keys else ""
         return f"[{by}ROWS {self.rows}]"
+
+
+@dataclass(frozen=True)
+class SlidingRowWindow(RowWindow):
+    """The latest ``rows`` tuples, emitted as a whole with each whose number is a multiple of ``slide``."""
+
+    slide: int = 1
+
+    def __str__(self) -> str:
+        return f"[ROWS {self.rows} SLIDE {self.slide}]"
 
 
 @dataclass(frozen=True)
@@ -61,6 +73,32 @@ class UnboundedWindow:
 
 
 @dataclass(frozen=True)
+class LandmarkWindow(UnboundedWindow):
+    """Every tuple so far, emitted as a whole at each multiple of ``slide_us``."""
+
+    slide_us: int
+
+    def __str__(self) -> str:
+        return f"[UNBOUNDED SLIDE {self.slide_us / 1e6:g} s]"
+
+
+@dataclass(frozen=True)
+class UntilWindow:
+    """Tuples from their timestamp until ``end``, a time that each of them brings, both included.
+
+    ``end`` is over the columns of the stream as declared. With a slide, it is emitted as a whole at each
+    multiple of it.
+    """
+
+    end: Expression
+    slide_us: int | None = None
+
+    def __str__(self) -> str:
+        slide = f" SLIDE {self.slide_us / 1e6:g} s" if self.slide_us else ""
+        return f"[UNTIL {self.end}{slide}]"
+
+
+@dataclass(frozen=True)
 class SessionWindow:
     """Tuples of a group, each less than ``gap_us`` after the one before it."""
 
@@ -70,11 +108,18 @@ class SessionWindow:
         return f"[SESSION {self.gap_us / 1e6:g} s]"
 
 
-Window = RowWindow | TimeWindow | UnboundedWindow | SessionWindow
+Window = RowWindow | TimeWindow | UnboundedWindow | UntilWindow | SessionWindow
 
 
 def is_emitted_whole(window: Window) -> bool:
     """Whether results are those of a window, once it is complete, rather than of every tuple."""
-    return isinstance(window, SessionWindow) or (
-        isinstance(window, TimeWindow) and window.slide_us is not None
-    )
+    if isinstance(window, (TimeWindow, UntilWindow)):
+        return window.slide_us is not None
+    return isinstance(window, (SessionWindow, SlidingRowWindow, LandmarkWindow))
+
+
+def columns_read(window: Window) -> tuple[str, ...]:
+    """The columns of the stream as declared that decide what is inside."""
+    if isinstance(window, UntilWindow):
+        return window.end.columns
+    return window.keys if isinstance(window, RowWindow) else ()

@@ -1,21 +1,16 @@
-"""Bind: resolve the names of a statement against the catalog, giving the first logical plan.
-
-Conditions that call placed functions are taken apart here, for the pools that evaluate them.
-"""
+"""Bind: resolve the names of a SELECT against the catalog, giving the first logical plan."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from headgate.cql import statement as cql
-from headgate.cql.statement import CreateQuery, DeriveStream, ScalarExpression, Select, SelectItem, Star
-from headgate.cql.tokens import one_line
+from headgate.cql.statement import Emission, ScalarExpression, Select, SelectItem, Star
 from headgate.errors import QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import (
@@ -27,56 +22,43 @@ from headgate.model.expression import (
 )
 from headgate.model.network import (
     Column,
-    FunctionDefinition,
     QueryDefinition,
     Schema,
     SinkDefinition,
     StreamDefinition,
 )
-from headgate.model.operator import ByComparison, ByTruth, PlacedPredicate
-from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, tree_key
-from headgate.model.window import SessionWindow, UnboundedWindow, Window, is_emitted_whole
-from headgate.planning.aggregates import parts_of
-from headgate.planning.catalog import Catalog, sink_of, with_service
-from headgate.planning.from_clause import BoundColumn, Scope, WindowBound, conjunct, over_text
-from headgate.planning.logical import Aggregate, DerivedPlan, Filter, LogicalPlan, Node, Project, StreamScan
+from headgate.model.sql_tree import column_tree
+from headgate.model.table import RANK, Groups, Ranking, SortKey
+from headgate.model.window import (
+    RowWindow,
+    SlidingRowWindow,
+    TimeWindow,
+    UnboundedWindow,
+    Window,
+    is_emitted_whole,
+)
+from headgate.planning.catalog import Catalog
+from headgate.planning.emission import check_emission
+from headgate.planning.from_clause import DerivedStreams, Scope, conjunct
+from headgate.planning.grouping import Grouping
+from headgate.planning.logical import (
+    Aggregate,
+    DerivedPlan,
+    Filter,
+    Node,
+    Project,
+    StreamScan,
+    Top,
+)
+from headgate.planning.placed_calls import with_pool, with_values, without_pool
+from headgate.planning.sources import BoundColumn
 from headgate.planning.types import Type
 
 # every result row starts with its timestamp, which the engine adds
 TIMESTAMP = "ts"
-# a comparison, and the one with its sides exchanged
-_SYMBOLS = {
-    exp.EQ: ("=", "="),
-    exp.NEQ: ("<>", "<>"),
-    exp.LT: ("<", ">"),
-    exp.GT: (">", "<"),
-    exp.LTE: ("<=", ">="),
-    exp.GTE: (">=", "<="),
-}
-_TRUTHS = (exp.true(), exp.false(), exp.cast(exp.null(), "BOOLEAN"))
-Call = tuple[exp.Anonymous, FunctionDefinition, str]
-NamedExpressions = tuple[NamedExpression, ...]
-Aggregates = tuple[AggregateExpression, ...]
 
 
-def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
-    """The query as a plan with WHERE above all joins; a QueryError points at what is wrong."""
-    derived = _Derived(query.name.text, catalog)
-    branches = _bound(query.branches, [_Branch(select, catalog, derived) for select in query.branches])
-    definition = QueryDefinition(query.name.text, (), sink_of(query.sink, catalog.known_sinks))
-    plan = LogicalPlan(definition, branches, derived=tuple(derived.plans.values()))
-    return with_service(plan, query.settings, catalog.known_functions)
-
-
-def bind_stream(stream: DeriveStream, catalog: Catalog) -> DerivedPlan:
-    """A derived stream as a plan, with those that it reads."""
-    derived = _Derived(stream.name.text, catalog)
-    own = derived.bind(stream.name, stream.branches)
-    others = tuple(plan for name, plan in derived.plans.items() if name != stream.name.text)
-    return replace(own, derived=others)
-
-
-class _Derived:
+class Derived:
     """The derived streams that a query reads, each bound once, when it is first read.
 
     ``owner`` is the query: it is part of the names of its subqueries.
@@ -85,29 +67,38 @@ class _Derived:
     def __init__(self, owner: str, catalog: Catalog) -> None:
         self._owner = owner
         self._catalog = catalog
-        self._local: dict[tuple[Select, ...], str] = {}
+        self._local: dict[tuple[str, tuple[Select, ...]], str] = {}
         self._open: list[str] = []
         self.plans: dict[str, DerivedPlan] = {}
         """By name, each behind those that it reads."""
 
     def find(self, item: cql.FromItem) -> StreamDefinition | None:
         """The derived stream that is meant; None if there is none of that name."""
+        view = self._catalog.find_view(item.source.text)
         if item.branches:
-            name, branches = self._name_of(item), item.branches
+            name, branches = self._name_of(item.source.text, item.branches, self._reader), item.branches
+        elif view is not None:
+            # within views, it belongs to the query or stream that reads them
+            owner = next((one for one in reversed(self._open) if "." not in one), self._owner)
+            name, branches = self._name_of(view.name.text, view.branches, owner, owner), view.branches
         elif (declared := self._catalog.find_derived(item.source.text)) is not None:
             name, branches = declared.name.text, declared.branches
         else:
             return None
         if name in self._open:
-            cycle = " -> ".join([*self._open[self._open.index(name) :], name])
-            raise QueryError(f"streams read each other: {cycle}; break the cycle", item.source.span)
+            # subqueries and views have names within those that read them
+            names = [one.rpartition(".")[2] for one in (*self._open[self._open.index(name) :], name)]
+            what = "streams" if view is None else "views"
+            raise QueryError(
+                f"{what} read each other: {' -> '.join(names)}; break the cycle", item.source.span
+            )
         plan = self.plans.get(name) or self.bind(cql.Name(name, item.source.span), branches)
         return StreamDefinition(name, "derived", plan.schema, timestamp=TIMESTAMP)
 
     def bind(self, name: cql.Name, branches: tuple[Select, ...]) -> DerivedPlan:
         self._open.append(name.text)
-        own = [_Branch(select, self._catalog, self) for select in branches]
-        bound = _bound(branches, own)
+        own = [Branch(select, self._catalog, self) for select in branches]
+        bound = bound_branches(branches, own, self)
         self._open.pop()
         columns = tuple(
             Column(item.name, kind) for item, kind in zip(bound[0].items, own[0].types, strict=True)
@@ -118,42 +109,43 @@ class _Derived:
         return self.plans[name.text]
 
     def joined(
-        self, join: Node, keys: NamedExpressions, aggregates: Aggregates, window: Window
-    ) -> tuple[Node, NamedExpressions, Aggregates]:
-        """The results of a join as a stream, and keys and aggregates over its columns."""
-        name, alias = self._free_name("joined"), "joined"
-        read = [*(key.expression for key in keys), *(one for call in aggregates for one in call.arguments)]
+        self, join: Node, read: Iterable[Expression], window: Window
+    ) -> tuple[StreamScan, dict[str, exp.Expr]]:
+        """The results of a join as a stream, and its columns in place of those that expressions read."""
+        name, alias = self._free_name("joined", self._reader), "joined"
         used = dict.fromkeys(c for one in read for c in one.columns if c != TIMESTAMP_US)
         items = tuple(NamedExpression(column, Expression(column_tree(column))) for column in used)
         schema = Schema(tuple(Column(column, "?") for column in used))
         query = QueryDefinition(name, (), SinkDefinition("stream"))
         self.plans[name] = DerivedPlan(query, (Project(join, items),), schema=schema)
-        renamed = {column: column_tree(column_of(alias, column)) for column in used}
-        return (
-            StreamScan(name, alias, tuple(used), window),
-            tuple(replace(key, expression=key.expression.over(renamed)) for key in keys),
-            tuple(call.over(renamed) for call in aggregates),
-        )
+        renamed: dict[str, exp.Expr] = {column: column_tree(column_of(alias, column)) for column in used}
+        return StreamScan(name, alias, tuple(used), window, is_derived=True), renamed
 
-    def _name_of(self, item: cql.FromItem) -> str:
-        if item.branches not in self._local:
-            self._local[item.branches] = self._free_name(item.source.text)
-        return self._local[item.branches]
+    @property
+    def _reader(self) -> str:
+        """What is being bound; a derived stream is the same for all queries."""
+        return self._open[-1] if self._open else self._owner
 
-    def _free_name(self, wanted: str) -> str:
+    def _name_of(self, wanted: str, branches: tuple[Select, ...], owner: str, reader: str = "") -> str:
+        """The name of a subquery, or of a view for one ``reader``."""
+        if (reader, branches) not in self._local:
+            self._local[reader, branches] = self._free_name(wanted, owner)
+        return self._local[reader, branches]
+
+    def _free_name(self, wanted: str, owner: str) -> str:
         """A name for a subquery that no other one has."""
-        # a stream that reads it is the same for all queries
-        owner, number = self._open[-1] if self._open else self._owner, 1
-        name = f"{owner}.{wanted}"
+        number, name = 1, f"{owner}.{wanted}"
         while name in self.plans or name in self._local.values():
             number += 1
             name = f"{owner}.{wanted}_{number}"
         return name
 
 
-def _bound(written: tuple[Select, ...], unbound: list[_Branch]) -> tuple[Project, ...]:
+def bound_branches(
+    written: tuple[Select, ...], unbound: list[Branch], derived: Derived
+) -> tuple[Project, ...]:
     """The branches of a query, all with the column names of the first."""
-    branches = [branch.bound() for branch in unbound]
+    branches = [branch.bound(derived) for branch in unbound]
     first = branches[0]
     _check_names(first.items)
     for select, branch in zip(written, branches, strict=True):
@@ -177,75 +169,228 @@ def _check_names(items: Iterable[NamedExpression]) -> None:
         taken.add(item.name.lower())
 
 
-class _Branch:
+@dataclass(frozen=True)
+class Clauses:
+    """The clauses of a SELECT behind FROM, bound; what follows GROUP BY is over groups."""
+
+    predicates: tuple[Expression, ...]
+    grouping: Groups | None
+    having: Expression | None
+    ranking: Ranking | None
+    items: tuple[NamedExpression, ...]
+
+    @property
+    def read(self) -> list[Expression]:
+        """What is evaluated for each tuple."""
+        if self.grouping is not None:
+            return [*self.grouping.expressions]
+        ranked = [] if self.ranking is None else [*self.ranking.expressions]
+        return [*ranked, *(item.expression for item in self.items)]
+
+    def over(self, trees: Mapping[str, exp.Expr]) -> Clauses:
+        """The clauses with columns of the sources replaced."""
+        return self.changed(lambda one: one.over(trees))
+
+    def changed(self, change: Callable[[Expression], Expression]) -> Clauses:
+        """The clauses with what is evaluated for each tuple changed; groups hide it from what is behind."""
+        if self.grouping is not None:
+            return replace(self, grouping=self.grouping.changed(change))
+        ranking = None if self.ranking is None else self.ranking.changed(change)
+        items = tuple(replace(item, expression=change(item.expression)) for item in self.items)
+        return replace(self, ranking=ranking, items=items)
+
+
+class Branch:
     """Binds one SELECT."""
 
-    def __init__(self, select: Select, catalog: Catalog, derived: _Derived) -> None:
+    def __init__(self, select: Select, catalog: Catalog, derived: DerivedStreams) -> None:
         if select.is_aggregate and select.is_distinct:
             raise QueryError("groups are distinct anyway; leave DISTINCT out", select.span)
         self._select = select
         self._catalog = catalog
-        self._derived = derived
-        self._scope = Scope(select, catalog, derived)
+        self.scope = Scope(select, catalog, derived)
+        self._emission = None if select.emission is None else select.emission.kind
+        if select.emission is not None:
+            check_emission(select, select.emission, self.scope)
         self.types: tuple[str, ...] = ()
         """Of the select list, once it is bound; as far as they are known without Spark."""
 
     @property
     def timestamp_type(self) -> str:
         """That of its results."""
-        types = {source.timestamp_type.lower() for source in self._scope.streams}
-        return self._scope.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
+        types = {source.timestamp_type.lower() for source in self.scope.streams}
+        return self.scope.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
 
-    def bound(self) -> Project:
-        node = self._scope.joined()
-        self._check_conditions()
-        written = (conjunct(self._scope.condition(term)) for term in self._select.conjuncts)
-        predicates = (*self._scope.inner_conditions(), *written)
-        if predicates:
-            node = Filter(node, tuple(with_pool(predicate, self._catalog) for predicate in predicates))
-        if self._select.is_aggregate:
-            return self._aggregated(node)
+    def bound(self, derived: Derived) -> Project:
+        """The SELECT as a plan; ``derived`` takes what it computes as a stream of its own."""
         if self._select.is_distinct:
-            return self._distinct(node)
-        return Project(node, self._select_list(self._scope.bind))
+            return self._distinct()
+        node, clauses = self.source(self.clauses(Grouping))
+        if clauses.ranking is not None:
+            self._check_ranked_windows()
+        if clauses.grouping is None:
+            return self._of_tuples(node, clauses, derived)
+        node = self._aggregated(node, clauses.grouping, derived)
+        if clauses.having is not None:
+            node = Filter(node, (conjunct(clauses.having),))
+        return Project(node if clauses.ranking is None else Top(node, clauses.ranking), clauses.items)
+
+    def _of_tuples(self, node: Node, clauses: Clauses, derived: Derived) -> Project:
+        """Results that are tuples, as they come, as they go, or all that a window holds."""
+        if clauses.ranking is not None:
+            return self._top(node, clauses, derived)
+        if self._emission in (Emission.DELETED, Emission.WHOLE):
+            kind = physical.Departures if self._emission is Emission.DELETED else physical.Contents
+            return _of_window(node, clauses.items, kind)
+        return Project(node, clauses.items)
+
+    def _top(self, node: Node, clauses: Clauses, derived: Derived) -> Project:
+        """The first tuples of every window."""
+        if len(self.scope.streams) > 1:
+            node, renamed = derived.joined(node, clauses.read, self.scope.streams[0].window)
+            clauses = clauses.over(renamed)
+        columns = dict.fromkeys(column for one in clauses.read for column in one.columns)
+        names = {column: f"k{n}" for n, column in enumerate(columns) if column not in (TIMESTAMP_US, RANK)}
+        keys = [NamedExpression(name, Expression(column_tree(column))) for column, name in names.items()]
+        clauses = clauses.over({column: column_tree(name) for column, name in names.items()})
+        assert clauses.ranking is not None
+        rows = Aggregate(node, tuple(keys), (), physical.Contents)
+        return Project(Top(rows, clauses.ranking), clauses.items)
+
+    def source(self, clauses: Clauses) -> tuple[Node, Clauses]:
+        """FROM and WHERE, and the clauses over what they give, with calls of placed functions as columns."""
+        node = self.scope.joined(clauses.predicates)
+        node = self._filtered(node, clauses.predicates)
+        node, rewritten = with_values(node, clauses.read, self._catalog)
+        return node, clauses.changed(rewritten)
+
+    def _filtered(self, node: Node, predicates: Sequence[Expression]) -> Node:
+        """The tuples for which all conditions hold; what pools evaluate as a whole comes first."""
+        pairs = [(predicate, with_pool(predicate, self._catalog)) for predicate in predicates]
+        if isinstance(node, StreamScan) and node.counts_derived and self._select.summarizes_windows:
+            self._check_placed([one for one, placed in pairs if placed is None or placed.pool is not None])
+        whole = tuple(placed for _, placed in pairs if placed is not None)
+        others = [predicate for predicate, placed in pairs if placed is None]
+        if whole:
+            node = Filter(node, whole)
+        if others:
+            node, rewritten = with_values(node, others, self._catalog)
+            node = Filter(node, tuple(map(rewritten, others)))
+        return node
+
+    def _check_placed(self, conditions: Sequence[Expression]) -> None:
+        """Reject conditions that pools evaluate, below a window that counts tuples of a derived stream."""
+        for condition in conditions:
+            message = "a window by rows of a derived stream cannot wait for pools"
+            hint = "make the call a column, CREATE STREAM t AS SELECT *, f(x) AS y FROM s, and compare y"
+            raise QueryError(f"{message}; {hint}", condition.span)
+
+    def clauses(self, kind: type[Grouping]) -> Clauses:
+        """The clauses behind FROM; groups are of a kind."""
+        predicates, select = self._predicates(), self._select
+        grouping = kind(select, self.scope) if select.is_aggregate else None
+        items = self._select_list(self.scope.bind if grouping is None else grouping.bind)
+        written = select.having
+        having = None if grouping is None or written is None else grouping.condition(written)
+        ranking = self._ranking(grouping)
+        if grouping is None:
+            return Clauses(predicates, None, having, ranking, items)
+        ranked = () if ranking is None else ranking.expressions
+        for expression in (having, *(item.expression for item in items), *ranked):
+            if expression is not None:
+                without_pool(expression, self._catalog)
+        return Clauses(predicates, Groups(grouping.keys, grouping.aggregates), having, ranking, items)
+
+    def _predicates(self) -> tuple[Expression, ...]:
+        self._check_conditions()
+        written = (conjunct(self.scope.condition(term)) for term in self._select.conjuncts)
+        return (*self.scope.inner_conditions(), *written)
 
     def _check_conditions(self) -> None:
         for reference in (r for term in self._select.conjuncts for r in term.columns):
-            if self._scope.window_bound(reference) is not None:
+            if self.scope.window_bound(reference) is not None:
                 message = f"{reference.name} is known when the window is complete; use it in SELECT or HAVING"
                 raise QueryError(message, reference.span)
 
-    def _aggregated(self, node: Node) -> Project:
-        grouping, written = Grouping(self._select, self._scope), self._select.having
-        items = self._select_list(grouping.bind)
-        having = None if written is None else grouping.bind(written, is_having=True)
-        arguments = (argument for call in grouping.aggregates for argument in call.arguments)
-        for expression in (having, *(key.expression for key in grouping.keys), *arguments):
-            if expression is not None:
-                without_pool(expression, self._catalog)
-        keys, aggregates = grouping.keys, grouping.aggregates
-        if len(self._scope.streams) > 1:
-            node, keys, aggregates = self._derived.joined(
-                node, keys, aggregates, self._scope.streams[0].window
-            )
-        node = Aggregate(node, keys, aggregates)
-        return Project(node if having is None else Filter(node, (conjunct(having),)), items)
+    def _ranking(self, grouping: Grouping | None) -> Ranking | None:
+        written = self._select.ranking
+        if written is None:
+            return None
+        if written.rows is None:
+            message = "a rank is limited, so that only the first rows are kept; write QUALIFY and its name"
+            raise QueryError(f"{message}, as in QUALIFY place <= 10", written.span)
+        bind = self._sort_key if grouping is None else grouping.sort_key
+        order = (SortKey(bind(key.expression), key.is_descending, key.nulls) for key in written.order)
+        return Ranking(written.function, tuple(map(bind, written.keys)), tuple(order), written.rows)
 
-    def _distinct(self, node: Node) -> Project:
+    def _sort_key(self, expression: ScalarExpression) -> Expression:
+        """What tuples are ranked by, which may be the name of a select item."""
+        items = [item for item in self._select.items if isinstance(item, SelectItem)]
+        named = {item.alias.text.lower(): item for item in items if item.alias is not None}
+        references = [r for r in expression.columns if r.qualifier is None and r.span == expression.span]
+        for reference in references:
+            item = named.get(reference.name.lower())
+            if item is not None and self.scope.find(reference.name, reference.span) is None:
+                return self.scope.bind(item.expression)
+        return self.scope.bind(expression)
+
+    def _check_ranked_windows(self) -> None:
+        """Ranks that every tuple may change are those of a table."""
+        ranking, windows = self._select.ranking, [source.window for source in self.scope.streams]
+        assert ranking is not None
+        if isinstance(windows[0], SlidingRowWindow):
+            message = f"{windows[0]} may be shown twice at one instant, and rankings are by instant"
+            raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", ranking.span)
+        if not all(map(is_emitted_whole, windows)):
+            message = "ranks change with every tuple; write INTO ... OPTIONS (mode 'latest')"
+            hint = "or a window that is emitted as a whole, such as [TUMBLE 10 SECONDS]"
+            raise QueryError(f"{message}, {hint}", ranking.span)
+        if not self._select.is_aggregate and not isinstance(windows[0], TimeWindow):
+            message = f"tuples of {windows[0]} cannot be ranked"
+            raise QueryError(f"{message}; group them, or write [TUMBLE 10 SECONDS]", ranking.span)
+
+    def _aggregated(self, node: Node, grouping: Groups, derived: Derived) -> Node:
+        if len(self.scope.streams) > 1:
+            node, renamed = derived.joined(node, grouping.expressions, self.scope.streams[0].window)
+            grouping = grouping.over(renamed)
+        return Aggregate(node, grouping.keys, grouping.aggregates)
+
+    def _distinct(self) -> Project:
         """Distinct values enter the result as they enter the window; a sliding window lists all it holds."""
-        if len(self._scope.sources) != 1:
+        select = self._select
+        # those of subqueries in WHERE only decide which tuples pass
+        others = [s for s in self.scope.sources if not s.is_hidden or s in self.scope.streams]
+        if len(others) != 1:
             message = "SELECT DISTINCT over a join is not supported; write the join's result"
-            raise QueryError(f"{message} and select the distinct values of that", self._select.span)
-        items = self._select_list(self._scope.bind)
-        keys = tuple(NamedExpression(f"k{number}", item.expression) for number, item in enumerate(items))
-        window = self._scope.streams[0].window
+            raise QueryError(f"{message} and select the distinct values of that", select.span)
+        if select.ranking is not None:
+            raise QueryError("DISTINCT and a ranking do not go together; use a subquery", select.ranking.span)
+        window = self.scope.streams[0].window
         if isinstance(window, UnboundedWindow):
             message = "SELECT DISTINCT without a window would keep all values; add [RANGE 1 HOUR]"
-            raise QueryError(message, self._select.span)
+            raise QueryError(f"{message}, or write INTO ... OPTIONS (mode 'latest')", select.span)
+        node, clauses = self.source(self.clauses(Grouping))
+        if select.distinct_on:
+            return self._distinct_on(node, clauses.items, window)
         kind = physical.Aggregate if is_emitted_whole(window) else physical.Distinct
-        distinct = Aggregate(node, keys, (), kind)
-        columns = (Expression(column_tree(key.name)) for key in keys)
-        return Project(distinct, tuple(map(NamedExpression, (item.name for item in items), columns)))
+        return _of_window(node, clauses.items, kind)
+
+    def _distinct_on(self, node: Node, items: tuple[NamedExpression, ...], window: Window) -> Project:
+        """Tuples whose keys no other tuple of the window has."""
+        written = self._select.distinct_on
+        if is_emitted_whole(window) or (isinstance(window, RowWindow) and window.keys):
+            message = "DISTINCT ON compares a tuple with the window before it; write [RANGE 1 HOUR]"
+            hint = "or QUALIFY ROW_NUMBER() OVER (PARTITION BY key ORDER BY ...) = 1"
+            raise QueryError(f"{message}, {hint}", written[0].span)
+        on = [self.scope.bind(one) for one in written]
+        node, rewritten = with_values(node, on, self._catalog)
+        keys = tuple(NamedExpression(f"k{n}", rewritten(one)) for n, one in enumerate(on))
+        columns = tuple(
+            AggregateExpression(f"a{n}", "LAST_VALUE", item.expression) for n, item in enumerate(items)
+        )
+        distinct = Aggregate(node, keys, columns, physical.Distinct)
+        names = (Expression(column_tree(column.name)) for column in columns)
+        return Project(distinct, tuple(map(NamedExpression, (item.name for item in items), names)))
 
     def _select_list(self, bind: Callable[[ScalarExpression], Expression]) -> tuple[NamedExpression, ...]:
         """The items; a name that the user did not choose gets a number where it is taken."""
@@ -273,12 +418,14 @@ class _Branch:
         clashes = {TIMESTAMP} | {name for name, times in count.items() if times > 1}
         for item in self._select.items:
             if isinstance(item, SelectItem):
-                column = self._scope.plain_column(item.expression)
+                column = self.scope.plain_column(item.expression)
                 given = item.alias.text if item.alias else (column.name if column else None)
                 if (given or "").lower() != TIMESTAMP or not self._is_timestamp(item, column):
                     derived = self._derived_name(item.expression)
-                    value = without_pool(bind(item.expression), self._catalog)
-                    yield given, derived, value, self._scope.type_of(item.expression)
+                    yield given, derived, bind(item.expression), self.scope.type_of(item.expression)
+            elif isinstance(item, cql.RankItem):
+                rank = Expression(column_tree(RANK), item.name.span)
+                yield item.name.text, item.name.text, rank, Type.declared("INT")
             elif self._select.is_aggregate:
                 raise QueryError("* cannot be combined with an aggregate; name the columns", item.span)
             else:
@@ -289,9 +436,12 @@ class _Branch:
                         yield shown, shown, Expression(own.tree, item.span), own.type
 
     def _expanded(self, star: Star) -> Iterator[BoundColumn]:
-        sources = self._scope.sources
+        sources = tuple(source for source in self.scope.sources if not source.is_hidden)
         if star.qualifier is not None:
-            sources = (self._scope.source(star.qualifier.text, star.qualifier.span),)
+            if struct := self.scope.struct(star.qualifier.text, star.qualifier.span):
+                yield from (replace(struct, field=name) for name in struct.type.fields)
+                return
+            sources = (self.scope.source(star.qualifier.text, star.qualifier.span),)
         for source in sources:
             for column in source.schema.columns:
                 yield BoundColumn(source, column)
@@ -303,7 +453,7 @@ class _Branch:
         [call] = expression.aggregates
         parts = [call.function.lower(), *(["distinct"] if call.distinct else [])]
         for argument in call.arguments:
-            column = self._scope.plain_column(argument)
+            column = self.scope.plain_column(argument)
             parts.append(_words(argument.text) if column is None else column.name)
         return "_".join(part for part in parts if part)
 
@@ -316,200 +466,17 @@ class _Branch:
         raise QueryError(message, item.alias.span if item.alias else item.expression.span)
 
     def _is_own_timestamp(self, column: BoundColumn) -> bool:
-        is_plain = len(self._scope.streams) == 1 and column.field is None
+        is_plain = len(self.scope.streams) == 1 and column.field is None
         return is_plain and column.source.is_timestamp(column.column)
+
+
+def _of_window(node: Node, items: Sequence[NamedExpression], kind: type[physical.Aggregate]) -> Project:
+    """The select list as an operator shows it that keeps a window."""
+    keys = tuple(NamedExpression(f"k{number}", item.expression) for number, item in enumerate(items))
+    columns = (Expression(column_tree(key.name)) for key in keys)
+    named = tuple(map(NamedExpression, (item.name for item in items), columns))
+    return Project(Aggregate(node, keys, (), kind), named)
 
 
 def _words(text: str) -> str:
     return re.sub(r"\W+", "_", text.lower()).strip("_")
-
-
-class Grouping:
-    """The keys and aggregate calls of one SELECT; calls are collected as expressions are bound."""
-
-    def __init__(self, select: Select, scope: Scope) -> None:
-        self._scope = scope
-        self._items = select.items
-        named = [item for item in select.items if isinstance(item, SelectItem)]
-        self._by_alias = {item.alias.text.lower(): item.expression for item in named if item.alias}
-        self._calls: dict[tuple[object, ...], AggregateExpression] = {}
-        # the groups of a window have its bounds in common anyway
-        meant = [self._meant(written) for written in select.group_by]
-        keys = dict.fromkeys(scope.bind(one) for one in meant if not self._is_bound(one))
-        self.keys = tuple(NamedExpression(f"k{number}", key) for number, key in enumerate(keys))
-
-    @property
-    def aggregates(self) -> tuple[AggregateExpression, ...]:
-        return tuple(self._calls.values())
-
-    def bind(self, expression: ScalarExpression, is_having: bool = False) -> Expression:
-        """The expression over the columns of keys and calls; HAVING may use the names of select items."""
-        calls = [range(call.span.start, call.span.end) for call in expression.aggregates]
-        outside = [r for r in expression.columns if not any(r.span.start in call for call in calls)]
-        bounds = {r.span.start: self._bound(found) for r in outside if (found := self._scope.window_bound(r))}
-        outside = [r for r in outside if r.span.start not in bounds]
-        items = [r for r in outside if is_having and self._is_item(r)]
-        check = self._scope.type_check(expression, {r.span.start: self._item_type(r) for r in items})
-        if is_having:
-            check.condition(expression.tree)
-        else:
-            check.type_of(expression.tree)
-        own = {r.span.start: operand(self.bind(self._by_alias[r.name.lower()]).tree) for r in items}
-        bound = {r.span.start: self._scope.resolve(r).tree for r in outside if r.span.start not in own}
-        for start, column in bound.items():
-            next(column.find_all(exp.Column)).meta["start"] = start
-        aggregates = {call.span.start: self._call(call) for call in expression.aggregates}
-        tree = over_keys(over_text(expression.tree, {**own, **bound, **bounds, **aggregates}), self.keys)
-        ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
-        for reference in outside:
-            if reference.span.start in ungrouped:
-                message = f"{reference.span.excerpt} must be in GROUP BY or inside an aggregate"
-                raise QueryError(message, reference.span)
-        return Expression(tree, expression.span)
-
-    def _bound(self, bound: WindowBound) -> exp.Expr:
-        """A bound of the window; where a session begins is told by its first tuple."""
-        if not bound.is_first_tuple:
-            return bound.tree
-        first = Expression(column_tree(TIMESTAMP_US))
-        new = AggregateExpression(f"a{len(self._calls)}", "MIN", first)
-        found = self._calls.setdefault(("MIN", False, (first,)), new)
-        return bound.over(quote(found.name))
-
-    def _is_bound(self, written: ScalarExpression) -> bool:
-        """Whether a key is ``window_start`` or ``window_end``."""
-        return (
-            len(written.columns) == 1
-            and written.columns[0].span == written.span
-            and self._scope.window_bound(written.columns[0]) is not None
-        )
-
-    def _item_type(self, reference: cql.ColumnReference) -> Type:
-        return self._scope.type_of(self._by_alias[reference.name.lower()])
-
-    def _is_item(self, reference: cql.ColumnReference) -> bool:
-        if reference.qualifier is not None or reference.name.lower() not in self._by_alias:
-            return False
-        column = self._scope.find(reference.name, reference.span)
-        # a key has priority over a select item; a column that is not a key would be an error anyway
-        return column is None or Expression(column.tree) not in [key.expression for key in self.keys]
-
-    def _call(self, call: cql.AggregateCall) -> exp.Expr:
-        """The value of an aggregate, over the column of what computes it."""
-        arguments = [self._scope.bind(argument) for argument in call.arguments]
-        condition = None if call.condition is None else self._scope.condition(call.condition)
-        parts = parts_of(call.function, arguments, call.distinct, condition)
-        argument, others = (parts.arguments[0] if parts.arguments else None), parts.arguments[1:]
-        new = AggregateExpression(
-            f"a{len(self._calls)}", parts.function, argument, parts.distinct, tuple(others)
-        )
-        self._check_window(call, new)
-        found = self._calls.setdefault((parts.function, parts.distinct, parts.arguments), new)
-        return parts.value(column_tree(found.name))
-
-    def _check_window(self, call: cql.AggregateCall, new: AggregateExpression) -> None:
-        """Reject an aggregate that would keep all tuples, or that has no value for every tuple."""
-        window, shown = self._scope.streams[0].window, "DISTINCT ..." if call.distinct else "..."
-        if not new.is_mergeable and isinstance(window, UnboundedWindow):
-            message = f"{call.function}({shown}) without a window would keep all values"
-            raise QueryError(f"{message}; add [RANGE 1 HOUR]", call.span)
-        if not new.is_mergeable and isinstance(window, SessionWindow):
-            message = f"{call.function}({shown}) over sessions would keep all their tuples"
-            raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", call.span)
-        if new.distinct and new.function != "COUNT" and not is_emitted_whole(window):
-            message = f"{call.function}(DISTINCT ...) needs a window that is emitted as a whole"
-            raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", call.span)
-
-    def _meant(self, written: ScalarExpression) -> ScalarExpression:
-        meant = written
-        if written.text.isdecimal():
-            number = Decimal(written.text)
-            if not 1 <= number <= len(self._items):
-                message = (
-                    f"GROUP BY {one_line(written.text)}: the select list has items 1 to {len(self._items)}"
-                )
-                raise QueryError(message, written.span)
-            item = self._items[int(number) - 1]
-            if isinstance(item, Star):
-                raise QueryError(f"GROUP BY {number} is a *; name the column", written.span)
-            meant = item.expression
-        elif len(written.columns) == 1 and written.columns[0].span == written.span:
-            [reference] = written.columns
-            if reference.qualifier is None and not self._scope.find(reference.name, reference.span):
-                meant = self._by_alias.get(reference.name.lower(), written)
-        if meant.aggregates:
-            text = " ".join(meant.text.split())
-            raise QueryError(f"{text} is an aggregate, which GROUP BY cannot use", written.span)
-        return meant
-
-
-def over_keys(tree: exp.Expr, keys: Iterable[NamedExpression]) -> exp.Expr:
-    """The tree over the columns of group keys; of nested keys, the outermost counts."""
-    names = {tree_key(k.expression.tree.unnest()): k.name for k in keys if k.expression.columns}
-
-    def change(node: exp.Expr) -> exp.Expr | None:
-        name = names.get(tree_key(node)) if not isinstance(node, exp.Identifier) else None
-        return None if name is None else column_tree(name)
-
-    return replace_nodes(tree, change) if names else tree
-
-
-def with_pool(predicate: Expression, catalog: Catalog) -> Expression:
-    """The conjunct with the pool that it needs; a QueryError if a pool cannot evaluate it."""
-    calls = list(_calls(predicate, catalog))
-    if not calls:
-        return predicate
-    if len(calls) > 1:
-        names = " and ".join(function.name for _, function, _ in calls[:2])
-        message = f"{names} are placed on pools and called in one condition"
-        raise QueryError(f"{message}; write one condition for each, joined by AND", predicate.span)
-    placed_predicate(predicate, catalog)
-    [(_, _, pool)] = calls
-    return replace(predicate, pool=pool)
-
-
-def without_pool(expression: Expression, catalog: Catalog) -> Expression:
-    """The expression; a QueryError if it calls a placed function."""
-    for _, function, pool in _calls(expression, catalog):
-        message = f"{function.name} is placed on pool {pool} and can be called in WHERE only"
-        raise QueryError(message, expression.span)
-    return expression
-
-
-def placed_predicate(predicate: Expression, catalog: Catalog) -> PlacedPredicate:
-    """A conjunct with a pool, taken apart: the call, its arguments, and the effect of its result."""
-    [call] = _calls(predicate, catalog)
-    tree, function, pool = call
-    arguments = tuple(Expression(argument.copy(), predicate.span) for argument in tree.expressions)
-    verdict = _by_truth(predicate, tree) if function.is_boolean else _by_comparison(predicate, call)
-    return PlacedPredicate(predicate.text, function.name, arguments, verdict, pool)
-
-
-def _calls(expression: Expression, catalog: Catalog) -> Iterator[Call]:
-    for tree in expression.tree.find_all(exp.Anonymous, bfs=False):
-        # after a dot it is a field
-        if not isinstance(tree.parent, exp.Dot) and (found := catalog.placed(tree.name)):
-            yield tree, *found
-
-
-def _by_truth(predicate: Expression, call: exp.Anonymous) -> ByTruth:
-    def given(truth: exp.Expr) -> Expression:
-        tree = replace_nodes(predicate.tree, lambda node: truth if node == call else None)
-        return Expression(tree, predicate.span)
-
-    return ByTruth(*map(given, _TRUTHS))
-
-
-def _by_comparison(predicate: Expression, call: Call) -> ByComparison:
-    tree, function, pool = call
-    comparison = predicate.tree.unnest()
-    if isinstance(comparison, exp.Binary) and type(comparison) in _SYMBOLS:
-        symbol, mirrored = _SYMBOLS[type(comparison)]
-        if comparison.left is tree:
-            return ByComparison(symbol, Expression(comparison.right.copy(), predicate.span))
-        if comparison.right is tree:
-            return ByComparison(mirrored, Expression(comparison.left.copy(), predicate.span))
-    name = function.name
-    problem = f"{name} is placed on pool {pool} and returns {function.returns}"
-    hint = f"write {name}(...) = something, or a function that RETURNS BOOLEAN"
-    raise QueryError(f"{problem}; {hint}", predicate.span)

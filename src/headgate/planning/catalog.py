@@ -12,17 +12,33 @@ from sqlglot import exp
 
 from headgate.cql import statement as cql
 from headgate.cql.measure import parse_bytes, parse_duration_us
-from headgate.cql.statement import Create, CreateQuery, Declaration, DeriveStream, Existing, Name, Setting
+from headgate.cql.statement import (
+    Create,
+    CreateQuery,
+    CreateView,
+    Declaration,
+    DeriveStream,
+    Existing,
+    Name,
+    Setting,
+)
 from headgate.errors import QueryError, SetupError, Span, known_names, suggestion, unknown_name
 from headgate.model import network
 from headgate.model.expression import Expression
-from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
+from headgate.model.network import (
+    ComputedColumn,
+    FunctionDefinition,
+    PoolDefinition,
+    RelationDefinition,
+    StreamDefinition,
+)
 from headgate.model.shedding import Utility
-from headgate.model.window import TimeWindow, UnboundedWindow
-from headgate.planning.dependencies import Reader, callers, readers
-from headgate.planning.logical import LogicalPlan, Node, Project, StreamScan, WindowJoin, scans
+from headgate.model.sql_tree import column_tree
+from headgate.planning.dependencies import callers, readers
+from headgate.planning.logical import LogicalPlan, StreamScan, scans
 from headgate.planning.names import NOTHING, Declared, Names
 from headgate.planning.options import check_generated, relation_options, sink_options, stream_options
+from headgate.planning.retention import with_retention
 from headgate.planning.type_check import Functions, SessionFunctions, TypeCheck
 from headgate.planning.types import Type
 
@@ -74,6 +90,9 @@ class Catalog(Names):
             self._claim(name, "stream", span, statement.existing)
             self.streams.pop(name, None)
             self.derived[name] = statement
+        elif isinstance(statement, CreateView):
+            self._claim(name, "view", span, statement.existing)
+            self.views[name] = statement
         elif isinstance(statement, cql.CreateFunction):
             if name.lower() in self.functions and statement.existing is not Existing.REPLACE:
                 raise QueryError(f"function {name} already exists; choose another name", span)
@@ -100,9 +119,10 @@ class Catalog(Names):
     @contextmanager
     def all_or_nothing(self) -> Iterator[None]:
         """Undo all declarations inside if one of them fails, or anything else does."""
-        declared = self.streams, self.derived, self.relations, self.queries, self.functions, self.pools
+        sources = self.streams, self.derived, self.relations, self.views
+        declared = *sources, self.queries, self.functions, self.pools, self._declared, self._placed
         try:
-            with restored_on_failure(*declared, self._declared, self._placed):
+            with restored_on_failure(*declared):
                 yield
         except BaseException:
             # not the version of before: plans of the failed declarations may have been kept under this one
@@ -120,6 +140,7 @@ class Catalog(Names):
     ) -> None:
         """Register a stream; ``span`` is the position of its name, if it was written."""
         _check_timestamp(stream, span)
+        stream = _resolved(stream, self.known_functions)
         self._claim(stream.name, "stream", span, existing)
         self.derived.pop(stream.name, None)
         self.streams[stream.name] = stream
@@ -137,11 +158,17 @@ class Catalog(Names):
     def find_derived(self, name: str) -> DeriveStream | None:
         return self.derived.get(self._declared.get(name.lower(), NOTHING).name)
 
+    def find_view(self, name: str) -> CreateView | None:
+        return self.views.get(self._declared.get(name.lower(), NOTHING).name)
+
     def find(self, name: str) -> SourceDefinition | None:
         """A stream or relation that is read from outside, with its columns."""
         declared = self._declared.get(name.lower(), NOTHING)
         if declared.kind == "stream" and declared.name in self.streams:
-            self.streams[declared.name] = stream = self._with_schema(self.streams[declared.name], declared)
+            stream = self.streams[declared.name]
+            if stream.schema is None:
+                stream = _resolved(self._with_schema(stream, declared), self.known_functions)
+            self.streams[declared.name] = stream
             return stream
         if declared.kind == "relation":
             relation = self._with_schema(self.relations[declared.name], declared)
@@ -183,12 +210,11 @@ class Catalog(Names):
 
     def _need_of(self, kind: str, name: str) -> str:
         """Who needs a declaration, and what to drop before it."""
-        queries: tuple[Reader, ...] = (*self.derived.values(), *self.queries.values())
         if kind == "pool":
             users, verb = self.served_by(name), "serves"
         else:
             of_function = kind == "function"
-            found = callers(name, queries) if of_function else readers(name, queries)
+            found = callers(name, self.readers) if of_function else readers(name, self.readers)
             users = tuple(f"{user.kind} {user.name.text}" for user in found)
             verb = f"is {'called' if of_function else 'read'} by"
         return f"{verb} {' and '.join(users)}; drop {'that' if len(users) == 1 else 'them'}" if users else ""
@@ -272,10 +298,45 @@ def _stream_of(
     _refuse_own_bad_rows(options)
     check_generated(source_format, options)
     stream = StreamDefinition(
-        statement.name.text, source_format, _schema_of(statement), _pairs(options), column, **durations
+        statement.name.text,
+        source_format,
+        _schema_of(statement),
+        _pairs(options),
+        column,
+        **durations,
+        computed=tuple(_computed(statement)),
+        primary_key=tuple(key.text for key in statement.primary_key),
     )
     _check_timestamp(stream, timestamp.span if timestamp else statement.name.span)
     return stream
+
+
+def _computed(statement: cql.CreateStream) -> Iterator[ComputedColumn]:
+    """Computed columns as written."""
+    for column in statement.columns:
+        if (written := column.computed) is not None:
+            value = Expression.parse(written.text, written.span)
+            yield ComputedColumn(column.name.text, column.type, value)
+
+
+def _resolved(stream: StreamDefinition, functions: Functions) -> StreamDefinition:
+    """The stream with computed columns in their types, over columns that the source brings."""
+    if stream.schema is None:
+        return stream
+    known: dict[str, exp.Expr] = {name.lower(): column_tree(name) for name in stream.schema.names}
+    computed: list[ComputedColumn] = []
+    for column in stream.computed:
+        value = column.value
+        for name in value.columns:
+            if name.lower() not in known:
+                names = [*stream.schema.names, *(one.name for one in computed)]
+                raise QueryError(f"unknown column {name}; columns: {', '.join(names)}", value.span)
+        TypeCheck(functions, {}, value.span, is_in_place=False).type_of(value.tree)
+        given = value.over({name: known[name.lower()] for name in value.columns})
+        text = f"CAST(({given.text}) AS {column.type})"
+        computed.append(replace(column, value=Expression.parse(text, value.span)))
+        known[column.name.lower()] = computed[-1].value.tree
+    return replace(stream, computed=tuple(computed))
 
 
 def _refuse_own_bad_rows(options: dict[str, Setting]) -> None:
@@ -291,11 +352,19 @@ def _refuse_own_bad_rows(options: dict[str, Setting]) -> None:
 def _relation_of(statement: cql.CreateRelation, known_formats: Collection[str] | None) -> RelationDefinition:
     source_format = _format_of(statement.format, known_formats, "source")
     options = relation_options(source_format).spelt(statement.options)
-    return RelationDefinition(statement.name.text, source_format, _schema_of(statement), _pairs(options))
+    refresh = options.pop("refresh", None)
+    return RelationDefinition(
+        statement.name.text,
+        source_format,
+        _schema_of(statement),
+        _pairs(options),
+        _positive(refresh, parse_duration_us) if refresh else None,
+    )
 
 
 def _schema_of(statement: cql.Source) -> network.Schema | None:
-    columns = tuple(network.Column(column.name.text, column.type) for column in statement.columns)
+    brought = [column for column in statement.columns if column.computed is None]
+    columns = tuple(network.Column(column.name.text, column.type) for column in brought)
     return network.Schema(columns) if columns else None
 
 
@@ -305,7 +374,11 @@ def _check_timestamp(stream: StreamDefinition, span: Span | None) -> None:
         return
     column = stream.schema.find(stream.timestamp)
     if column is None:
-        problem = f"timestamp {stream.timestamp} is not a column of {stream.name}"
+        is_computed = stream.timestamp.lower() in {one.name.lower() for one in stream.computed}
+        of_other = "is computed, and must come with the tuple"
+        problem = (
+            f"timestamp {stream.timestamp} {of_other if is_computed else f'is not a column of {stream.name}'}"
+        )
         raise QueryError(f"{problem}; columns: {', '.join(stream.schema.names)}", span)
     word = re.match(r"\w*", column.type.strip().upper())
     if word is None or word[0] not in _TIMES:
@@ -359,33 +432,9 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functi
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
     plan = replace(plan, query=query, quality=has_quality)
-    return _retained(plan, retention) if retention else plan
-
-
-def _retained(plan: LogicalPlan, retention: Setting) -> LogicalPlan:
-    """The plan with unbounded windows of joins that keep tuples no longer than so long."""
-    window = TimeWindow(_positive(retention, parse_duration_us))
-
-    def change(_: str, __: Project, node: Node) -> Node:
-        if not isinstance(node, WindowJoin):
-            return node
-        return replace(node, inputs=tuple(_within(side, window) for side in node.inputs))
-
-    bounded = plan.rewritten(change)
-    # its own subqueries too, but not the streams that others read
-    own = f"{plan.query.name}."
-    derived = (one.rewritten(change) if one.query.name.startswith(own) else one for one in plan.derived)
-    bounded = replace(bounded, derived=tuple(derived))
-    if bounded == plan:
-        message = "retention is for joins of streams that are [UNBOUNDED]"
-        raise QueryError(f"{message}, and this query has none; leave it out", retention.span)
-    return bounded
-
-
-def _within(side: Node, window: TimeWindow) -> Node:
-    if isinstance(side, StreamScan) and isinstance(side.window, UnboundedWindow):
-        return replace(side, window=window)
-    return side
+    if retention is None:
+        return plan
+    return with_retention(plan, _positive(retention, parse_duration_us), retention.span)
 
 
 def _one_of(setting: Setting, values: tuple[str, ...]) -> str:
@@ -410,6 +459,16 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
     options = sink_options(sink_format).spelt(clause.options)
     if sink_format in _FILES and "path" not in options:
         raise QueryError(f"{sink_format} needs a path; write OPTIONS (path 'out/')", clause.span)
+    mode = options.get("mode")
+    if mode is not None and mode.value.strip().lower() not in ("append", "latest"):
+        message = f"mode {mode.value!r} is not known; write 'append' for all results"
+        raise QueryError(f"{message}, or 'latest' for one row of each key", mode.span)
+    is_latest = mode is not None and mode.value.strip().lower() == "latest"
+    if "key" in options and not is_latest:
+        raise QueryError("a key is for mode 'latest'; write it, or leave key out", options["key"].span)
+    if "partitionBy" in options and is_latest:
+        message = "the latest rows are one file, which is replaced; leave partitionBy out"
+        raise QueryError(message, options["partitionBy"].span)
     return network.SinkDefinition(sink_format, _pairs(options))
 
 

@@ -7,11 +7,11 @@ from contextlib import suppress
 
 from sqlglot import exp
 
-from headgate.cql.statement import CreateQuery, DeriveStream, ScalarExpression, Select, SelectItem
+from headgate.cql.statement import CreateQuery, CreateView, DeriveStream, ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model.expression import Expression
 
-Reader = CreateQuery | DeriveStream
+Reader = CreateQuery | DeriveStream | CreateView
 
 
 def sources_of(query: Reader) -> tuple[str, ...]:
@@ -27,13 +27,13 @@ def calls_of(query: Reader) -> frozenset[str]:
 
 
 def readers(source: str, queries: Iterable[Reader]) -> tuple[Reader, ...]:
-    """The queries and derived streams that read a stream or relation."""
+    """The queries, views and derived streams that read a stream, relation or view."""
     wanted = source.lower()
     return tuple(query for query in queries if wanted in {name.lower() for name in sources_of(query)})
 
 
 def callers(function: str, queries: Iterable[Reader]) -> tuple[Reader, ...]:
-    """The queries and derived streams that call a function."""
+    """The queries, views and derived streams that call a function."""
     return tuple(query for query in queries if function.lower() in calls_of(query))
 
 
@@ -49,6 +49,10 @@ def _expressions(select: Select) -> Iterator[ScalarExpression]:
     yield from (item.expression for item in select.items if isinstance(item, SelectItem))
     yield from (*select.conjuncts, *select.group_by)
     yield from (condition for item in select.sources for condition in item.on)
+    tests = [item.test.compared for item in select.sources if item.test is not None]
+    yield from (one for compared in tests if compared is not None for one in compared)
+    windows = (item.window for item in select.sources if item.window is not None)
+    yield from (window.until for window in windows if window.until is not None)
     if select.having is not None:
         yield select.having
 

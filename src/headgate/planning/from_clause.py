@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Protocol
 
@@ -13,159 +13,48 @@ from sqlglot import exp
 from headgate.cql.statement import ColumnReference, FromItem, JoinKind, ScalarExpression, Select
 from headgate.errors import QueryError, Span, known_names
 from headgate.model import operator as physical
-from headgate.model.expression import TIMESTAMP_US, Expression, column_of, time_text
-from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
-from headgate.model.sql_tree import column_tree, field_of, replace_nodes
+from headgate.model.expression import Expression, column_of
+from headgate.model.network import RelationDefinition, StreamDefinition
+from headgate.model.sql_tree import operand
 from headgate.model.window import (
     HopWindow,
+    LandmarkWindow,
     RowWindow,
     SessionWindow,
+    SlidingRowWindow,
     TimeWindow,
     UnboundedWindow,
+    UntilWindow,
     Window,
     is_emitted_whole,
 )
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
-from headgate.planning.type_check import TypeCheck
+from headgate.planning.placed_calls import outside_joins
+from headgate.planning.sources import END, START, BoundColumn, Source, WindowBound, over_text
+from headgate.planning.time_conditions import Timestamps, bounded_by_conditions
+from headgate.planning.type_check import TypeCheck, check_field
 from headgate.planning.types import Type
 
-START, END = "window_start", "window_end"
 _RELATION_JOINS = {
     JoinKind.INNER: physical.RelationJoin,
     JoinKind.LEFT: physical.LeftRelationJoin,
     JoinKind.SEMI: physical.SemiRelationJoin,
     JoinKind.ANTI: physical.AntiRelationJoin,
 }
+_STREAM_JOINS: dict[JoinKind, type[physical.WindowJoin]] = {
+    JoinKind.INNER: physical.WindowJoin,
+    JoinKind.LEFT: physical.LeftWindowJoin,
+    JoinKind.RIGHT: physical.RightWindowJoin,
+    JoinKind.FULL: physical.FullWindowJoin,
+    JoinKind.SEMI: physical.SemiWindowJoin,
+    JoinKind.ANTI: physical.AntiWindowJoin,
+}
+# types of timestamps whose differences are differences of time
+_TIMES = frozenset(("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"))
+_WHOLE_NUMBERS = frozenset(("BIGINT", "LONG", "INT", "INTEGER"))
 MOST_JOINED = 14
 """Streams of one join: the optimiser computes rates of all their subsets."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """A stream or relation in FROM, with its columns known."""
-
-    item: FromItem
-    definition: StreamDefinition | RelationDefinition
-    schema: Schema
-
-    @property
-    def alias(self) -> str:
-        """Its name in the query: the alias as written, or its own name as declared."""
-        written = self.item.alias.text
-        return self.definition.name if written.lower() == self.definition.name.lower() else written
-
-    @property
-    def window(self) -> Window:
-        """The window of a stream; without one, all tuples so far."""
-        written = self.item.window
-        if written is None:
-            return UnboundedWindow()
-        if written.keys and isinstance(written.window, RowWindow):
-            return replace(written.window, keys=tuple(dict.fromkeys(map(self._window_key, written.keys))))
-        return written.window
-
-    def check_time(self) -> None:
-        """Reject a window that GROUP BY makes of another column than the timestamp."""
-        time = self.item.window.time if self.item.window is not None else None
-        if time is not None and not self.is_timestamp(self.column(time)):
-            own = self._timestamp or "none: declare it with OPTIONS (timestamp 'column')"
-            message = f"{time.span.excerpt} is not the timestamp of {self.alias}, which is {own}"
-            raise QueryError(message, time.span)
-
-    def _window_key(self, key: ColumnReference) -> str:
-        own = (self.alias.lower(), self.item.source.text.lower())
-        if key.qualifier and key.qualifier.lower() not in own:
-            columns = ", ".join(self.schema.names)
-            message = f"PARTITION BY takes columns of {self.alias} alone; columns: {columns}"
-            raise QueryError(message, key.span)
-        return self.column(key).name
-
-    def shows(self, name: str) -> bool:
-        """Whether a column without an alias may be one of its own; USING takes that of the left side."""
-        return not self.is_hidden and name.lower() not in {one.text.lower() for one in self.item.using}
-
-    @property
-    def is_hidden(self) -> bool:
-        """Whether it only decides which tuples pass."""
-        return self.item.join in (JoinKind.SEMI, JoinKind.ANTI)
-
-    def column(self, reference: ColumnReference) -> Column:
-        found = self.schema.find(reference.name)
-        if found is None:
-            problem = f"{self.alias} has no column {reference.name}"
-            raise QueryError(f"{problem}; columns: {', '.join(self.schema.names)}", reference.span)
-        return found
-
-    @property
-    def _timestamp(self) -> str | None:
-        return self.definition.timestamp if isinstance(self.definition, StreamDefinition) else None
-
-    def is_timestamp(self, column: Column) -> bool:
-        return self._timestamp is not None and self._timestamp.lower() == column.name.lower()
-
-    @property
-    def timestamp_type(self) -> str:
-        """The type of its timestamps; that of the time of arrival if it declares none."""
-        column = None if self._timestamp is None else self.schema.find(self._timestamp)
-        return "TIMESTAMP" if column is None else column.type
-
-
-@dataclass(frozen=True)
-class BoundColumn:
-    """A resolved reference: a column of a source, or a field of such a column."""
-
-    source: Source
-    column: Column
-    field: str | None = None
-
-    @property
-    def name(self) -> str:
-        return self.column.name if self.field is None else self.field
-
-    @property
-    def type(self) -> Type:
-        own = Type.declared(self.column.type)
-        return own if self.field is None else own.field(self.field)
-
-    @property
-    def tree(self) -> exp.Expr:
-        fields = [] if self.field is None else [exp.to_identifier(self.field, quoted=True)]
-        return field_of(column_tree(column_of(self.source.alias, self.column.name)), fields)
-
-
-@dataclass(frozen=True)
-class WindowBound:
-    """``window_start`` or ``window_end`` of the half-open window that a result is about."""
-
-    name: str
-    window: HopWindow | SessionWindow
-    timestamp_type: str
-    in_join: bool
-
-    @property
-    def type(self) -> Type:
-        return Type.declared(self.timestamp_type)
-
-    @property
-    def is_first_tuple(self) -> bool:
-        """Whether it is the timestamp of the first tuple of the window."""
-        return self.name == START and isinstance(self.window, SessionWindow)
-
-    @property
-    def tree(self) -> exp.Expr:
-        """An aggregate's results have the end of their window as timestamp; those of a join lie inside."""
-        ts = f"`{TIMESTAMP_US}`"
-        if isinstance(self.window, SessionWindow):
-            return self.over(ts)
-        length = f"{self.window.range_us}L"
-        start = f"{ts} - pmod({ts}, {length})" if self.in_join else f"{ts} - {length}"
-        end = f"{ts} - pmod({ts}, {length}) + {length}" if self.in_join else ts
-        return self.over(f"({start if self.name == START else end})")
-
-    def over(self, micros: str) -> exp.Expr:
-        """The bound, given in microseconds, in the type of the stream's timestamps."""
-        return Expression.parse(time_text(micros, self.timestamp_type)).tree
 
 
 class DerivedStreams(Protocol):
@@ -202,13 +91,17 @@ class Scope:
             if self._catalog.is_query(name.text):
                 message = f"{name.text} is a query; FROM takes streams and relations, so read what it writes"
                 raise QueryError(message, name.span)
-            known = known_names([*self._catalog.names("stream"), *self._catalog.relations])
+            known = known_names(
+                [n for kind in ("stream", "relation", "view") for n in self._catalog.names(kind)]
+            )
             raise QueryError(f"unknown stream or relation {name.text}; known: {known}", name.span)
         if isinstance(definition, RelationDefinition) and item.window is not None:
             written = " ".join(item.window.span.excerpt.split())
             message = f"{name.text} is a stored relation and has no window; remove {written}"
             raise QueryError(message, item.window.span)
-        return Source(item, definition, definition.schema)
+        columns = definition.columns if isinstance(definition, StreamDefinition) else definition.schema
+        assert columns is not None
+        return Source(item, definition, columns)
 
     def _check_streams(self, select: Select) -> None:
         """Reject a FROM without streams, and windows that the join or the select list cannot use."""
@@ -220,28 +113,52 @@ class Scope:
         if len(self.streams) > MOST_JOINED:
             message = f"a join of {len(self.streams)} streams has too many orders; join {MOST_JOINED} at most"
             raise QueryError(message, self.streams[MOST_JOINED].item.source.span)
-        if len(self.streams) > 1 and select.is_aggregate:
+        if len(self.streams) > 1 and (select.is_aggregate or select.ranking is not None):
             self._check_aggregated_join(select)
         for source in self.streams:
             source.check_time()
+            source.check_until(self._catalog.known_functions)
+            self._check_until_calls(source)
         for source in self.streams if len(self.streams) > 1 else ():
-            name, window = source.item.source, source.item.window
-            if window is None:
-                message = f"{name.text} needs a window in a join, e.g. {name.text} [RANGE 10 SECONDS]"
-                raise QueryError(f"{message}, or [UNBOUNDED] to keep all tuples", name.span)
-            if isinstance(window.window, SessionWindow):
-                message = f"sessions cannot be joined; write {name.text} [RANGE 10 SECONDS]"
-                raise QueryError(message, window.span)
-            if isinstance(window.window, HopWindow) and not window.window.is_tumbling:
-                message = f"a tuple is in several of these windows; write {name.text} [TUMBLE 10 SECONDS]"
-                raise QueryError(message, window.span)
+            self._check_joined_window(source)
         written = self.streams[0].item.window
         is_whole = written is not None and is_emitted_whole(written.window)
-        if written and is_whole and len(self.streams) == 1 and not select.summarizes_windows:
+        is_shown = select.summarizes_windows or select.emission is not None
+        if written and is_whole and len(self.streams) == 1 and not is_shown:
             is_hop = isinstance(written.window, (HopWindow, SessionWindow))
             what = "a window that is emitted as a whole" if is_hop else "SLIDE"
             message = f"{what} has no effect without an aggregate or a join of streams; remove it"
             raise QueryError(message, written.span)
+
+    def _check_until_calls(self, source: Source) -> None:
+        """Reject an end of tuples that a pool would have to find."""
+        window = source.window
+        if not isinstance(window, UntilWindow):
+            return
+        for function in sorted(window.end.functions):
+            if (placed := self._catalog.placed(function)) is not None:
+                message = f"{placed[0].name} is placed on pool {placed[1]}, and a window cannot wait for it"
+                raise QueryError(f"{message}; make its value a column of a stream", window.end.span)
+
+    def _check_joined_window(self, source: Source) -> None:
+        """Reject a stream of a join whose window is shown only now and then."""
+        name, window = source.item.source.text, source.item.window
+        if window is None:
+            # a condition on timestamps may bound it
+            return
+        own, problem = window.window, ""
+        if isinstance(own, SessionWindow):
+            problem = f"sessions cannot be joined; write {name} [RANGE 10 SECONDS]"
+        elif isinstance(own, HopWindow) and not own.is_tumbling:
+            problem = f"a tuple is in several of these windows; write {name} [TUMBLE 10 SECONDS]"
+        elif isinstance(own, SlidingRowWindow):
+            problem = f"matches are found as tuples arrive; write {name} [ROWS {own.rows}]"
+        elif isinstance(own, LandmarkWindow) and not self._is_aggregate:
+            problem = f"matches are found as tuples arrive; write {name} [UNBOUNDED]"
+        elif isinstance(own, UntilWindow) and own.slide_us:
+            problem = f"matches are found as tuples arrive; write {name} [UNTIL {own.end}]"
+        if problem:
+            raise QueryError(problem, window.span)
 
     def _check_aggregated_join(self, select: Select) -> None:
         """What is joined is aggregated over a window that all streams have in common."""
@@ -252,24 +169,86 @@ class Scope:
         if len(windows) == 1 and whole:
             return
         spans = [*(call.span for call in select.aggregates), *(key.span for key in select.group_by)]
-        message = "an aggregate over a join needs the same [TUMBLE 10 SECONDS] or [UNBOUNDED] for all streams"
+        spans += [] if select.ranking is None else [select.ranking.span]
+        what = "an aggregate" if select.is_aggregate else "a ranking"
+        message = f"{what} over a join needs the same [TUMBLE 10 SECONDS] or [UNBOUNDED] for all streams"
         hint = "or make the join a stream, CREATE STREAM pairs AS SELECT ..., and aggregate that"
         raise QueryError(f"{message}; {hint}", spans[0])
 
-    def joined(self) -> Node:
-        streams = tuple(
-            StreamScan(s.definition.name, s.alias, s.schema.names, s.window) for s in self.streams
+    def joined(self, conditions: Sequence[Expression]) -> Node:
+        """All sources, joined; ``conditions`` are those of WHERE."""
+        scans = tuple(
+            StreamScan(s.definition.name, s.alias, s.brought, self._window_of(s), s.is_derived)
+            for s in self.streams
         )
-        node: Node = streams[0] if len(streams) == 1 else WindowJoin(streams, pools=self._probe_pools())
+        node: Node = scans[0] if len(scans) == 1 else self._joined_streams(scans, conditions)
         for relation in self.sources:
             if relation not in self.streams:
                 scan = RelationScan(relation.definition.name, relation.alias, relation.schema.names)
-                with self._in_join_of(relation):
-                    on = tuple(conjunct(self.condition(condition)) for condition in relation.item.on)
                 kind = _RELATION_JOINS[relation.item.join]
-                own = (*on, *self._equal(relation)) if kind is not physical.RelationJoin else ()
+                own = () if relation.item.join is JoinKind.INNER else self._on(relation)
                 node = RelationJoin(node, scan, own, kind)
         return node
+
+    def _joined_streams(self, scans: tuple[StreamScan, ...], conditions: Sequence[Expression]) -> WindowJoin:
+        outer = next((s for s in self.streams if s.item.join is not JoinKind.INNER), None)
+        on = () if outer is None else self._on(outer)
+        if outer is not None:
+            self._check_condition_of_streams(outer, on)
+        bounded = bounded_by_conditions(scans, conditions if outer is None else on, self._timestamps())
+        for source, scan in zip(self.streams, bounded, strict=True):
+            name = source.item.source
+            if source.item.window is None and isinstance(scan.window, UnboundedWindow):
+                message = f"{name.text} needs a window in a join, e.g. {name.text} [RANGE 10 SECONDS]"
+                others = (
+                    "[UNBOUNDED] to keep all tuples" if outer is None else "a condition on both timestamps"
+                )
+                raise QueryError(f"{message}, or {others}", name.span)
+        kind = JoinKind.INNER if outer is None else outer.item.join
+        return WindowJoin(bounded, on, self._probe_pools(), _STREAM_JOINS[kind])
+
+    def _on(self, source: Source) -> tuple[Expression, ...]:
+        """The condition of a join that is not inner."""
+        with self._in_join_of(source):
+            on = tuple(conjunct(self.condition(one)) for one in source.item.on)
+        terms = (*on, *self._equal(source), *self._compared(source))
+        return tuple(outside_joins(term, self._catalog) for term in terms)
+
+    def _compared(self, source: Source) -> Iterator[Expression]:
+        """What IN compares. For NOT IN, a comparison with NULL is as good as a match, as SQL has it."""
+        if source.item.test is None or source.item.test.compared is None:
+            return
+        value, listed = source.item.test.compared
+        left = self.bind(value)
+        with self._in_join_of(source):
+            right = self.bind(listed)
+        span = replace(value.span, end=listed.span.end)
+        equal = exp.EQ(this=operand(left.tree), expression=operand(right.tree))
+        if source.item.join is JoinKind.ANTI:
+            unknown = exp.Is(this=exp.Paren(this=equal.copy()), expression=exp.Null())
+            yield Expression(exp.Paren(this=exp.Or(this=equal.copy(), expression=unknown)), span)
+        else:
+            yield Expression(equal, span)
+
+    def _timestamps(self) -> Timestamps:
+        """The timestamps of the streams, as far as conditions between them tell how far tuples are apart."""
+        kinds = {source.timestamp_type.strip().upper() for source in self.streams}
+        are_numbers = kinds <= _WHOLE_NUMBERS
+        if (not are_numbers and len(kinds) > 1) or not kinds <= _WHOLE_NUMBERS | _TIMES:
+            return Timestamps({}, are_numbers)
+        columns = {
+            column_of(source.alias, column.name): source.alias
+            for source in self.streams
+            for column in source.schema.columns
+            # results may have fractions of seconds, which whole numbers do not show
+            if source.is_timestamp(column) and not (are_numbers and source.definition.format == "derived")
+        }
+        return Timestamps(columns, are_numbers)
+
+    def _window_of(self, source: Source) -> Window:
+        """What matches are found in; when totals over them are shown is up to the aggregate."""
+        is_shown = isinstance(source.window, LandmarkWindow) and len(self.streams) > 1
+        return UnboundedWindow() if is_shown else source.window
 
     @contextmanager
     def _in_join_of(self, source: Source) -> Iterator[None]:
@@ -298,22 +277,71 @@ class Scope:
             yield Expression(exp.EQ(this=sides[0].copy(), expression=sides[1].copy()), name.span)
 
     def _check_joins(self) -> None:
-        """Reject joins that are neither inner nor of a stream with a stored relation."""
+        """Reject joins that would wait for ever to know that something has no match, and chains of such."""
         for source in self.sources:
             join, name = source.item.join, source.item.source
             if join is JoinKind.INNER:
                 continue
             if source in self.streams:
-                message = f"{join.value} with a stream is not supported: its match may come later"
-                raise QueryError(f"{message}; write JOIN, or {join.value} with a stored relation", name.span)
-            if join in (JoinKind.RIGHT, JoinKind.FULL):
-                message = f"{join.value} would have to know which rows of {name.text} never find a match"
-                raise QueryError(f"{message}; write LEFT JOIN", name.span)
+                self._check_outer_join(source)
+            elif join in (JoinKind.RIGHT, JoinKind.FULL):
+                stream = self.streams[0].alias if self.streams else "a stream"
+                message = f"while {stream} goes on, a row of {name.text} may still find its first match"
+                raise QueryError(
+                    f"{message}, so {source.item.join_words} would never emit it; write LEFT JOIN", name.span
+                )
+
+    def _check_outer_join(self, source: Source) -> None:
+        """Of two streams: the tuples that are emitted without a match must leave their window by time."""
+        join, name, place = source.item.join_words, source.item.source, self.sources.index(source)
+        if len(self.streams) == 1:
+            stored = self.sources[0].item.source.text
+            message = f"{join} begins with the stored relation {stored}, whose rows may find a match later"
+            hint = f"begin with the stream, as in FROM {name.text} LEFT JOIN {stored}"
+            raise QueryError(f"{message}; {hint}", name.span)
+        if len(self.streams) > 2:
+            message = f"{join} takes two streams, and FROM has {len(self.streams)}"
+            hint = "make two of them a stream, CREATE STREAM pairs AS SELECT ..., and join that"
+            raise QueryError(f"{message}; {hint}", name.span)
+        relations = [other for other in self.sources[:place] if other not in self.streams]
+        if relations and source.item.join in (JoinKind.RIGHT, JoinKind.FULL):
+            message = f"{join} would keep tuples of {name.text} past the join with {relations[0].alias}"
+            raise QueryError(f"{message}; write {relations[0].alias} after it", name.span)
+        if source.item.using and source.item.join in (JoinKind.RIGHT, JoinKind.FULL):
+            column = source.item.using[0].text
+            message = f"{column} may be NULL on one side of {join}"
+            hint = f"write ON {self.streams[0].alias}.{column} = {source.alias}.{column}"
+            raise QueryError(f"{message}; {hint}", source.item.using[0].span)
+        kind = _STREAM_JOINS[source.item.join]
+        assert issubclass(kind, physical.OuterWindowJoin)
+        for kept in (self.streams[side] for side in kind.preserved):
+            if kept.item.window is not None and isinstance(kept.item.window.window, RowWindow):
+                message = (
+                    f"later tuples decide when one leaves {kept.window}, and {join} must know it by time"
+                )
+                hint = f"write {kept.item.source.text} [RANGE 10 SECONDS]"
+                raise QueryError(f"{message}; {hint}", kept.item.window.span)
+
+    def _check_condition_of_streams(self, source: Source, on: Sequence[Expression]) -> None:
+        """The condition compares the streams that are joined, without what is joined with them afterwards."""
+        relations = [other for other in self.sources if other not in self.streams]
+        for condition in on:
+            for other in relations:
+                columns = {column_of(other.alias, column) for column in other.schema.names}
+                if columns.intersection(condition.columns):
+                    message = (
+                        f"ON of {source.item.join_words} compares two streams, and {other.alias} is none"
+                    )
+                    raise QueryError(f"{message}; write the condition in WHERE", condition.span)
 
     def _probe_pools(self) -> tuple[str, ...]:
         """The pools of all probes; none, if no probe is placed."""
         names = [source.definition.name for source in self.streams]
         pools = {name: pool for name in names if (pool := self._catalog.pool_of_probe(name)) is not None}
+        for source in self.streams if pools else ():
+            if source.item.join is not JoinKind.INNER:
+                message = f"the probe of {next(iter(pools))} is placed, and {source.item.join_words} is not"
+                raise QueryError(f"{message} for placed probes; write JOIN", source.item.source.span)
         for source, name in zip(self.streams, names, strict=True) if pools else ():
             if name not in pools:
                 message = f"the probe of {next(iter(pools))} is placed, but that of {name} is not"
@@ -388,15 +416,20 @@ class Scope:
                 message = f"unknown column {reference.name}; columns: {', '.join(names)}"
                 raise QueryError(message, reference.span)
             return found
+        inside = self._joining
+        if inside is not None and inside.is_called(reference.qualifier):
+            return BoundColumn(inside, inside.column(reference))
         source = self._by_alias.get(reference.qualifier.lower())
         if source is not None:
             if source.is_hidden and source is not self._joining:
-                message = f"{source.alias} is only compared with in {source.item.join.value}"
-                raise QueryError(f"{message}; its columns are known in ON alone", reference.span)
+                message = f"{source.alias} is only compared with in {source.item.join_words}"
+                where = "ON" if source.item.test is None else "the subquery"
+                raise QueryError(f"{message}; its columns are known in {where} alone", reference.span)
             return BoundColumn(source, source.column(reference))
         struct = self.find(reference.qualifier, reference.span)
         if struct is None:
             raise self._unknown_alias(reference.qualifier, reference.span)
+        check_field(struct.column.name, struct.type, reference.name, reference.span)
         return replace(struct, field=reference.name)
 
     def plain_column(self, expression: ScalarExpression) -> BoundColumn | None:
@@ -406,6 +439,11 @@ class Scope:
         [reference] = expression.columns
         return self.resolve(reference) if self.window_bound(reference) is None else None
 
+    def struct(self, name: str, span: Span) -> BoundColumn | None:
+        """A column with known fields; None if there is none, or an alias has its name."""
+        column = None if name.lower() in self._by_alias else self.find(name, span)
+        return column if column is not None and column.type.fields else None
+
     def source(self, alias: str, span: Span) -> Source:
         found = self._by_alias.get(alias.lower())
         if found is None:
@@ -413,6 +451,10 @@ class Scope:
         return found
 
     def find(self, name: str, span: Span) -> BoundColumn | None:
+        """The column of this name without an alias; a subquery takes its own before those around it."""
+        inside = self._joining
+        if inside is not None and inside.item.test is not None and (own := inside.schema.find(name)):
+            return BoundColumn(inside, own)
         found = [
             BoundColumn(source, column)
             for source in self.sources
@@ -429,20 +471,6 @@ class Scope:
             return QueryError(f"{alias} has the alias {renamed.alias}; write {renamed.alias}", span)
         known = known_names([source.alias for source in self.sources])
         return QueryError(f"unknown alias {alias}; known: {known}", span)
-
-
-def over_text(tree: exp.Expr, trees: Mapping[int, exp.Expr]) -> exp.Expr:
-    """The tree with columns and calls replaced, by their offsets in the text."""
-
-    def change(node: exp.Expr) -> exp.Expr | None:
-        if isinstance(node, exp.Column) and (start := node.parts[0].meta.get("start", -1)) in trees:
-            # in a.b.c.d, a and b name the column
-            return field_of(trees[start], node.parts[2:])
-        # FILTER (WHERE ...) is part of the call before it
-        call = node.this if isinstance(node, exp.Filter) else node
-        return trees.get(call.meta.get("start", -1)) if isinstance(call, exp.Anonymous) else None
-
-    return replace_nodes(tree, change)
 
 
 def conjunct(predicate: Expression) -> Expression:

@@ -8,14 +8,15 @@ from dataclasses import dataclass
 from inspect import cleandoc
 
 from headgate.cql.measure import duration_text
-from headgate.cql.statement import PLURALS, CreateQuery
+from headgate.cql.statement import PLURALS, CreateQuery, CreateView, DeriveStream
 from headgate.display import html_table, html_text
 from headgate.errors import QueryError, Span, unknown_name
-from headgate.model.network import StreamDefinition
-from headgate.planning.bind import TIMESTAMP, bind, bind_stream
+from headgate.model.network import ComputedColumn, StreamDefinition
+from headgate.planning.bind import TIMESTAMP
 from headgate.planning.catalog import Catalog
 from headgate.planning.dependencies import Reader, callers, calls_of, readers, sources_of
 from headgate.planning.logical import Json
+from headgate.planning.queries import bind, bind_stream
 from headgate.planning.rules import optimize
 
 Value = str | int | None | tuple[str, ...] | Mapping[str, str]
@@ -25,6 +26,8 @@ _SECRET_INSIDE = re.compile(r"passw\w*=|://[^/@\s]*@", re.IGNORECASE)
 _HIDDEN = "***"
 # properties whose values are texts of the user's
 _QUOTED = ("options", "with")
+# kinds that FROM can name
+_READ = ("stream", "relation", "view")
 
 
 @dataclass(frozen=True, repr=False)
@@ -124,7 +127,7 @@ def _stream_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
     stream = catalog.streams[name]
     return (
         stream.format,
-        len(stream.schema.columns) if stream.schema else None,
+        len(stream.columns.columns) if stream.columns else None,
         stream.timestamp,
         duration_text(stream.watermark_delay_us) if stream.timestamp else None,
         _read_by(catalog, name),
@@ -132,15 +135,20 @@ def _stream_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
 
 
 def _read_by(catalog: Catalog, name: str) -> tuple[str, ...]:
-    """The derived streams and queries that read a stream or relation."""
-    found = readers(name, (*catalog.derived.values(), *catalog.queries.values()))
-    return tuple(reader.name.text for reader in found)
+    """The derived streams, views and queries that read a stream, relation or view."""
+    return tuple(reader.name.text for reader in readers(name, catalog.readers))
 
 
 def _relation_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
     relation = catalog.relations[name]
     columns = len(relation.schema.columns) if relation.schema else None
     return relation.format, columns, _read_by(catalog, name)
+
+
+def _view_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
+    view = catalog.views[name]
+    columns = len(bind_stream(view, catalog).schema.columns)
+    return columns, _sources(catalog, view), _read_by(catalog, name)
 
 
 def _query_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
@@ -152,7 +160,7 @@ def _function_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
     function = catalog.functions[name.lower()]
     placed = catalog.placed(name)
     pool = placed[1] if placed else None
-    found = callers(name, (*catalog.derived.values(), *catalog.queries.values()))
+    found = callers(name, catalog.readers)
     return function.returns, function.location, pool, tuple(caller.name.text for caller in found)
 
 
@@ -163,6 +171,7 @@ def _pool_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
 _TABLES: dict[str, tuple[tuple[str, ...], Callable[[Catalog, str], tuple[Value, ...]]]] = {
     "stream": (("format", "columns", "timestamp", "watermark", "read_by"), _stream_row),
     "relation": (("format", "columns", "read_by"), _relation_row),
+    "view": (("columns", "reads", "read_by"), _view_row),
     "query": (("reads", "into", "with"), _query_row),
     "function": (("returns", "location", "pool", "called_by"), _function_row),
     "pool": (("slots", "serves"), _pool_row),
@@ -177,7 +186,9 @@ def describe(catalog: Catalog, name: str, kind: str | None = None, span: Span | 
     found = kind or _kind_of(catalog, name, span)
     declared = catalog.declared_name(found, name, span)
     if found == "stream" and declared in catalog.derived:
-        properties = _derived_properties(catalog, declared)
+        properties = {"format": "derived", **_selected_properties(catalog, catalog.derived[declared])}
+    elif found == "view":
+        properties = _selected_properties(catalog, catalog.views[declared])
     elif found in ("stream", "relation"):
         properties = _source_properties(catalog, declared)
     elif found == "query":
@@ -203,11 +214,13 @@ def _kind_of(catalog: Catalog, name: str, span: Span | None) -> str:
 def _source_properties(catalog: Catalog, name: str) -> dict[str, Value]:
     source = catalog.find(name)
     assert source is not None and source.schema is not None
-    properties: dict[str, Value] = {
-        "format": source.format,
-        "columns": {column.name: column.type for column in source.schema.columns},
-    }
+    columns = {column.name: column.type for column in source.schema.columns}
+    properties: dict[str, Value] = {"format": source.format, "columns": columns}
     if isinstance(source, StreamDefinition):
+        computed = {one.name: f"{one.type} AS ({_as_written(one)})" for one in source.computed}
+        properties["columns"] = {**columns, **computed}
+        if source.primary_key:
+            properties["primary_key"] = source.primary_key
         properties["timestamp"] = source.timestamp or "on arrival"
         if source.timestamp:
             properties["watermark"] = duration_text(source.watermark_delay_us)
@@ -215,23 +228,28 @@ def _source_properties(catalog: Catalog, name: str) -> dict[str, Value]:
             properties["max_ahead"] = duration_text(source.max_ahead_us)
         if pool := catalog.pool_of_probe(name):
             properties["probed_on"] = pool
+    elif source.refresh_us is not None:
+        properties["refresh"] = duration_text(source.refresh_us)
     properties["options"] = _public(source.options)
     properties["read_by"] = _read_by(catalog, name)
     return properties
 
 
-def _derived_properties(catalog: Catalog, name: str) -> dict[str, Value]:
-    stream = catalog.derived[name]
+def _selected_properties(catalog: Catalog, stream: DeriveStream | CreateView) -> dict[str, Value]:
     plan = bind_stream(stream, catalog)
     return {
-        "format": "derived",
         "columns": {column.name: column.type for column in plan.schema.columns},
         "timestamp": TIMESTAMP,
         "reads": _sources(catalog, stream),
         "calls": _called(catalog, stream),
         "as": _written(stream),
-        "read_by": _read_by(catalog, name),
+        "read_by": _read_by(catalog, stream.name.text),
     }
+
+
+def _as_written(column: ComputedColumn) -> str:
+    span = column.value.span
+    return " ".join(span.excerpt.split()) if span else column.value.text
 
 
 def _query_properties(catalog: Catalog, name: str) -> dict[str, Value]:
@@ -261,7 +279,7 @@ def _written(query: Reader) -> str:
 
 def _sources(catalog: Catalog, query: Reader) -> tuple[str, ...]:
     """What a query reads, as declared; a name that is not, as written."""
-    declared = {name.lower(): name for kind in ("stream", "relation") for name in catalog.names(kind)}
+    declared = {name.lower(): name for kind in _READ for name in catalog.names(kind)}
     return tuple(declared.get(name.lower(), name) for name in sources_of(query))
 
 

@@ -12,8 +12,9 @@ from headgate.errors import InternalError
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
 from headgate.model.network import QueryDefinition, Schema
-from headgate.model.operator import aliased, conjunction
-from headgate.model.window import Window
+from headgate.model.operator import aliased, conjunction, kind_of_join
+from headgate.model.table import Ranking, State, Step, table_text
+from headgate.model.window import RowWindow, Window
 from headgate.plain_json import finite
 
 Json = dict[str, object]
@@ -84,6 +85,15 @@ class StreamScan(Scan):
     """The tuples of a stream; ``window`` is for the node that reads them."""
 
     window: Window
+    is_derived: bool = False
+
+    @property
+    def counts_derived(self) -> bool:
+        """Whether its window counts tuples of a derived stream, also those that conditions leave out.
+
+        No log of them is kept: a pool between the stream and the window would have to pass all of them on.
+        """
+        return self.is_derived and isinstance(self.window, RowWindow)
 
     def __str__(self) -> str:
         return f"stream {aliased(self.name, self.alias)} {self.window} ({', '.join(self.columns)})"
@@ -119,6 +129,8 @@ class Filter(_Unary):
         """The last part of its operator's name."""
         if isinstance(self.input, StreamScan):
             return f"select_{self.input.alias}"
+        if isinstance(self.input, Values):
+            return "where_values"
         return "having" if isinstance(self.input, Aggregate) else "where"
 
     def __str__(self) -> str:
@@ -135,10 +147,18 @@ class WindowJoin:
     inputs: tuple[Node, ...]
     predicates: tuple[Expression, ...] = ()
     pools: tuple[str, ...] = ()
+    operator: type[physical.WindowJoin] = physical.WindowJoin
+    """The kind of operator that computes it."""
+
+    @property
+    def preserved(self) -> tuple[Node, ...]:
+        """The inputs whose tuples are emitted even if, or only if, they have no match."""
+        places = self.operator.preserved if issubclass(self.operator, physical.OuterWindowJoin) else ()
+        return tuple(self.inputs[place] for place in places)
 
     def __str__(self) -> str:
         probes = f", probes ON {', '.join(self.pools)}" if self.pools else ""
-        return f"window join ON {conjunction(self.predicates)}{probes}"
+        return f"{kind_of_join(self.operator.join)}window join ON {conjunction(self.predicates)}{probes}"
 
 
 @dataclass(frozen=True)
@@ -155,8 +175,7 @@ class RelationJoin(_Unary):
         return (self.input, self.relation)
 
     def __str__(self) -> str:
-        kind = "" if self.operator is physical.RelationJoin else f"{self.operator.join.split()[-2].lower()} "
-        return f"{kind}relation join ON {conjunction(self.predicates)}"
+        return f"{kind_of_join(self.operator.join)}relation join ON {conjunction(self.predicates)}"
 
 
 @dataclass(frozen=True)
@@ -175,6 +194,26 @@ class Aggregate(_Unary):
 
 
 @dataclass(frozen=True)
+class Top(_Unary):
+    """The first rows of each partition, at every boundary of the windows below."""
+
+    ranking: Ranking
+
+    def __str__(self) -> str:
+        return f"top {self.ranking}"
+
+
+@dataclass(frozen=True)
+class Values(_Unary):
+    """Tuples with what placed functions return for them as further columns."""
+
+    calls: tuple[NamedExpression, ...]
+
+    def __str__(self) -> str:
+        return f"call {', '.join(f'{call.expression} ON {call.expression.pool}' for call in self.calls)}"
+
+
+@dataclass(frozen=True)
 class Project(_Unary):
     """The select list: the top of every branch."""
 
@@ -184,7 +223,21 @@ class Project(_Unary):
         return f"project {', '.join(map(str, self.items)) or 'nothing'}"
 
 
-Node = StreamScan | RelationScan | Filter | WindowJoin | RelationJoin | Aggregate | Project
+@dataclass(frozen=True)
+class Table(Project):
+    """The current rows of a query whose results change: a state over tuples, and steps over the state.
+
+    The last step is the select list; ``items`` are its columns.
+    """
+
+    state: State
+    steps: tuple[Step, ...]
+
+    def __str__(self) -> str:
+        return table_text(self.state, self.steps)
+
+
+Node = StreamScan | RelationScan | Filter | WindowJoin | RelationJoin | Aggregate | Top | Values | Project
 
 
 Plan = TypeVar("Plan", bound="LogicalPlan")
@@ -256,6 +309,13 @@ def rewrite(node: Node, change: Callable[[Node], Node]) -> Node:
     return change(node)
 
 
+def nodes(node: Node) -> Iterator[Node]:
+    """A node and those below it."""
+    yield node
+    for source in node.inputs:
+        yield from nodes(source)
+
+
 def scans(node: Node) -> Iterator[Scan]:
     """The scans at or below a node, in order of FROM."""
     if isinstance(node, Scan):
@@ -266,11 +326,17 @@ def scans(node: Node) -> Iterator[Scan]:
 
 def expressions(node: Node) -> Iterator[Expression]:
     """The expressions of a node and of those below it."""
-    if isinstance(node, Project):
+    if isinstance(node, Table):
+        yield from node.state.expressions
+    elif isinstance(node, Top):
+        yield from node.ranking.expressions
+    elif isinstance(node, Project):
         yield from (item.expression for item in node.items)
     elif isinstance(node, Aggregate):
         yield from (key.expression for key in node.keys)
         yield from (argument for call in node.aggregates for argument in call.arguments)
+    elif isinstance(node, Values):
+        yield from (call.expression for call in node.calls)
     elif not isinstance(node, Scan):
         yield from node.predicates
     for source in node.inputs:

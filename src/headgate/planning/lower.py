@@ -12,9 +12,10 @@ from headgate.model.network import Network, QueryDefinition, RelationDefinition,
 from headgate.model.operator import DerivedInput, Input, Operator, OperatorInput, StreamInput
 from headgate.model.window import RowWindow, TimeWindow, Window, is_emitted_whole
 from headgate.planning import logical
-from headgate.planning.bind import bind, placed_predicate
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
+from headgate.planning.placed_calls import placed_predicate, placed_value
+from headgate.planning.queries import bind
 from headgate.planning.rules import optimize
 
 # what an operator reads columns of
@@ -32,9 +33,10 @@ def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
     for plan in plans:
         for stream in plan.derived:
             derived.add(stream)
-        for prefix, branch in plan.named_branches():
-            _Lowering(prefix, catalog, operators, derived).lower(branch)
-        outputs = tuple(f"{prefix}.project" for prefix, _ in plan.named_branches())
+        outputs = tuple(
+            _Lowering(prefix, catalog, operators, derived).top(branch)
+            for prefix, branch in plan.named_branches()
+        )
         queries.append(replace(plan.query, outputs=outputs))
     all_plans = [each for plan in plans for each in (*plan.derived, plan)]
     used = {scan.name for plan in all_plans for branch in plan.branches for scan in scans(branch)}
@@ -62,14 +64,14 @@ class _Derived:
         name = plan.query.name
         if name in self.ends:
             return
-        branches = list(plan.named_branches())
-        for prefix, branch in branches:
-            _Lowering(prefix, self.catalog, self.operators, self).lower(branch)
-        outputs = tuple(OperatorInput(f"{prefix}.project") for prefix, _ in branches)
+        outputs = [
+            _Lowering(prefix, self.catalog, self.operators, self).top(branch)
+            for prefix, branch in plan.named_branches()
+        ]
         if len(outputs) == 1:
-            self.ends[name] = outputs[0].operator
+            [self.ends[name]] = outputs
         else:
-            self.operators.append(physical.Union(f"{name}.union", outputs))
+            self.operators.append(physical.Union(f"{name}.union", tuple(map(OperatorInput, outputs))))
             self.ends[name] = f"{name}.union"
 
     def read(self, scan: logical.StreamScan, has_order: bool) -> DerivedInput:
@@ -96,6 +98,13 @@ class _Lowering:
     operators: list[Operator]
     derived: _Derived
 
+    def top(self, branch: logical.Project) -> str:
+        """The name of the last operator of the branch."""
+        below, name = self.lower(branch.input), self._name
+        if isinstance(branch, logical.Table):
+            return self._add(physical.Table(name("table"), below, branch.state, branch.steps)).operator
+        return self._add(physical.Project(name("project"), below, branch.items)).operator
+
     def lower(self, node: Node, has_order: bool = False) -> Input:
         """The output of a node; ``has_order`` if it matters which of two tuples comes first."""
         if isinstance(node, logical.StreamScan) and node.name in self.derived.ends:
@@ -116,8 +125,13 @@ class _Lowering:
             source = self.lower(node.input, has_order=not is_emitted_whole(stream.window))
             name, window = self._name("aggregate"), (stream.name, stream.alias, stream.window)
             return self._add(node.operator(name, source, *window, node.keys, node.aggregates))
-        if isinstance(node, logical.Project):
-            return self._add(physical.Project(self._name("project"), self.lower(node.input), node.items))
+        if isinstance(node, logical.Top):
+            return self._add(physical.Top(self._name("top"), self.lower(node.input), node.ranking))
+        if isinstance(node, logical.Values):
+            calls = tuple(placed_value(call, self.catalog) for call in node.calls)
+            # each layer of nested calls is an eddy of its own
+            name = self._name(f"values_{node.calls[0].name.rpartition('#')[2]}")
+            return self._add(physical.Eddy(name, self.lower(node.input, has_order), calls))
         raise InternalError(f"{node} is read by its join alone")
 
     def _filter(self, node: logical.Filter, has_order: bool) -> Input:
@@ -147,7 +161,7 @@ class _Lowering:
             for position, (s, source) in enumerate(scanned)
         )
         if not node.pools:
-            return self._add(physical.WindowJoin(self._name("join"), sides, node.predicates))
+            return self._add(node.operator(self._name("join"), sides, node.predicates))
         if len(sides) + len(placed) > _MOST_STEPS:
             message = f"{len(sides)} placed probes and {len(placed)} placed conditions are too many"
             span = next((p.span for p in (*placed, *node.predicates)), None)
@@ -220,7 +234,7 @@ def _merged(operator: Operator, equal: Operator) -> Operator:
 def _is_own(operator: Operator) -> bool:
     # windows with placed probes are retained for the tuples of their one eddy
     is_probed = isinstance(operator, physical.WindowUpdate) and not isinstance(operator, physical.WindowJoin)
-    return is_probed or isinstance(operator, physical.Project)
+    return is_probed or isinstance(operator, (physical.Project, physical.Table))
 
 
 def _bare(operator: Operator) -> Operator:

@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from headgate.cql.statement import PLURALS, CreateQuery, DeriveStream, Existing
+from headgate.cql.statement import PLURALS, CreateQuery, CreateView, DeriveStream, Existing
 from headgate.errors import QueryError, Span, unknown_name
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition
 
@@ -21,7 +21,7 @@ class Declared(NamedTuple):
 
 NOTHING = Declared("", "", None)
 # kinds whose tables have names as declared for keys; those of the others are in lower case
-_BY_SPELLING = ("stream", "relation", "query")
+_BY_SPELLING = ("stream", "relation", "view", "query")
 
 
 @dataclass(eq=False)
@@ -33,6 +33,7 @@ class Names:
     derived: dict[str, DeriveStream] = field(default_factory=dict, init=False)
     """Streams that are results of queries."""
     relations: dict[str, RelationDefinition] = field(default_factory=dict, init=False)
+    views: dict[str, CreateView] = field(default_factory=dict, init=False)
     queries: dict[str, CreateQuery] = field(default_factory=dict, init=False)
     functions: dict[str, FunctionDefinition] = field(default_factory=dict, init=False)
     pools: dict[str, PoolDefinition] = field(default_factory=dict, init=False)
@@ -67,6 +68,11 @@ class Names:
         if not kinds:
             raise QueryError(unknown_name(kind, name, self.names(kind)), span)
         return self._spelling(kind, name.lower())
+
+    @property
+    def readers(self) -> tuple[DeriveStream | CreateView | CreateQuery, ...]:
+        """All that reads streams and relations and calls functions."""
+        return (*self.derived.values(), *self.views.values(), *self.queries.values())
 
     def is_query(self, name: str) -> bool:
         return self._declared.get(name.lower(), NOTHING).kind == "query"

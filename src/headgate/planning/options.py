@@ -84,7 +84,7 @@ _JDBC = (
     "pushDownAggregate? pushDownLimit? pushDownOffset? pushDownTableSample? pushDownJoin? "
     "preferTimestampNTZ? preferTimestampNanos? keytab principal refreshKrb5Config? connectionProvider"
 )
-_ANY_SINK = "timestamp"
+_ANY_SINK = "timestamp mode key"
 _FILE_SINK = f"path maxRecordsPerFile# partitionBy {_ANY_SINK}"
 _SINKS = {
     **{name: f"{_FILE_SINK} {own}" for name, own in _WRITTEN.items()},
@@ -180,7 +180,8 @@ def stream_options(source_format: str) -> Options:
 def relation_options(source_format: str) -> Options:
     """The options of a stored relation."""
     own = _JDBC if source_format == "jdbc" else _read_options(source_format, _STORED_FILES)
-    return _options(f"a {source_format} relation", source_format, own)
+    found = _options(f"a {source_format} relation", source_format, f"refresh {own or ''}")
+    return replace(found, is_open=own is None)
 
 
 def _read_options(source_format: str, of_files: str) -> str | None:

@@ -69,6 +69,12 @@ class Functions:
     session: SessionFunctions = SessionFunctions()
 
 
+def check_field(what: str, kind: Type, name: str, span: Span | None) -> None:
+    """Reject a field that a struct does not have, as far as its fields are known."""
+    if kind.fields and name.lower() not in {field.lower() for field in kind.fields}:
+        raise QueryError(f"{what} has no field {name}; fields: {', '.join(kind.fields)}", span)
+
+
 @dataclass(frozen=True)
 class TypeCheck:
     """Types of one expression; ``columns`` are those of its columns, by their offsets in the text."""
@@ -149,8 +155,10 @@ class TypeCheck:
         assert isinstance(tree, exp.Column)
         first, *_ = tree.parts
         found = self.columns.get(first.meta.get("start", -1), UNKNOWN)
+        before = ".".join(part.name for part in tree.parts[:2])
         for part in tree.parts[2:]:
-            found = found.field(part.name)
+            check_field(before, found, part.name, self._place(tree))
+            found, before = found.field(part.name), f"{before}.{part.name}"
         return found
 
     def _literal(self, tree: exp.Expr) -> Type:

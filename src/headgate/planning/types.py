@@ -68,6 +68,12 @@ class Type:
             return UNKNOWN
         return Type.of(self.tree.expressions[-1])
 
+    @property
+    def fields(self) -> tuple[str, ...]:
+        """The names of a struct's fields, as far as they are known."""
+        parts = self.tree.expressions if self.tree is not None and self.kind == "r" else ()
+        return tuple(part.name for part in parts)
+
     def field(self, name: str) -> Type:
         """The type of a struct's field, or of a map's values."""
         if self.kind == "p":

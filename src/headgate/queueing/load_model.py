@@ -20,6 +20,7 @@ from headgate.model.operator import (
     Input,
     JoinSide,
     OperatorInput,
+    OuterWindowJoin,
     StreamInput,
     WindowJoin,
     WindowUpdate,
@@ -31,6 +32,8 @@ from headgate.queueing.service_times import Discrete, ParameterError, Points, ch
 
 # work of more values than this is moved to as many equal steps, keeping its mean
 _MOST_EXACT = 16
+# what a match of a join costs, as a share of what the tuple costs that finds it
+_MATCH = 0.02
 _STEPS = 64
 # copies of a tuple beyond this many differ little from their mean
 _MOST_COPIES = 64
@@ -104,8 +107,8 @@ class LoadModel:
         if not (0 < before < math.inf and now < math.inf):
             return own
         matches = own.selectivity * now / before
-        # a match is assumed to cost as much as the tuple itself: they are not measured apart
-        seconds = own.seconds_per_tuple * (1 + matches) / (1 + own.selectivity)
+        # they are not measured apart
+        seconds = own.seconds_per_tuple * (1 + _MATCH * matches) / (1 + _MATCH * own.selectivity)
         return replace(own, selectivity=matches, seconds_per_tuple=seconds)
 
     def _met(self, join: WindowJoin, passed: Mapping[str, float]) -> float:
@@ -180,7 +183,12 @@ class LoadModel:
             sides = settings.sides
         elif isinstance(settings, Aggregate):
             sides = (settings,)
-        return sum((self._held(operator, side, self._flows[2]) for side in sides), 0.0)
+        held = sum((self._held(operator, side, self._flows[2]) for side in sides), 0.0)
+        if isinstance(settings, OuterWindowJoin):
+            factor = self._factor(self.window_factors, operator)
+            for number, side in enumerate(settings.sides):
+                held += self.rate_from(side.input, operator) * settings.longer_us(number) / 1e6 * factor
+        return held
 
     def _streams_below(self, operator: str) -> frozenset[str]:
         inputs = self.network.operators[operator].inputs

@@ -27,9 +27,12 @@ from headgate.model.expression import Expression
 from headgate.model.operator import (
     Aggregate,
     OperatorInput,
+    OuterWindowJoin,
     Project,
     RelationJoin,
     Select,
+    Table,
+    Top,
     WindowJoin,
     expressions_of,
 )
@@ -160,12 +163,13 @@ class Attempts:
         """The operator with all expressions attempted that may fail; None if there is none."""
         operator = self._prepared.operators[name]
         settings = operator.settings
-        if isinstance(settings, RelationJoin) and type(settings) is not RelationJoin:
+        is_outer = isinstance(settings, RelationJoin) and type(settings) is not RelationJoin
+        if is_outer or isinstance(settings, OuterWindowJoin):
             # a condition that fails tells neither that there is a match nor that there is none
             return None
         if isinstance(settings, (Select, RelationJoin, WindowJoin)):
             found = self._with_predicates(operator, settings)
-        elif isinstance(settings, (Project, Aggregate)):
+        elif isinstance(settings, (Project, Aggregate, Top, Table)):
             tuples = self._store.empty(operator.inputs[0])
             risky = [one for one in expressions_of(settings) if not is_harmless(one, tuples)]
             found = AttemptedOperator(operator, operator, (), (tuple(dict.fromkeys(risky)),))

@@ -53,6 +53,10 @@ class BlockStore:
         self.views = self.plans.views
         self._scans = FileScans(self.spark)
 
+    def path(self, batch_id: int, name: str) -> str:
+        """Where a block of a tick is stored."""
+        return self._checkpoint.block(batch_id, name)
+
     def write_known(self, tuples: str | DataFrame, path: str, rows: float) -> None:
         """Store tuples that need not be measured."""
         self._save(tuples, path, rows, ())

@@ -95,9 +95,10 @@ class TickBuilder:
         ]
         upstream = [one.rows for one in inputs]
         old, share = state.progress_ts, plan.chosen.shares[name]
-        bound = max(progress_of(upstream), old) if operator.is_ordered else END_US
+        bound = progress_of(upstream) if operator.is_ordered else END_US
         if end_of_input and all(rows.idle for rows in upstream):
             bound += operator.reach_us
+        bound = max(bound, old)
         new = bound if share >= 1.0 else _cut(inputs, old, bound, share, operator.is_ordered)
         plan.progress[name] = new
         if (attempted := self._attempts.get(name)) is not None:

@@ -47,6 +47,7 @@ class Files:
         self._jvm: Any = None
         if spark is not None:
             self._jvm = spark._jvm
+            self._gateway: Any = spark.sparkContext._gateway
             self._conf: Any = spark._jsc.hadoopConfiguration()
             default = str(self._conf.get("fs.defaultFS", "file:///"))
             self._default_is_local = default.startswith("file:")
@@ -140,6 +141,20 @@ class Files:
         elif not fs.rename(old, new):
             raise OSError(f"could not move {source} to {target}")
 
+    def replace(self, source: str, target: str) -> None:
+        """Rename, in place of what has that name; who reads it sees either one."""
+        fs, old, new = self._at(source, target)
+        if fs is None:
+            # a checksum of the file before would be wrong for this one
+            _companion(new).unlink(missing_ok=True)
+            os.replace(old, new)
+            return
+        hadoop = self._jvm.org.apache.hadoop.fs
+        # of its own class: Java would not take an array of objects
+        overwrite = self._gateway.new_array(getattr(hadoop, "Options$Rename"), 1)
+        overwrite[0] = getattr(hadoop, "Options$Rename").OVERWRITE
+        hadoop.FileContext.getFileContext(new.toUri(), self._conf).rename(old, new, overwrite)
+
     def delete(self, path: str) -> None:
         """Remove a file or folder, if it is there."""
         fs, at = self._at(path)
@@ -157,17 +172,12 @@ class Files:
 
     def write_text(self, path: str, text: str) -> None:
         """Write a small text file so that it is there whole or not at all, even after a power failure."""
-        fs, at, draft = self._at(path, f"{path}.draft")
+        fs, draft = self._at(f"{path}.draft")
         if fs is None:
             _write_draft(draft, text)
-            os.replace(draft, at)
-            _companion(at).unlink(missing_ok=True)
-            return
-        _write_to(fs.create(draft, True), text)
-        # Hadoop's rename does not replace; names of manifests are new, so that nothing is deleted here
-        fs.delete(at, False)
-        if not fs.rename(draft, at):
-            raise OSError(f"could not write {path}")
+        else:
+            _write_to(fs.create(draft, True), text)
+        self.replace(f"{path}.draft", path)
 
     def create_text(self, path: str, text: str) -> bool:
         """Write a small text file unless there is one already; whether this call wrote it."""

@@ -242,7 +242,7 @@ class TickJobs:
         shown = tuple(number for number, one in enumerate(found) if one["rows"])
         is_first = query.name not in before.rows_out
         # an empty file shows readers the columns of a query without results
-        return Written(rows, arrived_at, shown or ((0,) if is_first else ()))
+        return Written(rows, arrived_at, shown or ((0,) if is_first or query.sink.is_latest else ()))
 
     def _write_slice(self, batch_id: int, one: _Slice) -> None:
         with self._measuring.of_query(batch_id, one.query.name):

@@ -123,6 +123,14 @@ class OperatorState:
 
 
 @dataclass(frozen=True)
+class RelationState:
+    """The version of a stored relation that is refreshed: when it was read, and its rows, if it has any."""
+
+    read_us: int
+    block: BlockRef | None = None
+
+
+@dataclass(frozen=True)
 class FilePart:
     """A file of a block; ``modified_ms`` is recorded for files that their owner may overwrite."""
 
@@ -153,7 +161,7 @@ class Owner:
 
 @dataclass(frozen=True)
 class Manifest:
-    """Everything a restarted engine has to know; ``settings`` are those of the next tick.
+    """Everything a restarted engine has to know; ``settings`` and ``relations`` are those of the next tick.
 
     ``files`` are the fingerprints of all blocks by path. These, ``owner`` and ``written_s`` are filled in
     when the manifest is committed.
@@ -168,17 +176,19 @@ class Manifest:
     files: dict[str, Fingerprint] = field(default_factory=dict)
     owner: Owner | None = None
     written_s: float = 0.0
+    relations: dict[str, RelationState] = field(default_factory=dict)
 
     def block_refs(self) -> list[BlockRef]:
-        """Every block that must be retained; one that several operators need is listed several times."""
+        """Every retained block of tuples; one that several operators need is listed several times."""
         refs = [ref for stream in self.streams.values() for ref in stream.tail]
         for operator in self.operators.values():
             refs += [ref for side in (*operator.blocks, operator.groups, *operator.pushing) for ref in side]
         return refs
 
     def block_paths(self) -> set[str]:
-        """Where these blocks are stored: below the checkpoint, or at a path of their own."""
-        return {path for ref in self.block_refs() for path in ref.stored_at}
+        """Where all blocks are stored: below the checkpoint, or at a path of their own."""
+        stored = [state.block for state in self.relations.values() if state.block is not None]
+        return {path for ref in (*self.block_refs(), *stored) for path in ref.stored_at}
 
     def to_json(self) -> str:
         """One JSON document, in which a block that many operators read occurs once."""
@@ -201,7 +211,11 @@ class Manifest:
             }
             for name, state in self.operators.items()
         }
-        return seal({**_plain(self), "operators": operators, "blocks": table})
+        document = {**_plain(self), "operators": operators, "blocks": table}
+        if not self.relations:
+            # earlier versions can go on from a checkpoint without them
+            del document["relations"]
+        return seal(document)
 
     @staticmethod
     def from_json(text: str) -> Manifest:

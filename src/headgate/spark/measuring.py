@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.operator import Aggregate, OperatorInput, WindowUpdate
+from headgate.model.operator import OperatorInput, is_ordered
 from headgate.model.profile import Profiles
 from headgate.spark import sql
 from headgate.spark.manifest import BlockRef
@@ -105,7 +105,7 @@ class Measuring:
         return {
             query.outputs[0]: float(results[query.name])
             for query in self._network.queries.values()
-            if query.name in results and len(query.outputs) == 1
+            if query.name in results and len(query.outputs) == 1 and not query.sink.is_latest
         }
 
     def passed(
@@ -121,13 +121,17 @@ class Measuring:
             below = [passed_on.get(i.operator) for i in operator.inputs if isinstance(i, OperatorInput)]
             counted = [count for count in below if count is not None]
             # an operator that keeps order may leave some of its input for the next tick
-            keeps_order = isinstance(operator, (WindowUpdate, Aggregate))
+            keeps_order = is_ordered(operator)
             taken = plan.moved[name].rows
             if name in last:
                 taken = rows
             elif plan.counting and len(counted) == len(operator.inputs) and not keeps_order:
                 taken = sum(counted)
             found[name] = Passed(taken, rows)
+        for query in self._network.queries.values():
+            if query.sink.is_latest and query.name in results:
+                [output] = query.outputs
+                found[output] = Passed(plan.moved[output].rows, float(results[query.name]))
         return found
 
 

@@ -25,23 +25,28 @@ from headgate.model.operator import (
     RelationJoin,
     Select,
     StreamInput,
+    Table,
+    Top,
     WindowJoin,
+    expressions_of,
 )
 from headgate.model.shedding import KEEP
+from headgate.model.table import Groups
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.spark import sql
-from headgate.spark.application.cluster import in_session
 from headgate.spark.arrival.drop_box import streams_with_keep_ratio, utility_of
 from headgate.spark.blocks import BlockStore
-from headgate.spark.eddies.eddy_jobs import EddyLayout, lay_out
+from headgate.spark.eddies.eddy_jobs import EddyLayout, lay_out, with_returned
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import SparkOperator, spark_operator
 from headgate.spark.operators.check import spark_complaint
 from headgate.spark.operators.derived import NumberOperator, UnionOperator
 from headgate.spark.operators.inputs import log_columns
+from headgate.spark.operators.outer_join import OuterJoinOperator
 from headgate.spark.operators.panes import PaneAggregateOperator
 from headgate.spark.operators.row_window import with_expiry
 from headgate.spark.operators.sessions import SessionAggregateOperator
+from headgate.spark.operators.tables import TableOperator, TopOperator
 from headgate.spark.operators.window_join import JoinInput, window_join
 from headgate.spark.operators.windowed import (
     AggregateOperator,
@@ -51,17 +56,15 @@ from headgate.spark.operators.windowed import (
     WindowUpdateOperator,
 )
 from headgate.spark.prepared import Prepared, streams_below, window_above
+from headgate.spark.relations import StoredRelation, StoredRelations
 from headgate.spark.samples import is_harmless, is_worth_ordering
 from headgate.spark.sources import BAD_ROW, Sources
-from headgate.spark.sql import BEGINNING_US, SIDE, TS
+from headgate.spark.sql import BEGINNING_US, END_US, SIDE, TS
 from headgate.spark.stream_log import log_schemas
 from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
 Functions = Mapping[str, Callable[..., Any]]
 """Python functions by their name in lower case."""
-
-# stored relations up to this many rows are broadcast
-_BROADCAST_RELATION_ROWS = 200_000
 
 
 @dataclass
@@ -78,7 +81,6 @@ class Preparation:
     def __post_init__(self) -> None:
         self._streams_of = streams_below(self.network)
         self._raw: dict[str, StructType] = {}
-        self._relations: dict[str, tuple[str, str]] = {}
         self._frames: dict[str, DataFrame] = {}
         self._views: dict[str, str] = {}
 
@@ -88,7 +90,7 @@ class Preparation:
         self._raw = {name: self._raw_schema(name) for name in network.streams}
         for name in streams_with_keep_ratio(network):
             self._raw[name] = StructType([*self._raw[name].fields, StructField(KEEP, DoubleType())])
-        self._relations = {name: self._relation(name) for name in network.relations}
+        self._relations = StoredRelations(self.spark, network.relations.values(), self.sources, self.store)
         self._check_utilities()
         self._logs = log_schemas(network, self._raw)
         for name, schema in self._logs.items():
@@ -118,16 +120,18 @@ class Preparation:
         predicate_order = PredicateOrder(selects, movable, self.predicates)
         for operator in operators.values():
             operator.predicate_order = predicate_order
-        return Prepared(network, self._raw, self._logs, operators, results, predicate_order, layouts)
+        return Prepared(
+            network, self._raw, self._logs, operators, results, predicate_order, self._relations, layouts
+        )
 
     def timestamp(self, operator: str) -> str:
         """SQL for a result's timestamp, in the type that the query's streams declare."""
         kinds = {self._timestamp_type(stream) for stream in self._streams_of[operator]}
         return time_text(sql.name(TS), kinds.pop() if len(kinds) == 1 else "timestamp")
 
-    def relation_view(self, relation: str) -> tuple[str, str]:
-        """The view of a stored relation, and the hint for joining it."""
-        return self._relations[relation]
+    def relation(self, name: str) -> StoredRelation:
+        """A stored relation as it is read."""
+        return self._relations[name]
 
     def _timestamp_type(self, stream: str) -> str:
         name = self.network.streams[stream].timestamp
@@ -185,52 +189,73 @@ class Preparation:
     def _output(self, operator: SparkOperator, inputs: Sequence[str]) -> DataFrame:
         settings = operator.settings
         if isinstance(operator, WindowJoinOperator):
-            return self.spark.sql(self._joined(operator, inputs))
+            return self.spark.sql(str(self._joined(operator, inputs)))
         if isinstance(operator, WindowUpdateOperator):
             arrivals = operator.arrivals(inputs)
             assert arrivals is not None
             return self.spark.sql(arrivals)
         if isinstance(operator, AggregateOperator):
             return self._aggregated(operator, inputs[0])
+        if isinstance(operator, TopOperator):
+            return self.spark.sql(operator.top(inputs[0]))
+        if isinstance(operator, TableOperator):
+            return self._table(operator, inputs[0])
         if isinstance(operator, UnionOperator):
             return self.spark.sql(str(operator.union(inputs)))
         if isinstance(operator, NumberOperator):
             return self.spark.sql(operator.numbered(inputs[0], None))
         if isinstance(settings, Eddy):
-            frame = self._analysed(inputs[0])
+            frame = with_returned(settings, self.network.functions, self._analysed(inputs[0]))
             if isinstance(settings, JoinEddy):
                 self.spark.sql(sql.select(["*"], inputs[0], [sql.conjunction(settings.matches)]))
                 frame = frame.drop(SIDE)
             return frame
         return self.spark.sql(operator.applied(inputs[0]))
 
-    def _joined(self, operator: WindowJoinOperator, inputs: Sequence[str]) -> str:
+    def _joined(self, operator: WindowJoinOperator, inputs: Sequence[str]) -> str | None:
         sides = []
         for side, one, schema in zip(operator.settings.sides, inputs, operator.inputs, strict=True):
             timed = with_expiry(one, side.window, None) if isinstance(side.window, RowWindow) else one
             user = tuple(name for name in schema.names if not name.startswith("$"))
             sides.append(JoinInput(timed, user, 0, 0))
-        return window_join(operator.settings, sides, sql.Bound(BEGINNING_US))
+        pairs = window_join(operator.settings, sides, sql.Bound(BEGINNING_US))
+        if not isinstance(operator, OuterJoinOperator):
+            return pairs
+        return operator.emitted(pairs, [side.query for side in sides], BEGINNING_US, END_US)
 
     def _aggregated(self, operator: AggregateOperator, tuples: str) -> DataFrame:
         settings, window = operator.settings, operator.settings.window
-        plain = [f"{text} AS {sql.name(call.name)}" for call, text in aggregate.direct(settings)]
-        found = self.spark.sql(sql.select(plain or ["1"], aggregate.keyed(settings, tuples, [])))
-        operator.types = {f.name: f.dataType.simpleString() for f in found.schema.fields}
+        operator.types = self._aggregate_types(settings, tuples)
         if isinstance(operator, RunningAggregateOperator):
-            carried = self.spark.sql(aggregate.carry(settings, tuples, None))
-            operator.groups = StructType([StructField(f.name, f.dataType) for f in carried.schema.fields])
+            operator.groups = self._stored_columns(aggregate.carry(settings, tuples, None))
         if isinstance(operator, SessionAggregateOperator):
-            carried = self.spark.sql(operator.sessions(tuples, None))
-            operator.groups = StructType([StructField(f.name, f.dataType) for f in carried.schema.fields])
+            operator.groups = self._stored_columns(operator.sessions(tuples, None))
         if isinstance(operator, PaneAggregateOperator):
-            kept = self.spark.sql(operator.fresh(tuples))
-            operator.panes = StructType([StructField(f.name, f.dataType) for f in kept.schema.fields])
+            operator.panes = self._stored_columns(operator.fresh(tuples))
         if isinstance(window, RowWindow):
             tuples = with_expiry(tuples, window, None)
         slide = window.slide_us if isinstance(window, TimeWindow) and window.slide_us else 1
         assert isinstance(operator, SlidingAggregateOperator) or slide == 1
         return self.spark.sql(operator.aggregated(tuples, 0, slide))
+
+    def _table(self, operator: TableOperator, tuples: str) -> DataFrame:
+        state = operator.settings.state
+        if isinstance(state, Groups):
+            operator.types = self._aggregate_types(state, tuples)
+        kept = operator.state(tuples, None)
+        operator.columns = self._stored_columns(kept)
+        return self.spark.sql(operator.rows(kept))
+
+    def _stored_columns(self, query: str) -> StructType:
+        """The columns of a query as blocks have them: any may be NULL."""
+        fields = self.spark.sql(query).schema.fields
+        return StructType([StructField(field.name, field.dataType) for field in fields])
+
+    def _aggregate_types(self, grouped: aggregate.Grouped, tuples: str) -> dict[str, str]:
+        """The types of aggregates, as Spark infers them."""
+        plain = [f"{text} AS {sql.name(call.name)}" for call, text in aggregate.direct(grouped)]
+        found = self.spark.sql(sql.select(plain or ["1"], aggregate.keyed(grouped, tuples, [])))
+        return {field.name: field.dataType.simpleString() for field in found.schema.fields}
 
     def _check_utilities(self) -> None:
         for stream, text in self.network.utilities().items():
@@ -261,14 +286,6 @@ class Preparation:
         found = self.sources.frames[name].schema
         return StructType([f for f in found.fields if f.name != BAD_ROW])
 
-    def _relation(self, name: str) -> tuple[str, str]:
-        """A view of a stored relation, and the hint for joining it."""
-        relation = in_session(self.spark, self.sources.relation(self.network.relations[name])).persist()
-        view = sql.name(f"relation {name}")
-        relation.createOrReplaceTempView(view)
-        is_small = relation.count() <= _BROADCAST_RELATION_ROWS
-        return view, "BROADCAST" if is_small else "SHUFFLE_HASH"
-
 
 def _windows_of(eddy: JoinEddy) -> str:
     assert not isinstance(eddy.input, StreamInput), f"{eddy.name} has no windows below it"
@@ -284,6 +301,8 @@ def _alone(settings: Operator) -> Iterator[tuple[Expression, Operator | None]]:
         yield from ((bound, None) for bound in (*(key.expression for key in settings.keys), *arguments))
     elif isinstance(settings, Project):
         yield from ((item.expression, None) for item in settings.items)
+    elif isinstance(settings, (Top, Table)):
+        yield from ((bound, None) for bound in expressions_of(settings))
     elif isinstance(settings, JoinEddy):
         yield from ((match, None) for match in settings.matches)
 

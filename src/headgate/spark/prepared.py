@@ -24,6 +24,7 @@ from headgate.spark import sql
 from headgate.spark.eddies.eddy_jobs import EddyLayout
 from headgate.spark.operators.base import SparkOperator
 from headgate.spark.operators.stateless import TIMESTAMP
+from headgate.spark.relations import StoredRelations
 from headgate.spark.samples import is_expensive
 from headgate.spark.stream_log import LogSchema
 from headgate.statistics.store import PredicateOrder
@@ -40,6 +41,7 @@ class Prepared:
     results: Mapping[str, StructType]
     """By query, the columns of its last operators, in types that hold the values of all branches."""
     predicate_order: PredicateOrder
+    relations: StoredRelations
     layouts: Mapping[str, EddyLayout] = field(default_factory=dict)
     """Layouts of the eddies."""
 

@@ -9,8 +9,8 @@ from math import inf
 
 from headgate.model.event import StreamCounts, keep_ratio
 from headgate.model.network import Network, QueryDefinition
-from headgate.model.operator import Aggregate, Eddy, WindowUpdate
-from headgate.model.window import TimeWindow, UnboundedWindow, Window
+from headgate.model.operator import Aggregate, Eddy, Table, WindowUpdate
+from headgate.model.window import TimeWindow, UnboundedWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival
 from headgate.spark.manifest import Manifest, OperatorState
@@ -158,6 +158,8 @@ def _reach_us(network: Network, query: str) -> float:
             windows += [side.window for side in operator.sides]
         elif isinstance(operator, Aggregate):
             windows.append(operator.window)
-    if any(isinstance(window, UnboundedWindow) for window in windows):
+        elif isinstance(operator, Table):
+            windows.append(UnboundedWindow())
+    if any(isinstance(window, (UnboundedWindow, UntilWindow)) for window in windows):
         return inf
     return max((w.reach_us for w in windows if isinstance(w, TimeWindow)), default=0)

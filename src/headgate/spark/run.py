@@ -38,10 +38,11 @@ from headgate.spark.file_system import Files, local_path
 from headgate.spark.intake_limits import IntakeLimits, can_hold_back
 from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
-from headgate.spark.sinks import FILE_SINKS, Callback, CallbackSink, FileSink, open_sink
+from headgate.spark.sinks import FILE_SINKS, Callback, CallbackSink, FileSink, open_sink, spark_options
 from headgate.spark.source_files import FileSourceLog
 from headgate.spark.sources import STREAM, Sources, first_line, portion_of
 from headgate.spark.sql import TS
+from headgate.spark.stored_tables import record_tables
 from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick import TickRunner
 from headgate.spark.user_functions import blamed
@@ -100,6 +101,7 @@ class SparkRun:
         self.pools = Pools(network.pools.values(), eddies, router or router_named("optimal"))
         self.checkpoint.open(network)
         try:
+            record_tables(spark, self._files, self.checkpoint, network, prepared)
             self._runner = self._tick_runner(prepared, callbacks)
             self._intake_limits = self._hold_back(limits)
             self._engine = SparkEngine(
@@ -346,7 +348,9 @@ class SparkRun:
         if in_memory:
             return self._spark.read.parquet(path)
         reader = self._spark.read.format(definition.sink.format).schema(schema)
-        return reader.options(**dict(definition.sink.options)).load(path)
+        options = spark_options(definition.sink)
+        options.pop("path")
+        return reader.options(**options).load(path)
 
     def path_of(self, query: str) -> str | None:
         """The folder of a query's results; None if they go to no files."""

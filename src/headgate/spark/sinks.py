@@ -11,7 +11,7 @@ import pyarrow as pa
 from pyspark.sql.types import DoubleType, FloatType, StructType, TimestampNTZType, TimestampType
 
 from headgate.errors import OutputClosedError, SetupError, known_names
-from headgate.model.network import QueryDefinition
+from headgate.model.network import QueryDefinition, SinkDefinition
 from headgate.runtime.usercode import Guarded
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
@@ -22,6 +22,11 @@ FILE_SINKS = ("parquet", "json", "csv", "orc")
 SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "noop")
 
 KEEP_RATIO = "headgate.keep_ratio"
+
+# the name of the file of a table
+_TABLE = "table"
+# options that do not reach Spark
+_OURS = ("timestamp", "partitionBy", "mode", "key")
 
 Callback = Callable[[pa.Table, int], None]
 
@@ -173,6 +178,46 @@ class PartitionedFileSink(FileSink):
         super()._place(part, name)
 
 
+class TableFileSink(FileSink):
+    """The current rows in one file, which a rename replaces: readers see the rows of one tick.
+
+    Its name is the same for all runs: a table that is computed anew takes the place of the old one.
+    """
+
+    def target(self, batch_id: int, slice_number: int) -> None:  # type: ignore[override]
+        """None: there is one file."""
+
+    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+        """Write into the hidden folder."""
+        target = super().target(batch_id, slice_number)
+        with results.observed() as frame:
+            writer = frame.coalesce(1).write.format(self._format).options(**dict(self._options))
+            writer.mode("overwrite").save(target.path)
+
+    def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
+        """Replace the file."""
+        staging = self._staging(batch_id)
+        for number in slices:
+            [part] = self._parts(f"{staging}/{number}")
+            name = f"{_TABLE}{part[part.index('.') :]}"
+            self._files.replace(f"{staging}/{number}/{part}", f"{self._path}/{name}")
+            self._remove_others(name)
+        self._files.delete(staging)
+
+    def _remove_others(self, current: str) -> None:
+        """Remove a table that was written with another compression, which its name shows."""
+        for name in self._files.names(self._path):
+            if name.startswith(f"{_TABLE}.") and name != current:
+                self._files.delete(f"{self._path}/{name}")
+
+    def files_of(self, batch_id: int) -> str:
+        """The one file."""
+        return f"{self._path}/{_TABLE}.*"
+
+    def discard_after(self, batch_id: int) -> None:
+        """Nothing: the rows of a tick that did not happen are replaced when it does."""
+
+
 def parquet_encodings(columns: StructType) -> dict[str, str]:
     """Options of a Parquet writer: no dictionary for values that rarely repeat.
 
@@ -255,6 +300,11 @@ class NoopSink:
         """Nothing to show."""
 
 
+def spark_options(sink: SinkDefinition) -> dict[str, str]:
+    """The options of a sink that are for Spark."""
+    return {key: value for key, value in sink.options if key not in _OURS}
+
+
 def open_sink(
     query: QueryDefinition,
     columns: StructType,
@@ -263,7 +313,7 @@ def open_sink(
     callbacks: Mapping[str, Callback],
 ) -> Sink:
     """The sink of a query; ``columns`` are those of its results."""
-    options = {key: value for key, value in query.sink.options if key not in ("timestamp", "partitionBy")}
+    options = spark_options(query.sink)
     kind, partitions = query.sink.format, query.sink.partition_columns
     if unknown := [name for name in partitions if name not in columns.names]:
         known = known_names([name for name in columns.names if not is_system(name)])
@@ -274,9 +324,12 @@ def open_sink(
         path = options.pop("path")
         if partitions:
             return PartitionedFileSink(files, kind, path, options, checkpoint.uid, partitions)
+        if query.sink.is_latest:
+            return TableFileSink(files, kind, path, options, checkpoint.uid)
         return FileSink(files, kind, path, options, checkpoint.uid)
     if kind == "memory":
-        return FileSink(files, "parquet", checkpoint.results(query.name), options, checkpoint.uid)
+        sink = TableFileSink if query.sink.is_latest else FileSink
+        return sink(files, "parquet", checkpoint.results(query.name), options, checkpoint.uid)
     if kind == "console":
         return ConsoleSink(query.name, int(options.get("numRows", "20")))
     if kind == "callback":

@@ -18,6 +18,9 @@ TS = TIMESTAMP_US
 SEQ = "$seq"
 """Number of the tuple in its stream, in timestamp order; only on streams whose order matters."""
 
+UNTIL = "$until"
+"""When the tuple leaves its window, microseconds; only where each tuple brings that time."""
+
 POSITION = "$pos"
 """Number of the tuple in order of arrival, while it waits for its number in the stream."""
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import (
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import Aggregate, StreamInput, WindowUpdate
 from headgate.model.shedding import KEEP
-from headgate.model.window import RowWindow, is_emitted_whole
+from headgate.model.window import RowWindow, UntilWindow, columns_read, is_emitted_whole
 from headgate.spark import sql
 from headgate.spark.application.cluster import task_slots
 from headgate.spark.blocks import BlockStore
@@ -91,9 +91,9 @@ def _log_schema(network: Network, definition: StreamDefinition, raw: StructType)
             # a tuple emits the new value of its group, so the order of tuples matters
             numbered = numbered or not is_emitted_whole(operator.window)
         for window in windows:
-            if isinstance(window, RowWindow):
-                numbered = True
-                read |= {key.lower() for key in window.keys}
+            # numbers tell copies of live tuples from the log itself
+            numbered = numbered or isinstance(window, (RowWindow, UntilWindow))
+            read |= {column.lower() for column in columns_read(window)}
     fields = [
         StructField(f.name, f.dataType, True)
         for f in raw.fields

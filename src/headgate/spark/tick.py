@@ -90,6 +90,7 @@ class TickRunner:
             self._attempts,
         )
         self._sweeping: Future[None] | None = None
+        self._prepared.relations.use(self.manifest.relations)
 
     def widths_bytes(self) -> dict[str, float]:
         """Bytes of a tuple before each operator, estimated from its columns."""
@@ -170,6 +171,7 @@ class TickRunner:
             settings, change = self._next_settings(event, after.settings)
             self.manifest = replace(after, settings=settings)
             self._checkpoint.commit(self.manifest)
+            self._prepared.relations.use(self.manifest.relations)
             self._eddies.after_commit(self.manifest, tick.snapshots)
             self._attempts.after_tick(sum(found.set_aside.values()))
             self._release()
@@ -259,11 +261,16 @@ class TickRunner:
             )
         rows_out = dict(self.manifest.rows_out)
         for name, result in found.written.items():
-            rows_out[name] = rows_out.get(name, 0) + result.rows
+            is_latest = self.network.queries[name].sink.is_latest
+            rows_out[name] = result.rows if is_latest else rows_out.get(name, 0) + result.rows
         streams = {name: self._raise_floor(name, a.state, operators) for name, a in tick.arrivals.items()}
         # behind an eddy, the input ends when the last tuple has left the eddy
         ended = tick.end_of_input and all(plan.rows[name].idle for name in tick.snapshots)
-        return Manifest(tick.batch_id, ended, streams, operators, rows_out, self.manifest.settings)
+        # as with settings, a replay of the next tick reads the same
+        now_us = int(time.time() * 1e6)
+        relations = self._prepared.relations.versions_after(self.manifest.relations, tick.batch_id, now_us)
+        settings = self.manifest.settings
+        return Manifest(tick.batch_id, ended, streams, operators, rows_out, settings, relations=relations)
 
     def _raise_floor(
         self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]

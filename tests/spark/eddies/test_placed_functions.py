@@ -14,7 +14,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
-from tests.oracle.brute_force import Aggregation, Combination, Predicate, Query, Select, Stream
+from tests.oracle.brute_force import (
+    Aggregation,
+    Combination,
+    DerivedStream,
+    Predicate,
+    Query,
+    Select,
+    Stream,
+    Value,
+)
 from tests.oracle.random_queries import World, random_world
 from tests.oracle.runs import Course, declarations, difference, found_rows, query_sql
 
@@ -89,19 +98,51 @@ def _is_graded(one: str, other: str) -> Predicate:
     return Predicate(f"1 <= graded({one}.k, {other}.v)", frozenset({one, other}), holds)
 
 
+def _are_alike(one: str, other: str) -> Predicate:
+    """Two calls in one condition."""
+
+    def holds(c: Combination) -> bool | None:
+        found = odd(_value(c, one, "v"))
+        return None if found is None else found == (_grade(one, other).of(c) > 1)
+
+    sql = f"odd({one}.v) = (graded({one}.k, {other}.v) > 1)"
+    return Predicate(sql, frozenset({one, other}), holds)
+
+
+def _grade(one: str, other: str) -> Value:
+    return Value(f"graded({one}.k, {other}.v)", lambda c: graded(_value(c, one, "k"), _value(c, other, "v")))
+
+
 def with_placed(rng: Random, branch: Select | Aggregation) -> Select | Aggregation:
-    """The branch with some more conditions, on pools."""
+    """The branch with some more conditions, and a column, on pools."""
     sides = branch.sides if isinstance(branch, Select) else [branch.side]
     aliases = [side.alias for side in sides if isinstance(side.source, Stream)]
     placed = [rng.choice((_is_odd, _is_even, _is_odd_or_known, _has_initial))(rng.choice(aliases))]
     placed += [_is_graded(rng.choice(aliases), rng.choice(aliases))] * (rng.random() < 0.7)
-    return replace(branch, where=[*branch.where, *placed])
+    one, other = rng.choice(aliases), rng.choice(aliases)
+    placed += [_are_alike(one, other)] * (rng.random() < 0.3)
+    branch = replace(branch, where=[*branch.where, *placed])
+    if isinstance(branch, Select):
+        return replace(branch, values=[*branch.values, _grade(one, other)])
+    return replace(branch, keys=[*branch.keys, _grade(one, other)])
+
+
+def _counts_derived(branch: Select | Aggregation) -> bool:
+    """Whether it is refused: windows by rows of a derived stream do not wait for pools."""
+    if not isinstance(branch, Aggregation) or not isinstance(branch.side.source, DerivedStream):
+        return False
+    return branch.side.window is not None and "ROWS" in branch.side.window.sql
 
 
 def placed_world(seed: int, queries: int) -> World:
     rng = Random(seed)
     world = random_world(rng, queries)
-    placed = [Query(q.name, [with_placed(rng, branch) for branch in q.branches]) for q in world.queries]
+    placed = [
+        Query(
+            q.name, [branch if _counts_derived(branch) else with_placed(rng, branch) for branch in q.branches]
+        )
+        for q in world.queries
+    ]
     return replace(world, queries=placed)
 
 
@@ -187,6 +228,49 @@ def test_a_restart_goes_on_with_what_was_inside(
     assert passed == {v: rows // 10 for v in (1, 3, 5, 7, 9)}
     counted = {(row.ts, row.n) for row in again.results("counted").collect()}
     assert counted == {(1100 + 100 * i, 50) for i in range(6)}
+
+
+def test_what_placed_functions_return_can_be_selected_grouped_by_and_nested(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    def halved(v: int | None) -> float | None:
+        return None if v is None else v / 2
+
+    def named(v: float | None) -> list[str]:
+        return [] if v is None else [f"n{v:g}"]
+
+    table = pa.table({"ts": range(8), "v": [0, 1, 2, None, 4, 5, 6, 2]})
+    pq.write_table(table, tmp_path / "0.parquet")
+    session = Session(spark).function("halved", halved, "double").function("named", named, "array<string>")
+    session.execute(f"""
+        CREATE POOL one SLOTS 1; CREATE POOL few SLOTS 3; PLACE halved ON one; PLACE named ON few;
+        CREATE STREAM s (ts BIGINT, v BIGINT) FROM parquet OPTIONS (path '{tmp_path}', timestamp 'ts');
+        CREATE QUERY nested AS SELECT v, named(halved(v))[0] AS n FROM s WHERE halved(v) BETWEEN 1 AND 2;
+        CREATE QUERY grouped AS
+          SELECT halved(v) AS h, COUNT(*) AS n FROM s [TUMBLE 100 SECONDS] GROUP BY halved(v)
+          HAVING COUNT(*) > 1;
+        CREATE QUERY summed AS SELECT SUM(halved(v) + 1) AS t FROM s [TUMBLE 100 SECONDS];""")
+    run = session.start(until_done=True)
+    assert run.wait(TIMEOUT_S)
+    nested = Counter((row.v, row.n) for row in run.results("nested").collect())
+    assert nested == {(2, "n1"): 2, (4, "n2"): 1}
+    assert [(row.h, row.n) for row in run.results("grouped").collect()] == [(1.0, 2)]
+    assert [row.t for row in run.results("summed").collect()] == [17.0]
+
+
+def test_a_placed_function_that_returns_another_type_ends_the_run(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    pq.write_table(pa.table({"ts": [1], "v": [7]}), tmp_path / "0.parquet")
+    session = Session(spark).function("wrong", lambda v: "seven", "bigint")
+    session.execute(f"""
+        CREATE POOL one SLOTS 1; PLACE wrong ON one;
+        CREATE STREAM s (ts BIGINT, v BIGINT) FROM parquet OPTIONS (path '{tmp_path}', timestamp 'ts');
+        CREATE QUERY q AS SELECT wrong(v) AS w FROM s;""")
+    with pytest.raises(
+        UserCodeError, match=r"^placed function wrong returned 'seven' \(str\), which is no int64"
+    ):
+        session.start(until_done=True).wait(TIMEOUT_S)
 
 
 def test_a_function_that_raises_ends_the_run_in_one_line(spark: SparkSession, tmp_path: Path) -> None:

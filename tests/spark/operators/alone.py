@@ -19,13 +19,13 @@ from tests.oracle.brute_force import Results, Tuple
 from headgate.model.expression import Expression, column_of
 from headgate.model.network import StreamDefinition
 from headgate.model.operator import Select, StreamInput
-from headgate.model.window import RowWindow, Window
+from headgate.model.window import RowWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.manifest import BlockRef, OperatorState
 from headgate.spark.operators.base import SparkOperator, Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, TickInput
 from headgate.spark.rows import NOTHING, Rows, Spread
-from headgate.spark.sql import END_US, SEQ, TS, window_key
+from headgate.spark.sql import END_US, SEQ, TS, UNTIL, window_key
 from headgate.spark.stream_log import LogSchema
 from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
@@ -89,6 +89,8 @@ def side_struct(alias: str, window: Window | None, is_numbered: bool = True) -> 
         keys = window.keys if isinstance(window, RowWindow) else ()
         fields += [StructField(SEQ, LongType())]
         fields += [StructField(window_key(i), IntegerType()) for i in range(len(keys))]
+    if isinstance(window, UntilWindow):
+        fields.append(StructField(UNTIL, LongType()))
     return StructType([*fields, *(StructField(column_of(alias, c), IntegerType()) for c in COLUMNS)])
 
 
@@ -166,6 +168,9 @@ class Feed:
         rows = []
         for i, t in come:
             system = [i, *(t.row[key] for key in keys)] if SEQ in self.struct.names else []
+            if isinstance(self.window, UntilWindow):
+                # the value is when the tuple ends, in seconds
+                system.append(None if t.row["v"] is None else t.row["v"] * 1_000_000)
             rows.append((t.ts, *system, *(t.row[c] for c in COLUMNS)))
         return counted([t for _, t in come], values(self.struct, rows))
 

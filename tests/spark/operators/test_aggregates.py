@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from random import Random
 
 import pytest
@@ -25,8 +26,22 @@ from tests.spark.operators.budget import few
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
 from headgate.model.operator import Aggregate
-from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.window import (
+    HopWindow,
+    LandmarkWindow,
+    RowWindow,
+    SlidingRowWindow,
+    TimeWindow,
+    UnboundedWindow,
+    UntilWindow,
+    Window,
+)
 from headgate.spark.operators import windowed
+from headgate.spark.operators.boundaries import (
+    LandmarkAggregateOperator,
+    SlidingRowAggregateOperator,
+    UntilAggregateOperator,
+)
 from headgate.spark.operators.panes import PaneAggregateOperator
 from headgate.spark.operators.windowed import (
     AggregateOperator,
@@ -136,6 +151,83 @@ def test_running_aggregates_go_on_from_what_groups_had_come_to(tiny: SparkSessio
 def carried_struct(spark: SparkSession, settings: Aggregate) -> StructType:
     nothing = values(Feed("a", (), UnboundedWindow()).struct, [])
     return spark.sql(windowed.aggregate.carry(settings, nothing, None)).schema
+
+
+@few(4)
+def test_rows_that_slide_emit_every_group_with_each_tuple_of_a_multiple(
+    tiny: SparkSession, seed: int
+) -> None:
+    rng = Random(seed)
+    number, slide = rng.choice(((4, 2), (3, 2), (2, 5), (3, 1)))
+    window = SlidingRowWindow(number, slide=slide)
+    calls = (*CALLS, DIFFERENT) if rng.random() < 0.5 else CALLS
+    settings = aggregate_of(window, rng.random() < 0.5, calls)
+    feed = feeds_of(rng, random_tuples(rng), window)
+    operator = SlidingRowAggregateOperator(settings)
+    operator.types = TYPES
+    found = Alone(tiny, operator, [feed], Tables()).run(random_ticks(rng, [feed.tuples]))
+    assert rounded(found) == rounded(expected(settings, oracle.rows_every(number, slide), feed))
+
+
+@few(4)
+def test_totals_at_times_are_carried_as_one_row_per_group(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    window = LandmarkWindow(rng.choice((1, 3, 5)) * SECOND)
+    settings = aggregate_of(window, rng.random() < 0.5)
+    feed, tables = feeds_of(rng, random_tuples(rng), window, is_numbered=False), Tables(is_numbered=False)
+    operator = LandmarkAggregateOperator(settings, tables)  # type: ignore[arg-type]
+    operator.types, operator.groups = TYPES, carried_struct(tiny, settings)
+    alone = Alone(tiny, operator, [feed], tables)
+    found = alone.run(random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us))
+    assert rounded(found) == rounded(expected(settings, oracle.landmark(window.slide_us), feed))
+    assert not any(alone.state.blocks)
+    assert sum(block.rows for block in alone.state.groups) <= 3
+
+
+def until_value() -> oracle.Window:
+    """Tuples until the second that is their value."""
+
+    def lives(tuple_: Tuple, now: int) -> bool:
+        return tuple_.row["v"] is not None and tuple_.row["v"] * SECOND >= now
+
+    return oracle.Window(
+        "", lambda came, now: [t for t in came if lives(t, now)], admits=lambda t: lives(t, t.ts)
+    )
+
+
+@few(4)
+def test_tuples_count_until_a_time_of_their_own(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    slide_us = rng.choice((None, 2 * SECOND))
+    window = UntilWindow(Expression.parse("v"), slide_us)
+    settings = aggregate_of(window, rng.random() < 0.5, (*CALLS, DIFFERENT))
+    feed = feeds_of(rng, random_tuples(rng), window)
+    operator: AggregateOperator = TupleAggregateOperator(settings)
+    if slide_us is not None:
+        operator = UntilAggregateOperator(settings)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(windowed, "_LEAST_TO_COPY", 2)
+        ticks = random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us)
+        found = Alone(tiny, operator, [feed], Tables()).run(ticks)
+    assert rounded(found) == rounded(expected(settings, replace(until_value(), step=slide_us), feed))
+
+
+@pytest.mark.parametrize("is_queue", [False, True])
+def test_only_tuples_that_are_alive_are_kept(
+    tiny: SparkSession, monkeypatch: pytest.MonkeyPatch, is_queue: bool
+) -> None:
+    monkeypatch.setattr(windowed, "_LEAST_TO_COPY", 4)
+    # one in ten lives to the end, the others for a second
+    ends = [1000 if ts % 10 == 0 else ts + 1 for ts in range(60)]
+    rows = [Tuple(ts * SECOND, {"k": 1, "v": end}) for ts, end in enumerate(ends)]
+    window = UntilWindow(Expression.parse("v"))
+    settings = aggregate_of(window, by_key=True)
+    feed = Feed("a", rows, window, is_queue=is_queue)
+    alone = Alone(tiny, TupleAggregateOperator(settings), [feed], Tables())
+    found = alone.run([tick for n in range(5, 61, 5) for tick in at_once([rows[:n]])])
+    assert rounded(found) == rounded(expected(settings, until_value(), feed))
+    # no more than twice what is alive, and what has come since
+    assert alone.most_kept_tuples <= 2 * (60 // 10 + 1) + 5
 
 
 # panes of 4 us in three levels: one, eight, sixty-four of them

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from tests.spark.operators.alone import Tables, side_struct, stream_input
 from tests.spark.operators.budget import untimed
 
-from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.expression import Expression
+from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, UntilWindow, Window
 from headgate.spark.manifest import BlockRef, OperatorState
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput
@@ -117,8 +118,8 @@ def test_without_a_window_only_what_waits_is_kept_and_all_of_an_unbounded_one(
     assert list(everything) == blocks
 
 
-def test_windows_by_key_keep_all_blocks_until_a_copy_pays() -> None:
-    window = RowWindow(1, ("k",))
+@pytest.mark.parametrize("window", [RowWindow(1, ("k",)), UntilWindow(Expression.parse("v"))])
+def test_windows_of_any_lifetimes_keep_all_blocks_until_a_copy_pays(window: Window) -> None:
     few = [BlockRef("b0", 100, 800, 0, 9, first_seq=0), BlockRef("b1", 100, 800, 10, 19, first_seq=100)]
     retained = retain_window(log_of(few, window), window, stretch(20))
     assert list(retained.blocks) == few and retained.query is None

@@ -24,6 +24,7 @@ from headgate.spark.operators.stateless import (
     RelationJoinOperator,
     SelectOperator,
 )
+from headgate.spark.relations import StoredRelation
 from headgate.spark.sql import TS
 from headgate.statistics.store import PredicateEstimates, PredicateOrder
 
@@ -136,7 +137,10 @@ def test_every_tuple_meets_all_matches_of_a_stored_relation(tiny: SparkSession, 
     match = (Expression.parse("a__k = r__id"),) if "id" in columns else ()
     settings = RelationJoin("join", stream_input("a"), "r", "r", columns, match)
     found = on_spark(
-        tiny, RelationJoinOperator(settings, "`relation r`", hint).applied(values(STRUCT, listed(rows)))
+        tiny,
+        RelationJoinOperator(settings, StoredRelation("`relation r`", hint)).applied(
+            values(STRUCT, listed(rows))
+        ),
     )
     items = ", ".join(["t.*", *(f"r.{column}" for column in columns)])
     query = f"SELECT {items} FROM t JOIN r ON {'t.a__k = r.id' if match else 'TRUE'}"

@@ -30,6 +30,10 @@ class Posed:
     predicates: tuple[PlanPredicate, ...]
 
 
+# the last part of the names of operators; any other node is a select list
+_KINDS = {logical.Aggregate: "aggregate", logical.Top: "top", logical.Table: "table"}
+
+
 def problems_of(
     plan: LogicalPlan, statistics: Statistics, missing: Missing, running: Running = str
 ) -> tuple[Posed, ...]:
@@ -114,10 +118,13 @@ class _Branch:
 
     def _passed(self, node: Node) -> tuple[float, float]:
         if isinstance(node, logical.Filter):
-            known = self._selections(node.predicates, f"{self.name}.where")
+            known = self._selections(node.predicates, f"{self.name}.{node.role}")
             return in_sequence((one.seconds, one.selectivity) for one in known)
+        if isinstance(node, logical.Values):
+            # pools have slots of their own
+            return 0.0, 1.0
         if not isinstance(node, logical.RelationJoin):
-            kind = "aggregate" if isinstance(node, logical.Aggregate) else "project"
+            kind = _KINDS.get(type(node), "project")
             return self._pass_seconds(f"{self.name}.{kind}", kind), 1.0
         name = f"{self.name}.relation_{node.relation.alias}"
         matches = self.statistics.rows(node.relation.name)

@@ -28,9 +28,14 @@ def _pushed(node: Node, predicates: Predicates) -> Node:
         return _pushed(node.input, node.predicates + predicates)
     if isinstance(node, logical.Scan):
         return _filtered(node, predicates)
-    if isinstance(node, (logical.Aggregate, logical.Project)):
-        # HAVING stays above its aggregate
+    if isinstance(node, (logical.Aggregate, logical.Top, logical.Project)):
+        # HAVING stays above its aggregate, and nothing passes a ranking
         return _filtered(replace(node, input=_pushed(node.input, ())), predicates)
+    if isinstance(node, logical.WindowJoin) and node.preserved:
+        return _into_outer_join(node, predicates)
+    if isinstance(node, logical.Values):
+        own = tuple(p for p in predicates if not {call.name for call in node.calls}.isdisjoint(p.columns))
+        return _filtered(replace(node, input=_pushed(node.input, _without(predicates, own))), own)
     if isinstance(node, logical.WindowJoin):
         return _into_window_join(node, predicates)
     return _into_relation_join(node, predicates)
@@ -57,11 +62,36 @@ def _into_window_join(join: logical.WindowJoin, predicates: Predicates) -> Node:
         if join.pools:
             # placed probes and placed predicates commute: they meet in one eddy
             own = tuple(p for p in own if p.pool is None)
+        own = _movable(own, side)
         sides.append(_pushed(side, own))
         across = _without(across, own)
     placed = tuple(p for p in across if p.pool is not None)
     joined = replace(join, inputs=tuple(sides), predicates=join.predicates + _without(across, placed))
     return _filtered(joined, placed)
+
+
+def _into_outer_join(join: logical.WindowJoin, predicates: Predicates) -> Node:
+    """Conditions of WHERE go below a side that is preserved alone, conditions of ON below the other one."""
+    above, on, sides = predicates, join.predicates, []
+    for side in join.inputs:
+        columns = logical.plan_columns(side)
+        if side not in join.preserved:
+            own = tuple(p for p in on if columns.issuperset(p.columns))
+            on = _without(on, own)
+        elif len(join.preserved) == 1:
+            own = _movable(tuple(p for p in above if columns.issuperset(p.columns)), side)
+            above = _without(above, own)
+        else:
+            # a tuple of the other side may be emitted without this one
+            own = ()
+        sides.append(_pushed(side, own))
+    return _filtered(replace(join, inputs=tuple(sides), predicates=on), above)
+
+
+def _movable(predicates: Predicates, side: Node) -> Predicates:
+    """Those that may go below the window of a side of a join."""
+    is_counted = logical.stream_below(side).counts_derived
+    return tuple(p for p in predicates if not (is_counted and p.pool is not None))
 
 
 def _without(predicates: Predicates, others: Predicates) -> Predicates:

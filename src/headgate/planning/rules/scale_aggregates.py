@@ -12,12 +12,23 @@ from dataclasses import dataclass, field, replace
 from sqlglot import exp
 
 from headgate.errors import QueryError
+from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
 from headgate.model.shedding import KEEP
 from headgate.model.sql_tree import column_tree, operand, quote
 from headgate.model.window import RowWindow
 from headgate.planning import logical
-from headgate.planning.logical import Aggregate, Filter, LogicalPlan, Node, Project, scans, stream_below
+from headgate.planning.logical import (
+    Aggregate,
+    Filter,
+    LogicalPlan,
+    Node,
+    Project,
+    Table,
+    Top,
+    scans,
+    stream_below,
+)
 from headgate.planning.statistics import Context
 
 # half of a 95 % interval, in standard errors
@@ -74,10 +85,16 @@ def scale_aggregates(plan: LogicalPlan, context: Context) -> LogicalPlan:
 
 
 def _scaled(branch: Project, quality: bool) -> Project:
-    above = branch.input
+    if isinstance(branch, Table) or _lists_rows(branch):
+        return branch
+    top = branch.input if isinstance(branch.input, Top) else None
+    above = branch.input if top is None else top.input
     aggregate = above.input if isinstance(above, Filter) else above
     if not isinstance(aggregate, Aggregate):
         return _with_probability(branch) if quality else branch
+    if quality and aggregate.operator in (physical.Departures, physical.Contents):
+        message = "quality = true is for tuples as they come, and for aggregates; leave it out"
+        raise QueryError(message, aggregate.keys[0].expression.span)
     scan = stream_below(aggregate)
     sums = _Sums(column_of(scan.alias, KEEP), quality, is_scaled=not isinstance(scan.window, RowWindow))
     estimates = {call.name: sums.estimate(call) for call in aggregate.aggregates}
@@ -95,7 +112,15 @@ def _scaled(branch: Project, quality: bool) -> Project:
     below: Node = replace(aggregate, input=source, aggregates=tuple(sums.calls.values()))
     if isinstance(above, Filter):
         below = Filter(below, tuple(predicate.over(values) for predicate in above.predicates))
+    if top is not None:
+        below = Top(below, top.ranking.over(values))
     return Project(below, tuple(items))
+
+
+def _lists_rows(branch: Project) -> bool:
+    """Whether results are the first tuples of windows, which shedding may replace by others."""
+    below = branch.input.input if isinstance(branch.input, Top) else None
+    return isinstance(below, Aggregate) and below.operator is physical.Contents
 
 
 def _with_probability(branch: Project) -> Project:

@@ -23,7 +23,7 @@ from pyspark.sql.types import IntegerType, LongType, NumericType, StringType, St
 from headgate.errors import QueryError
 from headgate.model.expression import Expression
 from headgate.model.network import FunctionDefinition
-from headgate.model.operator import ByTruth, Eddy, JoinEddy, aliases_of
+from headgate.model.operator import ByTruth, ByValue, Eddy, JoinEddy, aliases_of
 from headgate.routing.policies import choice_bounds
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
@@ -51,7 +51,7 @@ class EddyLayout:
 
     eddy: Eddy
     schema: StructType
-    """Schema of input and output."""
+    """Schema of the output: that of the input, and what functions return by value."""
     columns: tuple[Column, ...]
     """The columns that predicates read."""
     inputs: StructType
@@ -92,8 +92,11 @@ def lay_out(
 
     for predicate in eddy.predicates:
         arguments = tuple(read(argument) for argument in predicate.arguments)
-        verdict = predicate.verdict
-        if isinstance(verdict, ByTruth):
+        verdict, value = predicate.verdict, ""
+        tests: tuple[int, ...] = ()
+        if isinstance(verdict, ByValue):
+            comparison, value = "", verdict.column
+        elif isinstance(verdict, ByTruth):
             comparison = ""
             tests = tuple(read(truth) for truth in (verdict.if_true, verdict.if_false, verdict.if_null))
         else:
@@ -101,9 +104,18 @@ def lay_out(
             returned = F.lit(None).cast(declared[predicate.function].returns)
             _check_comparison(predicate.function, returned, verdict.other, tuples)
         function = pickled(functions[predicate.function.lower()])
-        steps.append(Step(predicate.function, function, arguments, comparison, tests))
-    inputs = tuples.select(*columns).schema
-    return EddyLayout(eddy, tuples.schema, tuple(columns), inputs, tuple(steps), visit_rules(eddy), windows)
+        steps.append(Step(predicate.function, function, arguments, comparison, tests, value))
+    inputs, output = tuples.select(*columns).schema, with_returned(eddy, declared, tuples).schema
+    return EddyLayout(eddy, output, tuple(columns), inputs, tuple(steps), visit_rules(eddy), windows)
+
+
+def with_returned(eddy: Eddy, declared: Mapping[str, FunctionDefinition], tuples: DataFrame) -> DataFrame:
+    """The tuples with columns for what functions return by value, not known yet."""
+    for predicate in eddy.predicates:
+        if isinstance(predicate.verdict, ByValue):
+            returns = declared[predicate.function].returns
+            tuples = tuples.withColumn(predicate.verdict.column, F.lit(None).cast(returns))
+    return tuples
 
 
 def _check_comparison(function: str, returned: Column, other: Expression, tuples: DataFrame) -> None:
@@ -193,7 +205,7 @@ def call_functions(
 
 
 def finished_tuples(store: BlockStore, layout: EddyLayout, blocks: tuple[BlockRef, ...]) -> DataFrame:
-    """The finished tuples of some blocks, with the schema of the eddy's input."""
+    """The finished tuples of some blocks, with the schema of the eddy's output."""
     finished = store.read(blocks, layout.stored).where(F.col(DONE) == layout.rules.full)
     return finished.drop(DONE, NUMBER, NEXT, SIDE)
 

@@ -58,7 +58,10 @@ def pickled(function: Callable[..., Any]) -> bytes:
 
 
 def settle(batches: Batches, assignment: Assignment, inputs: StructType, carried: Sequence[str]) -> Batches:
-    """Settle the tuples of a partition; predicates read ``inputs``, ``carried`` are other columns."""
+    """Settle the tuples of a partition; predicates read ``inputs``, ``carried`` are other columns.
+
+    Among these are the columns that functions return, NULL before the call.
+    """
     received = list(batches)
     if not sum(batch.num_rows for batch in received):
         # an empty partition has no schema for a report
@@ -66,11 +69,20 @@ def settle(batches: Batches, assignment: Assignment, inputs: StructType, carried
     table = pa.Table.from_batches(received)
     done = [bits or 0 for bits in table.column(DONE).to_pylist()]
     rows = ArrowTableToRowsConversion.convert(table.select(inputs.names), inputs)
-    holds = [_holds(step, rows) for step in assignment.steps]
+    returned = {s.value: table.column(s.value).to_pylist() for s in assignment.steps if s.value}
+    types = {name: table.schema.field(name).type for name in returned}
+    holds = [
+        _returns(step, rows, returned[step.value], types[step.value]) if step.value else _holds(step, rows)
+        for step in assignment.steps
+    ]
     sides = table.column(SIDE).to_pylist() if assignment.rules.probes else ()
     targets, numbers = table.column(NEXT).to_pylist(), table.column(NUMBER).to_pylist()
     report = EddyWorker(assignment, holds, done, numbers, sides, targets).run()
-    left = table.select(list(carried)).append_column(DONE, pa.array(done, pa.int64()))
+    left = table.select(list(carried))
+    for name, values in returned.items():
+        column = pa.array(values, types[name])
+        left = left.set_column(left.schema.get_field_index(name), left.schema.field(name), column)
+    left = left.append_column(DONE, pa.array(done, pa.int64()))
     left = left.append_column(NEXT, pa.array(targets, pa.int32()))
     left = left.filter(pa.array([bits != DROPPED for bits in done]))
     left = left.append_column(REPORT, pa.nulls(left.num_rows, pa.string()))
@@ -79,27 +91,50 @@ def settle(batches: Batches, assignment: Assignment, inputs: StructType, carried
     yield pa.RecordBatch.from_arrays([*nulls, pa.array([report.to_text()])], schema=left.schema)
 
 
-def _holds(step: Step, rows: Sequence[Sequence[Any]]) -> Holds:
+def _call(step: Step, rows: Sequence[Sequence[Any]]) -> Callable[[int], Any]:
+    """What the function of a step returns for a row."""
     if step.function not in _FUNCTIONS:
         _FUNCTIONS[step.function] = cloudpickle.loads(step.function)
     function = _FUNCTIONS[step.function]
-    what = f"placed function {step.function_name}"
 
     def value_of(row: int) -> Any:
         values = rows[row]
         try:
             return function(*[values[place] for place in step.arguments])
         except BaseException as error:
-            raise user_code_error(what, error) from error
+            raise user_code_error(f"placed function {step.function_name}", error) from error
 
-    def wrong(value: Any, why: str) -> UserCodeError:
-        return UserCodeError(f"{what} returned {value!r} ({type(value).__name__}), which {why}")
+    return value_of
+
+
+def _wrong(step: Step, value: Any, why: str) -> UserCodeError:
+    shown = f"{value!r} ({type(value).__name__})"
+    return UserCodeError(f"placed function {step.function_name} returned {shown}, which {why}")
+
+
+def _returns(step: Step, rows: Sequence[Sequence[Any]], returned: list[Any], kind: pa.DataType) -> Holds:
+    """Puts results into a column; all tuples pass."""
+    value_of = _call(step, rows)
+
+    def holds(row: int) -> bool:
+        value = value_of(row)
+        try:
+            returned[row] = pa.scalar(value, kind).as_py()
+        except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+            raise _wrong(step, value, f"is no {kind}") from error
+        return True
+
+    return holds
+
+
+def _holds(step: Step, rows: Sequence[Sequence[Any]]) -> Holds:
+    value_of = _call(step, rows)
 
     def by_truth(row: int) -> bool:
         value = value_of(row)
         # numpy has its own type of truth values
         if not (value is None or isinstance(value, int) or type(value).__name__ in ("bool", "bool_")):
-            raise wrong(value, "is neither true nor false")
+            raise _wrong(step, value, "is neither true nor false")
         place = 2 if value is None else 0 if value else 1
         return bool(rows[row][step.tests[place]])
 
@@ -108,7 +143,7 @@ def _holds(step: Step, rows: Sequence[Sequence[Any]]) -> Holds:
         try:
             return value is not None and other is not None and bool(compare(value, other))
         except Exception as error:
-            raise wrong(value, f"cannot be compared with {other!r}") from error
+            raise _wrong(step, value, f"cannot be compared with {other!r}") from error
 
     if not step.comparison:
         return by_truth

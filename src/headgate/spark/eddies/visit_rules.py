@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headgate.model.operator import ByTruth, Eddy, JoinEddy, aliases_of
+from headgate.model.operator import ByTruth, ByValue, Eddy, JoinEddy, aliases_of
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ def visit_rules(eddy: Eddy) -> VisitRules:
     read = []
     for predicate in eddy.predicates:
         verdict = predicate.verdict
+        assert not isinstance(verdict, ByValue), f"{predicate} is evaluated above the join"
         compared = verdict.if_true if isinstance(verdict, ByTruth) else verdict.other
         used = set().union(*(aliases_of(e, aliases) for e in (*predicate.arguments, compared)))
         read.append(sum(1 << side for side, alias in enumerate(aliases) if alias in used))

@@ -41,7 +41,8 @@ class Step:
     """A placed predicate; ``function`` is pickled, ``arguments`` and ``tests`` are numbers of columns.
 
     ``comparison`` is empty for a function that returns BOOLEAN: then ``tests`` has a column for each of true,
-    false and null; otherwise it has the column that the result is compared with.
+    false and null; otherwise it has the column that the result is compared with. ``value`` is the name of the
+    column that the result becomes, if it is no condition.
     """
 
     function_name: str
@@ -49,6 +50,7 @@ class Step:
     arguments: tuple[int, ...]
     comparison: str
     tests: tuple[int, ...]
+    value: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,20 +8,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from math import gcd
+from typing import Protocol
 
-from headgate.model.expression import AggregateExpression, column_of
+from headgate.model.expression import AggregateExpression, NamedExpression, column_of
 from headgate.model.operator import Aggregate
-from headgate.model.window import HopWindow, RowWindow, TimeWindow
+from headgate.model.window import HopWindow, RowWindow, TimeWindow, UntilWindow
 from headgate.spark import sql
 from headgate.spark.operators.row_window import EXPIRY_SEQ, PLACE_IN_KEY
-from headgate.spark.sql import SEQ, TS
+from headgate.spark.sql import SEQ, TS, UNTIL
 
 # room for this many tuples of one microsecond and group; see _time_frame
 _TIES = 2**20
 _BOUNDARY, _PANE, _EDGE = "`$boundary`", "`$pane`", "`$edge`"
 
 
-def keyed(operator: Aggregate, tuples: str, system: Sequence[str]) -> str:
+class Grouped(Protocol):
+    """Group keys, and aggregates over groups."""
+
+    @property
+    def keys(self) -> tuple[NamedExpression, ...]:
+        """Expressions over tuples, each in a column of its own."""
+
+    @property
+    def aggregates(self) -> tuple[AggregateExpression, ...]:
+        """Aggregates, each in a column of its own."""
+
+
+def keyed(operator: Grouped, tuples: str, system: Sequence[str]) -> str:
     """Group keys and aggregate arguments as columns."""
     items = [*sql.names(system), *map(sql.aliased, operator.keys)]
     for position, call in enumerate(operator.aggregates):
@@ -41,17 +54,52 @@ def sliding(
     a tuple is not copied into every window that holds it.
     """
     window = operator.window
-    assert isinstance(window, TimeWindow) and window.slide_us is not None
-    source = keyed(operator, tuples, [TS])
+    assert isinstance(window, TimeWindow)
+    return at_boundaries(operator, keyed(operator, tuples, [TS]), window, old_ts, new_ts, types)
+
+
+def at_boundaries(
+    operator: Aggregate,
+    source: str,
+    window: TimeWindow,
+    first: sql.Bound,
+    last: sql.Bound,
+    types: Mapping[str, str],
+) -> str:
+    """Every group at each boundary between two, over keys and arguments."""
+    assert window.slide_us is not None
     if not all(call.is_mergeable for call in operator.aggregates):
-        own = sql.name(TS)
-        # the end of a half-open window is not in it
-        first = f"({own} + 1L)" if isinstance(window, HopWindow) else own
-        exploded = _at_boundaries(window, "*", source, first, f"{own} + {window.range_us}L", old_ts, new_ts)
-        values = [f"{_plain(operator, call)} AS {sql.name(call.name)}" for call in operator.aggregates]
-        return _grouped([f"{_BOUNDARY} AS {own}", *group_names(operator), *values], exploded, operator)
-    partial = panes(operator, source, window)
-    return combined(operator, partial, window, old_ts, new_ts, types)
+        return over_lifetimes(operator, source, _lifetime(window), window.slide_us, first, last)
+    return combined(operator, panes(operator, source, window), window, first, last, types)
+
+
+def _lifetime(window: TimeWindow) -> tuple[str, str]:
+    """The first and the last instant at which a tuple is inside."""
+    own = sql.name(TS)
+    # the end of a half-open window is not in it
+    begin = f"({own} + 1L)" if isinstance(window, HopWindow) else own
+    return begin, f"{own} + {window.range_us}L"
+
+
+def copies(operator: Aggregate, source: str, window: TimeWindow, first: sql.Bound, last: sql.Bound) -> str:
+    """The keys of every tuple at each boundary of the windows that hold it."""
+    assert window.slide_us is not None
+    exploded = _exploded(window.slide_us, source, *_lifetime(window), first, last)
+    return sql.select([f"{_BOUNDARY} AS {sql.name(TS)}", *group_names(operator)], exploded)
+
+
+def over_lifetimes(
+    operator: Aggregate,
+    source: str,
+    lifetime: tuple[str, str],
+    slide_us: int,
+    first: sql.Bound,
+    last: sql.Bound,
+) -> str:
+    """Every group at each boundary; a tuple is copied to all boundaries from its begin to its end."""
+    exploded = _exploded(slide_us, source, *lifetime, first, last)
+    values = [f"{_plain(operator, call)} AS {sql.name(call.name)}" for call in operator.aggregates]
+    return _grouped([f"{_BOUNDARY} AS {sql.name(TS)}", *group_names(operator), *values], exploded, operator)
 
 
 def panes(operator: Aggregate, source: str, window: TimeWindow) -> str:
@@ -85,27 +133,24 @@ def combined(
     assert window.slide_us is not None
     width = gcd(window.range_us, window.slide_us)
     reach = f"{_PANE} + {window.range_us}L - IF({_EDGE}, 0L, {width}L)"
-    exploded = _at_boundaries(window, "*", partial, _PANE, reach, old_ts, new_ts)
+    exploded = _exploded(window.slide_us, partial, _PANE, reach, old_ts, new_ts)
     values = [f"{text} AS {sql.name(name)}" for name, text in merged(operator, types)]
     return _grouped([f"{_BOUNDARY} AS {sql.name(TS)}", *group_names(operator), *values], exploded, operator)
 
 
-def _at_boundaries(
-    window: TimeWindow, items: str, source: str, first: str, last: str, old: sql.Bound, new: sql.Bound
-) -> str:
+def _exploded(slide_us: int, source: str, first: str, last: str, old: sql.Bound, new: sql.Bound) -> str:
     """Each row once for every due boundary between its first and its last instant."""
-    slide = window.slide_us
-    low = f"greatest({first} + pmod(-({first}), {slide}L), {old.at(first)})"
-    high = f"least({last} - pmod({last}, {slide}L), {new.at(first)})"
-    due = f"explode(sequence(\n    {low},\n    {high},\n    {slide}L)) AS {_BOUNDARY}"
-    return sql.select([items, due], source, [f"{low}\n  <= {high}"])
+    low = f"greatest({first} + pmod(-({first}), {slide_us}L), {old.at(first)})"
+    high = f"least({last} - pmod({last}, {slide_us}L), {new.at(first)})"
+    due = f"explode(sequence(\n    {low},\n    {high},\n    {slide_us}L)) AS {_BOUNDARY}"
+    return sql.select(["*", due], source, [f"{low}\n  <= {high}"])
 
 
 def _grouped(items: Sequence[str], source: str, operator: Aggregate) -> str:
     return f"{sql.select(items, source)}\nGROUP BY {', '.join([_BOUNDARY, *group_names(operator)])}"
 
 
-def group_names(operator: Aggregate) -> list[str]:
+def group_names(operator: Grouped) -> list[str]:
     """The columns of group keys."""
     return [sql.name(key.name) for key in operator.keys]
 
@@ -114,14 +159,14 @@ def _argument(position: int, place: int = 0) -> str:
     return f"`$arg{position}.{place}`" if place else f"`$arg{position}`"
 
 
-def _arguments(operator: Aggregate, call: AggregateExpression) -> list[str]:
+def _arguments(operator: Grouped, call: AggregateExpression) -> list[str]:
     """What a function is called with: columns, or constants as they were written."""
     position = operator.aggregates.index(call)
     others = enumerate(call.others, start=1)
     return [_argument(position), *(_argument(position, n) if o.columns else o.text for n, o in others)]
 
 
-def partials(operator: Aggregate) -> list[tuple[str, str]]:
+def partials(operator: Grouped) -> list[tuple[str, str]]:
     """Mergeable partial values, by name."""
     found = []
     for position, call in enumerate(operator.aggregates):
@@ -129,6 +174,8 @@ def partials(operator: Aggregate) -> list[tuple[str, str]]:
         if call.function == "AVG":
             found.append((f"{call.name}_sum", f"sum({argument})"))
             found.append((f"{call.name}_count", f"count({argument})"))
+        elif call.distinct:
+            found.append((f"{call.name}_set", f"collect_set({argument})"))
         else:
             found.append((f"{call.name}_{call.function.lower()}", _plain(operator, call)))
     return found
@@ -136,11 +183,14 @@ def partials(operator: Aggregate) -> list[tuple[str, str]]:
 
 def merge(name: str) -> str:
     """Merge several partial values into one."""
-    function = {"min": "min", "max": "max"}.get(name.rsplit("_", 1)[1], "sum")
+    kind = name.rsplit("_", 1)[1]
+    if kind == "set":
+        return f"array_distinct(flatten(collect_list({sql.name(name)})))"
+    function = kind if kind in ("min", "max") else "sum"
     return f"{function}({sql.name(name)})"
 
 
-def merged(operator: Aggregate, types: Mapping[str, str]) -> list[tuple[str, str]]:
+def merged(operator: Grouped, types: Mapping[str, str]) -> list[tuple[str, str]]:
     """Final values from partial ones, in the types that Spark gives them."""
     values = []
     for call in operator.aggregates:
@@ -153,13 +203,15 @@ def merged(operator: Aggregate, types: Mapping[str, str]) -> list[tuple[str, str
     return values
 
 
-def final(operator: Aggregate, types: Mapping[str, str]) -> list[tuple[str, str]]:
+def final(operator: Grouped, types: Mapping[str, str]) -> list[tuple[str, str]]:
     """Final values from partial ones that are merged already."""
     values = []
     for call in operator.aggregates:
         if call.function == "AVG":
             total, count = sql.name(f"{call.name}_sum"), sql.name(f"{call.name}_count")
             value = f"CASE WHEN {count} > 0 THEN {total} / {count} END"
+        elif call.distinct:
+            value = f"size({sql.name(f'{call.name}_set')})"
         else:
             value = sql.name(f"{call.name}_{call.function.lower()}")
         values.append((call.name, f"CAST({value} AS {types[call.name]})"))
@@ -182,8 +234,13 @@ def per_tuple(operator: Aggregate, tuples: str, old_ts: sql.Bound) -> str:
     elif isinstance(window, RowWindow) and _groups_by_key(operator, window):
         source, place = keyed(operator, tuples, [TS, PLACE_IN_KEY]), sql.name(PLACE_IN_KEY)
         over = f"({by}ORDER BY {place} RANGE BETWEEN {window.rows - 1} PRECEDING AND CURRENT ROW)"
+    elif isinstance(window, UntilWindow):
+        source = keyed(operator, tuples, [TS, SEQ, UNTIL])
+        return _by_lifetime(operator, source, UNTIL, f"{sql.name(UNTIL)} >= n.{own}", old_ts)
     else:
-        return _by_lifetime(operator, keyed(operator, tuples, [TS, SEQ, EXPIRY_SEQ]), groups, old_ts)
+        source, expiry = keyed(operator, tuples, [TS, SEQ, EXPIRY_SEQ]), sql.name(EXPIRY_SEQ)
+        is_inside = f"({expiry} IS NULL OR {expiry} > `$now`)"
+        return _by_lifetime(operator, source, EXPIRY_SEQ, is_inside, old_ts)
     values = [f"{_framed(operator, call, over)} AS {sql.name(call.name)}" for call in operator.aggregates]
     everything = sql.select([own, *groups, *values], source)
     return sql.select(["*"], everything, [f"{own} >= {old_ts.at(own)}"])
@@ -211,9 +268,12 @@ def _time_frame(source: str, groups: Sequence[str], window: TimeWindow) -> tuple
     return timed, f"({by}ORDER BY `$instant` {frame})"
 
 
-def _by_lifetime(operator: Aggregate, source: str, groups: Sequence[str], old_ts: sql.Bound) -> str:
-    """Join each arriving tuple with the tuples of its group that are inside the window at that instant."""
-    own, seq, expiry = sql.name(TS), sql.name(SEQ), sql.name(EXPIRY_SEQ)
+def _by_lifetime(operator: Aggregate, source: str, leaving: str, is_inside: str, old_ts: sql.Bound) -> str:
+    """Join each arriving tuple with the tuples of its group that are inside the window at that instant.
+
+    ``leaving`` is the column that decides when a tuple leaves.
+    """
+    own, seq, groups = sql.name(TS), sql.name(SEQ), group_names(operator)
     arriving = sql.select(
         [own, f"{seq} AS `$now`", *(f"{group} AS `$g{i}`" for i, group in enumerate(groups))],
         source,
@@ -221,8 +281,8 @@ def _by_lifetime(operator: Aggregate, source: str, groups: Sequence[str], old_ts
     )
     texts = (text for call in operator.aggregates for text in _arguments(operator, call))
     arguments = [text for text in texts if text.startswith("`$arg")]
-    alive = sql.select([seq, expiry, *groups, *arguments], source)
-    together = [f"{seq} <= `$now`", f"({expiry} IS NULL OR {expiry} > `$now`)"]
+    alive = sql.select([seq, sql.name(leaving), *groups, *arguments], source)
+    together = [f"{seq} <= `$now`", is_inside]
     together += [f"`$g{position}` <=> {group}" for position, group in enumerate(groups)]
     values = [f"{_plain(operator, call)} AS {sql.name(call.name)}" for call in operator.aggregates]
     return (
@@ -232,7 +292,7 @@ def _by_lifetime(operator: Aggregate, source: str, groups: Sequence[str], old_ts
     )
 
 
-def _plain(operator: Aggregate, call: AggregateExpression) -> str:
+def _plain(operator: Grouped, call: AggregateExpression) -> str:
     arguments = ", ".join(_arguments(operator, call))
     return f"{call.function.lower()}({'DISTINCT ' if call.distinct else ''}{arguments})"
 
@@ -280,12 +340,20 @@ def _combined(name: str, carried: str | None) -> str:
     return f"CASE WHEN {new} IS NULL THEN {old} WHEN {old} IS NULL THEN {new} ELSE {new} + {old} END"
 
 
-def carry(operator: Aggregate, tuples: str, carried: str | None) -> str:
-    """The state of every group after these tuples, to be carried to the next tick."""
+# without tuples there is no group, even if there are no keys
+_IF_ANY = "\nHAVING count(*) > 0"
+
+
+def carry(operator: Grouped, tuples: str, carried: str | None, without_keys: str = _IF_ANY) -> str:
+    """The state of every group after these tuples, to be carried to the next tick.
+
+    ``without_keys`` is what stands in place of GROUP BY.
+    """
     groups = group_names(operator)
     parts = [f"{text} AS {sql.name(name)}" for name, text in partials(operator)]
     fresh = sql.select([*groups, *parts], keyed(operator, tuples, [TS]))
-    fresh += f"\nGROUP BY {', '.join(groups)}" if groups else ""
+    by = f"\nGROUP BY {', '.join(groups)}" if groups else without_keys
+    fresh += by
     if carried is None:
         return fresh
     names = [name for name, _ in partials(operator)]
@@ -293,10 +361,9 @@ def carry(operator: Aggregate, tuples: str, carried: str | None) -> str:
     old = sql.select([*groups, *sql.names(names)], carried)
     both = sql.union([old, fresh])
     assert both is not None
-    total = sql.select([*groups, *again], both)
-    return f"{total}\nGROUP BY {', '.join(groups)}" if groups else total
+    return sql.select([*groups, *again], both) + by
 
 
-def direct(operator: Aggregate) -> list[tuple[AggregateExpression, str]]:
+def direct(operator: Grouped) -> list[tuple[AggregateExpression, str]]:
     """The aggregate functions over all tuples, as plain Spark SQL."""
     return [(call, _plain(operator, call)) for call in operator.aggregates]

@@ -7,13 +7,16 @@ from dataclasses import dataclass, field
 from functools import singledispatch
 from typing import Any, Protocol
 
-from pyspark.sql.types import StructType
+from pyspark.sql.types import MapType, StructType, VariantType
 
 from headgate.model.operator import Eddy, Operator, is_ordered
 from headgate.model.window import Window
+from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import OperatorState
 from headgate.spark.operators.inputs import Retained, StoreTask, TickInput
+from headgate.spark.relations import StoredRelation
+from headgate.spark.sql import TS
 from headgate.statistics.store import PredicateOrder
 
 
@@ -31,6 +34,10 @@ class Stretch:
     orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     tasks: int = 1
     """How many tasks run at a time."""
+
+    def content(self, one: TickInput) -> str | None:
+        """The tuples of an input between the old and the new progress."""
+        return one.content(self.old_ts, self.new_ts) if self.new_ts > self.old_ts else None
 
 
 @dataclass
@@ -78,6 +85,12 @@ class SparkOperator:
         raise NotImplementedError
 
 
+def orderable(columns: StructType) -> list[str]:
+    """The timestamp, and the columns whose values have an order."""
+    own = [f.name for f in columns.fields if not isinstance(f.dataType, (MapType, VariantType))]
+    return sql.names([TS, *(name for name in own if not sql.is_system(name))])
+
+
 class OperatorContext(Protocol):
     """What operators are created with."""
 
@@ -86,8 +99,8 @@ class OperatorContext(Protocol):
     def timestamp(self, operator: str) -> str:
         """SQL for a result's timestamp, in the type that the streams below an operator declare."""
 
-    def relation_view(self, relation: str) -> tuple[str, str]:
-        """The view of a stored relation, and the hint for joining it."""
+    def relation(self, name: str) -> StoredRelation:
+        """A stored relation as it is read."""
 
 
 @singledispatch

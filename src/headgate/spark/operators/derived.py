@@ -4,14 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pyspark.sql.types import LongType, MapType, StructField, StructType, VariantType
+from pyspark.sql.types import LongType, StructField, StructType
 
 from headgate.model.operator import Number, Union
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
-from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
+from headgate.spark.operators.base import (
+    OperatorContext,
+    Results,
+    SparkOperator,
+    Stretch,
+    orderable,
+    spark_operator,
+)
 from headgate.spark.operators.inputs import StoreTask, TickInput
-from headgate.spark.sql import SEQ, TS
+from headgate.spark.sql import SEQ
 
 _COUNT = "$tuples"
 _COUNTED = StructType([StructField(_COUNT, LongType())])
@@ -24,9 +31,7 @@ class UnionOperator(SparkOperator):
 
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
         """The tuples between the old and the new progress."""
-        query = None
-        if stretch.new_ts > stretch.old_ts:
-            query = self.union([one.content(stretch.old_ts, stretch.new_ts) for one in inputs])
+        query = self.union([stretch.content(one) for one in inputs])
         return Results(query, [one.retain(stretch.new_ts) for one in inputs])
 
     def union(self, parts: Sequence[str | None]) -> str | None:
@@ -58,7 +63,7 @@ class NumberOperator(SparkOperator):
         """The tuples between the old and the new progress, with their numbers."""
         [one] = inputs
         retained = [one.retain(stretch.new_ts)]
-        tuples = one.content(stretch.old_ts, stretch.new_ts) if stretch.new_ts > stretch.old_ts else None
+        tuples = stretch.content(one)
         if tuples is None:
             return Results(None, retained)
         kept = stretch.state.groups
@@ -69,9 +74,7 @@ class NumberOperator(SparkOperator):
 
     def numbered(self, tuples: str, carried: str | None) -> str:
         """The tuples in an order that does not depend on ticks."""
-        fields = self.inputs[0].fields
-        ordered = [f.name for f in fields if not isinstance(f.dataType, (MapType, VariantType))]
-        order = ", ".join(sql.names([TS, *(name for name in ordered if name != TS)]))
+        order = ", ".join(orderable(self.inputs[0]))
         place = f"{_before(carried)} + row_number() OVER (ORDER BY {order}) - 1"
         return sql.select([*sql.names(self.inputs[0].names), f"{place} AS {sql.name(SEQ)}"], tuples)
 

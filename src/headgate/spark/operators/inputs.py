@@ -15,12 +15,12 @@ from pyspark.sql.types import StructType
 
 from headgate.model.expression import column_of
 from headgate.model.operator import DerivedInput, Select, StreamInput
-from headgate.model.window import RowWindow, Window
+from headgate.model.window import RowWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import BlockRef
 from headgate.spark.rows import Rows, Spread, between, in_range
-from headgate.spark.sql import BEGINNING_US, END_US, SEQ, TS, window_key
+from headgate.spark.sql import BEGINNING_US, END_US, SEQ, TS, UNTIL, window_key
 from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
 from headgate.statistics.store import PredicateOrder
 
@@ -104,7 +104,14 @@ def log_columns(source: StreamInput | DerivedInput, window: Window | None, is_nu
         items.append(sql.name(SEQ))
         keys = window.keys if isinstance(window, RowWindow) else ()
         items += [f"{sql.name(key)} AS {sql.name(window_key(i))}" for i, key in enumerate(keys)]
+    if isinstance(window, UntilWindow):
+        items.append(f"{until_us(window)} AS {sql.name(UNTIL)}")
     return items + [f"{sql.name(c)} AS {sql.name(column_of(source.alias, c))}" for c in source.columns]
+
+
+def until_us(window: UntilWindow) -> str:
+    """When a tuple leaves the window, in microseconds; a number is one of seconds."""
+    return f"unix_micros(CAST({window.end.text} AS TIMESTAMP))"
 
 
 @dataclass(frozen=True)

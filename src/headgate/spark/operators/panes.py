@@ -14,12 +14,24 @@ from math import gcd
 from pyspark.sql.types import StructType
 
 from headgate.model.operator import Aggregate
-from headgate.model.window import SessionWindow, TimeWindow, UnboundedWindow
+from headgate.model.window import (
+    LandmarkWindow,
+    SessionWindow,
+    SlidingRowWindow,
+    TimeWindow,
+    UnboundedWindow,
+    UntilWindow,
+)
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
+from headgate.spark.operators.boundaries import (
+    LandmarkAggregateOperator,
+    SlidingRowAggregateOperator,
+    UntilAggregateOperator,
+)
 from headgate.spark.operators.inputs import StoreTask, TickInput
 from headgate.spark.operators.sessions import SessionAggregateOperator
 from headgate.spark.operators.windowed import (
@@ -222,6 +234,12 @@ class PaneAggregateOperator(SlidingAggregateOperator):
 @spark_operator.register
 def _aggregate(settings: Aggregate, context: OperatorContext) -> SparkOperator:
     window = settings.window
+    if isinstance(window, LandmarkWindow):
+        return LandmarkAggregateOperator(settings, context.store)
+    if isinstance(window, SlidingRowWindow):
+        return SlidingRowAggregateOperator(settings)
+    if isinstance(window, UntilWindow) and window.slide_us:
+        return UntilAggregateOperator(settings)
     if isinstance(window, UnboundedWindow):
         return RunningAggregateOperator(settings, context.store)
     if isinstance(window, SessionWindow):

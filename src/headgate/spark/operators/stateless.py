@@ -6,6 +6,7 @@ from headgate.model.expression import column_of
 from headgate.model.operator import AntiRelationJoin, Project, RelationJoin, Select, SemiRelationJoin
 from headgate.spark import sql
 from headgate.spark.operators.base import OperatorContext, SparkOperator, spark_operator
+from headgate.spark.relations import StoredRelation
 from headgate.spark.sql import TS
 
 TIMESTAMP = "ts"
@@ -40,25 +41,24 @@ class ProjectOperator(SparkOperator):
 
 
 class RelationJoinOperator(SparkOperator):
-    """Joins each tuple with a stored relation, whose view is prepared once."""
+    """Joins each tuple with a stored relation, as it is in this tick."""
 
     settings: RelationJoin
 
-    def __init__(self, settings: RelationJoin, view: str, hint: str) -> None:
+    def __init__(self, settings: RelationJoin, relation: StoredRelation) -> None:
         super().__init__(settings)
-        self._view = view
-        self._hint = hint
+        self._relation = relation
 
     def applied(self, tuples: str) -> str:
         """Tuples with their matches."""
         own = self.settings
         items = [f"{sql.name(c)} AS {sql.name(column_of(own.alias, c))}" for c in own.columns]
-        stored = sql.select(items or ["1 AS `$one`"], self._view)
+        stored = sql.select(items or ["1 AS `$one`"], self._relation.view)
         columns = [column_of(own.alias, c) for c in own.columns]
         matched = [] if isinstance(own, (SemiRelationJoin, AntiRelationJoin)) else columns
         wanted = ["t.*", *(f"r.{sql.name(c)}" for c in matched)]
         return (
-            f"SELECT /*+ {self._hint}(r) */ {sql.listed(wanted)}\nFROM {sql.relation(tuples)} AS t\n"
+            f"SELECT /*+ {self._relation.hint}(r) */ {sql.listed(wanted)}\nFROM {sql.relation(tuples)} AS t\n"
             f"{own.join} {sql.relation(stored)} AS r\n  ON {sql.conjunction(own.predicates)}"
         )
 
@@ -76,4 +76,4 @@ def _project(settings: Project, context: OperatorContext) -> SparkOperator:
 
 @spark_operator.register
 def _relation_join(settings: RelationJoin, context: OperatorContext) -> SparkOperator:
-    return RelationJoinOperator(settings, *context.relation_view(settings.relation))
+    return RelationJoinOperator(settings, context.relation(settings.relation))

@@ -14,10 +14,10 @@ from enum import Enum
 from functools import lru_cache
 
 from headgate.model.operator import JoinSide, WindowJoin, aliases_of, connected_order
-from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.operators.row_window import EXPIRY
-from headgate.spark.sql import TS
+from headgate.spark.sql import TS, UNTIL
 
 # wide buckets duplicate few tuples near their edges; narrow ones yield few candidates that fail
 _WINDOWS_PER_BUCKET = 10
@@ -157,18 +157,17 @@ def _template(shape: JoinShape, columns: tuple[tuple[str, ...], ...]) -> str:
     hints = [f"{shape.hints[i]}(s{i})" for i in order[1:]]
     if shape.hints[order[0]] == "BROADCAST":
         hints.append(f"BROADCAST(s{order[0]})")
-    items = [f"{_last_ts(operator)} AS {sql.name(TS)}", *(sql.name(c) for own in columns for c in own)]
-    where = [*inside_windows(operator), f"{_last_ts(operator)} >= {_OLD}"]
+    items = [f"{last_ts(operator)} AS {sql.name(TS)}", *(sql.name(c) for own in columns for c in own)]
+    where = [*inside_windows(operator), f"{last_ts(operator)} >= {_OLD}"]
     hint = f"/*+ {', '.join(hints)} */ " if hints else ""
     return f"SELECT {hint}{sql.listed(items)}\nFROM {text}\nWHERE {sql.all_of(where)}"
 
 
 def _side(shape: JoinShape, number: int, columns: Sequence[str], is_anchor: bool) -> str:
     side, width = shape.operator.sides[number], bucket_us(shape.operator)
-    system = [TS, EXPIRY] if isinstance(side.window, RowWindow) else [TS]
-    items = [*(f"{sql.name(c)} AS {sql.name(f'{c}{number}')}" for c in system), *sql.names(columns)]
+    items = [*renamed_times(side.window, number), *sql.names(columns)]
     if shape.is_bucketed and width is not None:
-        items.append(f"{_buckets(width, is_anchor)} AS `$bucket{number}`")
+        items.append(f"{buckets(width, is_anchor)} AS `$bucket{number}`")
     own, part = sql.name(TS), shape.parts[number]
     where = {WHOLE: [], NEW: [f"{own} >= {_OLD_OF_SIDE}"], OLD: [f"{own} < {_OLD_OF_SIDE}"]}[part]
     # what knows when tuples leave a row window is in one task already
@@ -176,7 +175,17 @@ def _side(shape: JoinShape, number: int, columns: Sequence[str], is_anchor: bool
     return sql.relation(sql.select(items, _SIDE.format(number), where, sql.IN_ONE_TASK if is_hinted else ""))
 
 
-def _buckets(width_us: int, is_anchor: bool) -> str:
+def renamed_times(window: Window | None, number: int) -> list[str]:
+    """What decides when a tuple of a side is inside its window, under names of that side."""
+    columns = [TS]
+    if isinstance(window, RowWindow):
+        columns.append(EXPIRY)
+    elif isinstance(window, UntilWindow):
+        columns.append(UNTIL)
+    return [f"{sql.name(c)} AS {sql.name(f'{c}{number}')}" for c in columns]
+
+
+def buckets(width_us: int, is_anchor: bool) -> str:
     """The bucket of an anchor tuple; every bucket in which another side's tuple may meet one."""
     own = sql.name(TS)
     if is_anchor:
@@ -193,14 +202,24 @@ def _bucket(at: str, width_us: int) -> str:
 
 
 def _within_reach(operator: WindowJoin, one: int, later: int) -> list[str]:
-    """A tuple can be in its time window only if no other one of the combination is much later."""
+    """A tuple can be in its window only if no other one of the combination is much later."""
     window = operator.sides[one].window
+    if isinstance(window, UntilWindow):
+        return [f"`{TS}{later}` <= `{UNTIL}{one}`"]
     if not isinstance(window, TimeWindow):
         return []
     return [f"`{TS}{later}` - `{TS}{one}` <= {window.reach_us}L"]
 
 
-def _last_ts(operator: WindowJoin) -> str:
+def matching(operator: WindowJoin) -> list[str]:
+    """Conditions for tuples of two sides, named as in a join, to match at some instant."""
+    conditions = [f"({predicate.text})" for predicate in operator.predicates]
+    reach = [*_within_reach(operator, 0, 1), *_within_reach(operator, 1, 0)]
+    return [*conditions, *reach, *inside_windows(operator)]
+
+
+def last_ts(operator: WindowJoin) -> str:
+    """The timestamp of a combination: that of its last tuple."""
     own = [f"`{TS}{i}`" for i in range(len(operator.sides))]
     return f"greatest({', '.join(own)})" if len(own) > 1 else own[0]
 
@@ -208,16 +227,18 @@ def _last_ts(operator: WindowJoin) -> str:
 def inside_windows(operator: WindowJoin) -> list[str]:
     """Conditions for every tuple but the last to be inside its window when the last one arrives.
 
-    For a time window without a slide, being within reach of all others is the same.
+    For a time window without a slide, and for tuples with ends of their own, being within reach of all others
+    is the same.
     """
-    last = _last_ts(operator)
+    last = last_ts(operator)
     return [_inside(operator, i, last) for i, side in enumerate(operator.sides) if not _is_plain(side.window)]
 
 
 def _is_plain(window: Window) -> bool:
     """Whether the reach of a window tells what is inside."""
-    is_unbounded = isinstance(window, UnboundedWindow)
-    return is_unbounded or (isinstance(window, TimeWindow) and window.slide_us is None)
+    if isinstance(window, TimeWindow):
+        return window.slide_us is None
+    return isinstance(window, (UnboundedWindow, UntilWindow))
 
 
 def _inside(operator: WindowJoin, number: int, last: str) -> str:

@@ -10,13 +10,27 @@ from math import ceil, inf
 from pyspark.sql.types import StructType
 
 from headgate.model.operator import Aggregate, WindowJoin, WindowUpdate
-from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, Window
+from headgate.model.window import (
+    LandmarkWindow,
+    RowWindow,
+    TimeWindow,
+    UnboundedWindow,
+    UntilWindow,
+    Window,
+)
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
-from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput
+from headgate.spark.operators.inputs import (
+    LogInput,
+    QueueInput,
+    Retained,
+    StoreTask,
+    TickInput,
+    until_us,
+)
 from headgate.spark.operators.row_window import (
     EXPIRY,
     expiry_columns,
@@ -26,7 +40,7 @@ from headgate.spark.operators.row_window import (
 )
 from headgate.spark.operators.window_join import BROADCAST_ROWS, JoinInput, Tasks, window_join
 from headgate.spark.rows import Spread, cut_at
-from headgate.spark.sql import BEGINNING_US, END_US, SEQ, SIDE, TS, is_system
+from headgate.spark.sql import BEGINNING_US, END_US, SEQ, SIDE, TS, UNTIL, is_system
 
 # sliding boundaries are counted from here when nothing has been emitted yet
 _EARLIEST = -(2**60)
@@ -49,10 +63,19 @@ def window_content(
     """The tuples of an input needed for results from the old progress to the new; row windows add expiry."""
     if isinstance(window, RowWindow):
         return _row_window_content(one, window, old_ts, new_ts, in_one_task)
+    if isinstance(window, UntilWindow):
+        everything = one.content(BEGINNING_US, new_ts)
+        return everything and _alive(everything, old_ts)
     from_ts = BEGINNING_US
     if isinstance(window, TimeWindow) and old_ts > BEGINNING_US:
         from_ts = old_ts - window.reach_us
     return one.content(from_ts, new_ts)
+
+
+def _alive(tuples: str, from_ts: int) -> str:
+    """The tuples of a window with lifetimes that are inside at some instant from ``from_ts`` on."""
+    own, until = sql.name(TS), sql.name(UNTIL)
+    return sql.select(["*"], tuples, [f"{until} >= {own}", f"{until} >= {sql.Bound(from_ts).at(own)}"])
 
 
 def _row_window_content(
@@ -92,7 +115,7 @@ def _with_expiry(
     first_seq = None
     if not window.keys:
         blocks = (*one.blocks, *one.fresh)
-        first_seq = max(_first_seq_from(blocks, old_ts) - window.rows, _first_seq_from(blocks, BEGINNING_US))
+        first_seq = max(first_seq_from(blocks, old_ts) - window.rows, first_seq_from(blocks, BEGINNING_US))
     if first_seq is None or in_one_task or one.is_small:
         return replace(one, from_seq=first_seq, decorate=partial(_in_order, window, in_one_task))
     # an earlier tuple cannot expire one that is inside
@@ -113,7 +136,7 @@ def _in_order(window: RowWindow, in_one_task: bool, tuples: str) -> str:
     return with_expiry_in_order(tuples, window)
 
 
-def _first_seq_from(blocks: Sequence[BlockRef], ts: int) -> int:
+def first_seq_from(blocks: Sequence[BlockRef], ts: int) -> int:
     """A lower bound of the sequence number of the first tuple with a timestamp from ``ts`` on."""
     later = [block.first_seq_from(ts) for block in blocks if block.max_ts >= ts]
     return min(later, default=max((block.end_seq for block in blocks), default=0))
@@ -125,6 +148,8 @@ def retain_window(one: TickInput, window: Window | None, stretch: Stretch) -> Re
         if isinstance(one, LogInput):
             return _retain_rows(one, window, stretch.since_ts)
         return _retain_queue(one, window, stretch.since_ts)
+    if isinstance(window, UntilWindow):
+        return _retain_alive(one, window, stretch.since_ts)
     if isinstance(window, UnboundedWindow):
         return one.retain(BEGINNING_US)
     return one.retain(
@@ -137,7 +162,7 @@ def _retain_rows(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
     blocks = [*one.blocks, *one.fresh]
     if window.keys:
         return _compacted(one, window, since_ts)
-    first_needed = _first_seq_from(blocks, since_ts) - window.rows
+    first_needed = first_seq_from(blocks, since_ts) - window.rows
     return Retained(tuple(b for b in blocks if b.end_seq > first_needed or b.max_ts >= since_ts))
 
 
@@ -154,25 +179,46 @@ def _retain_queue(one: TickInput, window: RowWindow, since_ts: int) -> Retained:
     return Retained((), alive, one.schema, one.content_rows, pushing)
 
 
-def _compacted(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
-    """Copy live tuples out of the log once in a while: those of a rare key may be arbitrarily old.
+def _retain_alive(one: TickInput, window: UntilWindow, since_ts: int) -> Retained:
+    """The tuples whose own end has not come by ``since_ts``."""
+    if isinstance(one, LogInput):
+        blocks, stream = (*one.blocks, *one.fresh), one.source.stream
+        if not _is_copy_due(blocks):
+            return Retained(blocks)
+        timed = sql.select(["*", f"{until_us(window)} AS {sql.name(UNTIL)}"], one.logs.view(stream, blocks))
+        return _copied(one, _alive(timed, since_ts))
+    everything = one.content(BEGINNING_US, END_US)
+    if everything is None:
+        return Retained(())
+    assert isinstance(one, QueueInput)
+    alive = sql.select(sql.names(one.schema.names), _alive(everything, since_ts))
+    return Retained((), alive, one.schema, one.content_rows)
 
-    A copy is due when as many tuples have arrived as the last copy holds, which bounds the cost per tuple.
-    """
+
+def _compacted(one: LogInput, window: RowWindow, since_ts: int) -> Retained:
+    """Copy live tuples out of the log once in a while: those of a rare key may be arbitrarily old."""
     blocks = (*one.blocks, *one.fresh)
-    # a copy has no numbers without gaps
-    copied = sum(block.rows for block in blocks if block.first_seq is None)
-    arrived = sum(block.rows for block in blocks) - copied
-    if arrived < max(_LEAST_TO_COPY, copied):
+    if not _is_copy_due(blocks):
         return Retained(blocks)
-    stream = one.source.stream
-    schema, seq, expiry = one.logs.schemas[stream], sql.name(SEQ), "`$pushed`"
+    seq, expiry = sql.name(SEQ), "`$pushed`"
     keys = ", ".join(sql.names(window.keys))
     pushed = f"lead({sql.name(TS)}, {window.rows}) OVER (PARTITION BY {keys} ORDER BY {seq}) AS {expiry}"
-    timed = sql.select(["*", pushed], one.logs.view(stream, blocks))
+    timed = sql.select(["*", pushed], one.logs.view(one.source.stream, blocks))
     live = f"({expiry} IS NULL OR {expiry} >= {sql.Bound(since_ts).at(sql.name(TS))})"
-    query = sql.select(sql.names(schema.struct.names), timed, [live])
-    return Retained((), query, schema.struct, float(copied + arrived))
+    return _copied(one, sql.select(["*"], timed, [live]))
+
+
+def _is_copy_due(blocks: Sequence[BlockRef]) -> bool:
+    """Whether as many tuples have arrived as the last copy holds, which bounds the cost per tuple."""
+    # a copy has no numbers without gaps
+    copied = sum(block.rows for block in blocks if block.first_seq is None)
+    return sum(block.rows for block in blocks) - copied >= max(_LEAST_TO_COPY, copied)
+
+
+def _copied(one: LogInput, live: str) -> Retained:
+    """Live tuples, stored again in place of all blocks of the log."""
+    schema = one.logs.schemas[one.source.stream].struct
+    return Retained((), sql.select(sql.names(schema.names), live), schema, one.content_rows)
 
 
 class WindowUpdateOperator(SparkOperator):
@@ -262,6 +308,11 @@ class WindowJoinOperator(WindowUpdateOperator):
         return sum(spread.rows for spread in spreads) * reach_us / span_us
 
     def _joined(self, inputs: Sequence[TickInput], stretch: Stretch, is_slice: bool) -> str | None:
+        """All results of a stretch of time."""
+        return self._pairs(inputs, stretch, is_slice)
+
+    def _pairs(self, inputs: Sequence[TickInput], stretch: Stretch, is_slice: bool) -> str | None:
+        """Combinations of tuples that match."""
         old, new = stretch.old_ts, stretch.new_ts
         pairs = zip(inputs, self.windows, strict=True)
         contents = [window_content(one, window, old, new, is_slice) for one, window in pairs]
@@ -328,7 +379,9 @@ class SlidingAggregateOperator(AggregateOperator):
         return aggregate.sliding(self.settings, tuples, sql.Bound(first), sql.Bound(last), self.types)
 
 
-def due_boundaries(window: TimeWindow, old_ts: int, new_ts: int) -> tuple[int, int]:
+def due_boundaries(
+    window: TimeWindow | LandmarkWindow | UntilWindow, old_ts: int, new_ts: int
+) -> tuple[int, int]:
     """The first and the last boundary in ``[old_ts, new_ts)``; there is none if they are not in order."""
     assert window.slide_us is not None
     slide = window.slide_us
@@ -361,16 +414,21 @@ class RunningAggregateOperator(AggregateOperator):
         """New values, and groups to carry."""
         [one] = inputs
         retained = [one.retain(stretch.new_ts)]
-        tuples = one.content(stretch.old_ts, stretch.new_ts) if stretch.new_ts > stretch.old_ts else None
+        tuples = stretch.content(one)
         if tuples is None:
             return Results(None, retained)
         kept = stretch.state.groups
-        carried = self._store.view(f"groups of {self.name}", kept, self.groups) if kept else None
-        rows = 1 + sum(block.rows for block in kept)
-        groups = StoreTask(
-            self.name, None, aggregate.carry(self.settings, tuples, carried), self.groups, rows
-        )
-        return Results(aggregate.running(self.settings, tuples, carried), retained, [groups], groups=())
+        carried = self._carried(kept)
+        query = aggregate.running(self.settings, tuples, carried)
+        return Results(query, retained, [self._carry(tuples, carried, kept)], groups=())
+
+    def _carried(self, kept: Sequence[BlockRef]) -> str | None:
+        return self._store.view(f"groups of {self.name}", kept, self.groups) if kept else None
+
+    def _carry(self, tuples: str, carried: str | None, kept: Sequence[BlockRef]) -> StoreTask:
+        """Stores the groups as they are after the tick."""
+        groups = aggregate.carry(self.settings, tuples, carried)
+        return StoreTask(self.name, None, groups, self.groups, 1 + sum(block.rows for block in kept))
 
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
         """Without carried state."""

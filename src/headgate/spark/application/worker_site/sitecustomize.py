@@ -1,7 +1,8 @@
 """Python loads this when it starts, in the processes that a JVM of ours starts.
 
 Spark asks Python data sources for their partitions through a daemon of PySpark's that no setting replaces.
-When a run ends while one of its workers still writes, the daemon prints a stack trace for nothing.
+When a run ends while one of its workers still writes, the daemon prints a stack trace for nothing; so does
+the process that Spark asks for the offsets of such a source.
 """
 
 import sys
@@ -9,16 +10,31 @@ import traceback
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
 from pathlib import Path
+from types import TracebackType
+
+_GONE = (BrokenPipeError, ConnectionResetError)
 
 
 def _silence_broken_pipes() -> None:
     print_exc = traceback.print_exc
 
     def print_unless_gone(*arguments: object, **settings: object) -> None:
-        if not isinstance(sys.exc_info()[1], (BrokenPipeError, ConnectionResetError)):
+        if not isinstance(sys.exc_info()[1], _GONE):
             print_exc(*arguments, **settings)  # type: ignore[arg-type]
 
     traceback.print_exc = print_unless_gone
+
+
+def _end_quietly_without_spark() -> None:
+    report = sys.excepthook
+
+    def report_unless_gone(
+        kind: type[BaseException], error: BaseException, trace: TracebackType | None
+    ) -> None:
+        if not isinstance(error, _GONE):
+            report(kind, error, trace)
+
+    sys.excepthook = report_unless_gone
 
 
 def _load_next() -> None:
@@ -31,4 +47,6 @@ def _load_next() -> None:
 
 if "pyspark.daemon" in sys.orig_argv:
     _silence_broken_pipes()
+if "pyspark.sql.streaming.python_streaming_source_runner" in sys.orig_argv:
+    _end_quietly_without_spark()
 _load_next()

@@ -1,0 +1,173 @@
+"""Rankings in SELECT: QUALIFY, ORDER BY with LIMIT, ranks in the select list, and DISTINCT ON."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from sqlglot import exp
+
+from headgate.cql import statement as cql
+from headgate.cql.expressions import scalar, scalar_without_aggregates
+from headgate.cql.statement import FromItem, ScalarExpression, SelectItem
+from headgate.cql.tokens import Cursor, Token, one_line
+from headgate.errors import QueryError
+
+NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
+_NO_LIMIT = "LIMIT takes the first rows in an order; write ORDER BY something LIMIT 10"
+_RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
+# what is added to the number that a rank is compared with, for the largest rank that passes
+_RANK_LIMITS = {"<=": 0, "<": -1, "=": 0}
+
+
+class RankingReader(Cursor):
+    """Reads the clauses of a SELECT that take the first rows."""
+
+    def __init__(self, text: str, origin: str) -> None:
+        super().__init__(text, origin)
+        self.ranking: cql.RankingClause | None = None
+        """The rank in the select list that is being read."""
+
+    def at_clause(self) -> bool:
+        """Whether a clause begins here, rather than a part of an expression."""
+        raise NotImplementedError
+
+    def expression(self, what: str) -> list[Token]:
+        """The tokens of an expression, up to a comma, a closing bracket or the next clause."""
+        raise NotImplementedError
+
+    def distinct_on(self) -> tuple[ScalarExpression, ...]:
+        self.expect("ON")
+        self.expect("(")
+        keys = self.several(
+            lambda: scalar_without_aggregates(self.expression("a column in DISTINCT ON (...)"), "DISTINCT ON")
+        )
+        self.expect(")", " after the columns of DISTINCT ON")
+        return keys
+
+    def limited(
+        self, ranking: cql.RankingClause | None, items: Sequence[SelectItem | cql.RankItem | cql.Star]
+    ) -> cql.RankingClause | None:
+        """The ranking of QUALIFY, or of ORDER BY and LIMIT."""
+        span = self.span
+        if self.accept("QUALIFY"):
+            found = self._qualified(ranking, items)
+            if self.at("ORDER BY"):
+                raise self.fail("QUALIFY has the order already; leave ORDER BY out")
+            return found
+        if self.accept("ORDER BY"):
+            if ranking is not None:
+                raise QueryError("there is one ranking to a SELECT; write QUALIFY instead", span)
+            order = self.several(self._sort_item)
+            if not self.accept("LIMIT"):
+                raise QueryError(f"ORDER BY without LIMIT {NO_ORDER}", span)
+            rows = self._count("LIMIT")
+            function = "RANK" if self.accept("WITH", "TIES") else "ROW_NUMBER"
+            return cql.RankingClause(function, (), order, rows, self.since(span))
+        if self.at("LIMIT") and self.at_clause():
+            raise self.fail(_NO_LIMIT)
+        return ranking
+
+    def _qualified(
+        self, ranking: cql.RankingClause | None, items: Sequence[SelectItem | cql.RankItem | cql.Star]
+    ) -> cql.RankingClause:
+        span = self.span
+        if self.at_rank():
+            if ranking is not None:
+                raise self.fail("there is one ranking to a SELECT; write QUALIFY with its name")
+            ranking = self._rank()
+        else:
+            name = self.name("ROW_NUMBER() OVER (...), RANK() OVER (...) or the name of one")
+            ranks = [item.name.text for item in items if isinstance(item, cql.RankItem)]
+            if ranking is None or name.text.lower() not in {rank.lower() for rank in ranks}:
+                message = f"{one_line(name.text)} is not a rank in the select list"
+                example = "QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) <= 10"
+                raise QueryError(f"{message}; write {example}", name.span)
+        word = self.word()
+        if word not in _RANK_LIMITS:
+            raise self.expected("<= and a number after the rank")
+        self.take()
+        number = self.span
+        rows = self._count("the comparison") + _RANK_LIMITS[word]
+        if rows < 1 or (word == "=" and rows != 1):
+            message = "the first rows are kept: a rank is compared by <= with 1 or more, or by = with 1"
+            raise QueryError(message, number)
+        return replace(ranking, rows=rows, span=self.since(span))
+
+    def at_rank(self) -> bool:
+        return self.word() in _RANKS and self.at(self.word(), "(", ")", "OVER")
+
+    def _rank(self) -> cql.RankingClause:
+        """``ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...)``."""
+        first = self.span
+        function = self.take().word
+        for _ in range(3):
+            self.take()
+        self.expect("(", " after OVER")
+        keys = self.several(lambda: self._ranked_by("PARTITION BY")) if self.accept("PARTITION BY") else ()
+        self.expect("ORDER BY", f" inside of {function}() OVER (...)")
+        order = self.several(self._sort_item)
+        self.expect(")", " after ORDER BY")
+        return cql.RankingClause(function, keys, order, None, self.since(first))
+
+    def _ranked_by(self, clause: str) -> ScalarExpression:
+        return scalar(self.expression(f"an expression after {clause}"))
+
+    def _sort_item(self) -> cql.SortItem:
+        tokens = self.expression("an expression after ORDER BY")
+        words = [token.word for token in tokens]
+        nulls = ""
+        if words[-2:] in (["NULLS", "FIRST"], ["NULLS", "LAST"]):
+            nulls, tokens, words = words[-1], tokens[:-2], words[:-2]
+        is_descending = words[-1:] == ["DESC"]
+        if words[-1:] in (["DESC"], ["ASC"]):
+            tokens = tokens[:-1]
+        if not tokens:
+            raise self.expected("an expression after ORDER BY")
+        return cql.SortItem(scalar(tokens), is_descending, nulls)
+
+    def _count(self, what: str) -> int:
+        token = self.current
+        if token is None or not token.value.isdecimal() or not 0 < int(token.value[:12]) < 10**9:
+            raise self.expected(f"a number of rows of 1 or more after {what}")
+        return int(self.take().value)
+
+    def rank_item(self) -> cql.RankItem:
+        if self.ranking is not None:
+            raise self.fail("there is one ranking to a SELECT; write another as a subquery")
+        self.ranking = self._rank()
+        self.accept("AS")
+        return cql.RankItem(self.name("a name for the rank, as in ROW_NUMBER() OVER (...) AS place"))
+
+
+def with_limits_of_ranks(
+    sources: tuple[FromItem, ...], conditions: list[ScalarExpression]
+) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
+    """``WHERE place <= 10`` over a subquery that selects a rank, for QUALIFY in the subquery."""
+    changed = list(sources)
+    for number, source in enumerate(sources):
+        inner = source.branches[0] if len(source.branches) == 1 else None
+        if inner is None or inner.ranking is None or inner.ranking.rows is not None:
+            continue
+        names = {item.name.text.lower() for item in inner.items if isinstance(item, cql.RankItem)}
+        found = [(term, rows) for term in conditions if (rows := _rank_limit(term, names)) is not None]
+        if not found:
+            message = "a rank is limited, so that only the first rows are kept; write WHERE place <= 10"
+            raise QueryError(f"{message} around the subquery, or QUALIFY in it", inner.ranking.span)
+        term, rows = found[0]
+        conditions = [one for one in conditions if one is not term]
+        limited = replace(inner, ranking=replace(inner.ranking, rows=rows))
+        changed[number] = replace(source, branches=(limited,))
+    return tuple(changed), conditions
+
+
+def _rank_limit(term: ScalarExpression, names: set[str]) -> int | None:
+    """The largest rank that passes a condition; None if it is not one about a rank."""
+    tree = term.tree.unnest()
+    symbols: dict[type[exp.Expr], str] = {exp.LTE: "<=", exp.LT: "<", exp.EQ: "="}
+    if type(tree) not in symbols or not isinstance(tree.this, exp.Column) or not tree.expression.is_int:
+        return None
+    if tree.this.name.lower() not in names:
+        return None
+    rows = int(tree.expression.name) + _RANK_LIMITS[symbols[type(tree)]]
+    return rows if rows >= 1 and (not isinstance(tree, exp.EQ) or rows == 1) else None

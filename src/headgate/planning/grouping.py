@@ -1,0 +1,197 @@
+"""GROUP BY: the keys and aggregate calls of one SELECT."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from decimal import Decimal
+
+from sqlglot import exp
+
+from headgate.cql import statement as cql
+from headgate.cql.statement import ScalarExpression, Select, SelectItem
+from headgate.cql.tokens import one_line
+from headgate.errors import QueryError
+from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
+from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, tree_key
+from headgate.model.window import SessionWindow, UnboundedWindow, is_emitted_whole
+from headgate.planning.aggregates import parts_of
+from headgate.planning.from_clause import Scope
+from headgate.planning.sources import WindowBound, over_text
+from headgate.planning.type_check import TypeCheck
+from headgate.planning.types import Type
+
+
+class Grouping:
+    """The keys and aggregate calls of one SELECT; calls are collected as expressions are bound."""
+
+    def __init__(self, select: Select, scope: Scope) -> None:
+        self._scope = scope
+        self._items = select.items
+        named = [item for item in select.items if isinstance(item, SelectItem)]
+        self._by_alias = {item.alias.text.lower(): item.expression for item in named if item.alias}
+        self._calls: dict[tuple[object, ...], AggregateExpression] = {}
+        # the groups of a window have its bounds in common anyway
+        meant = [self._meant(written) for written in select.group_by]
+        keys = dict.fromkeys(scope.bind(one) for one in meant if not self._is_bound(one))
+        self.keys = tuple(NamedExpression(f"k{number}", key) for number, key in enumerate(keys))
+
+    @property
+    def aggregates(self) -> tuple[AggregateExpression, ...]:
+        return tuple(self._calls.values())
+
+    def bind(self, expression: ScalarExpression) -> Expression:
+        """The expression over the columns of keys and calls."""
+        self._scope_check(expression, ()).type_of(expression.tree)
+        return self._over_groups(expression, ())
+
+    def condition(self, expression: ScalarExpression) -> Expression:
+        """A condition of HAVING, which may use the names of select items."""
+        items = self._item_references(expression)
+        self._scope_check(expression, items).condition(expression.tree)
+        return self._over_groups(expression, items)
+
+    def sort_key(self, expression: ScalarExpression) -> Expression:
+        """What groups are ranked by, which may use the names of select items."""
+        items = self._item_references(expression)
+        self._scope_check(expression, items).type_of(expression.tree)
+        return self._over_groups(expression, items)
+
+    def _outside(self, expression: ScalarExpression) -> list[cql.ColumnReference]:
+        """The columns that are not inside of aggregates, but for bounds of windows."""
+        calls = [range(call.span.start, call.span.end) for call in expression.aggregates]
+        outside = [r for r in expression.columns if not any(r.span.start in call for call in calls)]
+        return [r for r in outside if self._scope.window_bound(r) is None]
+
+    def _item_references(self, expression: ScalarExpression) -> tuple[cql.ColumnReference, ...]:
+        return tuple(r for r in self._outside(expression) if self._is_item(r))
+
+    def _scope_check(self, expression: ScalarExpression, items: Iterable[cql.ColumnReference]) -> TypeCheck:
+        return self._scope.type_check(expression, {r.span.start: self._item_type(r) for r in items})
+
+    def _over_groups(self, expression: ScalarExpression, items: Iterable[cql.ColumnReference]) -> Expression:
+        outside = self._outside(expression)
+        bounds = {
+            r.span.start: self._bound(found)
+            for r in expression.columns
+            if (found := self._scope.window_bound(r)) is not None
+        }
+        own = {r.span.start: operand(self.bind(self._by_alias[r.name.lower()]).tree) for r in items}
+        bound = {r.span.start: self._scope.resolve(r).tree for r in outside if r.span.start not in own}
+        for start, bound_tree in bound.items():
+            for column in bound_tree.find_all(exp.Column):
+                column.meta["start"] = start
+        aggregates = {call.span.start: self._call(call) for call in expression.aggregates}
+        tree = over_keys(over_text(expression.tree, {**own, **bound, **bounds, **aggregates}), self.keys)
+        ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
+        for reference in outside:
+            if reference.span.start in ungrouped:
+                message = f"{reference.span.excerpt} must be in GROUP BY or inside an aggregate"
+                raise QueryError(message, reference.span)
+        return Expression(tree, expression.span)
+
+    def _bound(self, bound: WindowBound) -> exp.Expr:
+        """A bound of the window; where a session begins is told by its first tuple."""
+        if not bound.is_first_tuple:
+            return bound.tree
+        first = Expression(column_tree(TIMESTAMP_US))
+        new = AggregateExpression(f"a{len(self._calls)}", "MIN", first)
+        found = self._calls.setdefault(("MIN", False, (first,)), new)
+        return bound.over(quote(found.name))
+
+    def _is_bound(self, written: ScalarExpression) -> bool:
+        """Whether a key is ``window_start`` or ``window_end``."""
+        return (
+            len(written.columns) == 1
+            and written.columns[0].span == written.span
+            and self._scope.window_bound(written.columns[0]) is not None
+        )
+
+    def _item_type(self, reference: cql.ColumnReference) -> Type:
+        return self._scope.type_of(self._by_alias[reference.name.lower()])
+
+    def _is_item(self, reference: cql.ColumnReference) -> bool:
+        if reference.qualifier is not None or reference.name.lower() not in self._by_alias:
+            return False
+        column = self._scope.find(reference.name, reference.span)
+        # a key has priority over a select item; a column that is not a key would be an error anyway
+        return column is None or Expression(column.tree) not in [key.expression for key in self.keys]
+
+    def _call(self, call: cql.AggregateCall) -> exp.Expr:
+        """The value of an aggregate, over the column of what computes it."""
+        arguments = [self._scope.bind(argument) for argument in call.arguments]
+        condition = None if call.condition is None else self._scope.condition(call.condition)
+        parts = parts_of(call.function, arguments, call.distinct, condition)
+        argument, others = (parts.arguments[0] if parts.arguments else None), parts.arguments[1:]
+        new = AggregateExpression(
+            f"a{len(self._calls)}", parts.function, argument, parts.distinct, tuple(others)
+        )
+        self._check_window(call, new)
+        found = self._calls.setdefault((parts.function, parts.distinct, parts.arguments), new)
+        return parts.value(column_tree(found.name))
+
+    def _check_window(self, call: cql.AggregateCall, new: AggregateExpression) -> None:
+        """Reject an aggregate that would keep all tuples, or that has no value for every tuple."""
+        window, shown = self._scope.streams[0].window, _shown(call)
+        if not new.is_mergeable and isinstance(window, UnboundedWindow):
+            message = f"{shown} without a window would keep all values"
+            raise QueryError(f"{message}; add [RANGE 1 HOUR]", call.span)
+        if not new.is_mergeable and isinstance(window, SessionWindow):
+            message = f"{shown} over sessions would keep all their tuples"
+            raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", call.span)
+        if new.distinct and new.function != "COUNT" and not is_emitted_whole(window):
+            message = f"{shown} needs a window that is emitted as a whole"
+            raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", call.span)
+
+    def _meant(self, written: ScalarExpression) -> ScalarExpression:
+        meant = written
+        if written.text.isdecimal():
+            number = Decimal(written.text)
+            if not 1 <= number <= len(self._items):
+                message = (
+                    f"GROUP BY {one_line(written.text)}: the select list has items 1 to {len(self._items)}"
+                )
+                raise QueryError(message, written.span)
+            item = self._items[int(number) - 1]
+            if not isinstance(item, SelectItem):
+                what = "a *; name the column" if isinstance(item, cql.Star) else "a rank; leave it out"
+                raise QueryError(f"GROUP BY {number} is {what}", written.span)
+            meant = item.expression
+        elif len(written.columns) == 1 and written.columns[0].span == written.span:
+            [reference] = written.columns
+            if reference.qualifier is None and not self._scope.find(reference.name, reference.span):
+                meant = self._by_alias.get(reference.name.lower(), written)
+        if meant.aggregates:
+            text = " ".join(meant.text.split())
+            raise QueryError(f"{text} is an aggregate, which GROUP BY cannot use", written.span)
+        return meant
+
+
+class StateGrouping(Grouping):
+    """Groups over all tuples so far, of which a table keeps partial aggregates."""
+
+    def _check_window(self, call: cql.AggregateCall, new: AggregateExpression) -> None:
+        if not new.is_mergeable and not (new.distinct and new.function == "COUNT"):
+            message = f"{_shown(call)} over all tuples so far would keep all values"
+            raise QueryError(f"{message}; use COUNT, SUM, AVG, MIN, MAX or COUNT(DISTINCT ...)", call.span)
+
+
+class RowGrouping(Grouping):
+    """Groups over the current rows of a table."""
+
+    def _check_window(self, call: cql.AggregateCall, new: AggregateExpression) -> None:
+        """All rows are at hand."""
+
+
+def _shown(call: cql.AggregateCall) -> str:
+    return f"{call.function}({'DISTINCT ...' if call.distinct else '...'})"
+
+
+def over_keys(tree: exp.Expr, keys: Iterable[NamedExpression]) -> exp.Expr:
+    """The tree over the columns of group keys; of nested keys, the outermost counts."""
+    names = {tree_key(k.expression.tree.unnest()): k.name for k in keys if k.expression.columns}
+
+    def change(node: exp.Expr) -> exp.Expr | None:
+        name = names.get(tree_key(node)) if not isinstance(node, exp.Identifier) else None
+        return None if name is None else column_tree(name)
+
+    return replace_nodes(tree, change) if names else tree

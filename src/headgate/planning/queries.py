@@ -1,0 +1,38 @@
+"""Bind queries and derived streams: their SELECTs, sinks and quality of service."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from headgate.cql.statement import CreateQuery, CreateView, DeriveStream
+from headgate.model.network import QueryDefinition
+from headgate.planning.bind import Branch, Derived, bound_branches
+from headgate.planning.catalog import Catalog, sink_of, with_service
+from headgate.planning.logical import DerivedPlan, LogicalPlan, Project
+from headgate.planning.retention import check_ends
+from headgate.planning.tables import bind_table
+
+
+def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
+    """The query as a plan with WHERE above all joins; a QueryError points at what is wrong."""
+    derived = Derived(query.name.text, catalog)
+    sink = sink_of(query.sink, catalog.known_sinks)
+    if sink.is_latest:
+        branches: tuple[Project, ...] = (bind_table(query, catalog, derived),)
+    else:
+        own = [Branch(select, catalog, derived) for select in query.branches]
+        branches = bound_branches(query.branches, own, derived)
+    definition = QueryDefinition(query.name.text, (), sink)
+    plan = LogicalPlan(definition, branches, derived=tuple(derived.plans.values()))
+    plan = with_service(plan, query.settings, catalog.known_functions)
+    check_ends((*plan.derived, plan))
+    return plan
+
+
+def bind_stream(stream: DeriveStream | CreateView, catalog: Catalog) -> DerivedPlan:
+    """A derived stream or a view as a plan, with those that it reads."""
+    derived = Derived(stream.name.text, catalog)
+    own = derived.bind(stream.name, stream.branches)
+    others = tuple(plan for name, plan in derived.plans.items() if name != stream.name.text)
+    check_ends((*others, own))
+    return replace(own, derived=others)

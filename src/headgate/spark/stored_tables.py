@@ -1,0 +1,139 @@
+"""Tables beside a run: its stored relations, results and dead letters, for SELECTs on a checkpoint.
+
+A run records where they are. Results are those of the ticks that have been committed, also while it runs.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pyspark.errors import AnalysisException, ParseException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
+
+from headgate.errors import SetupError, known_names
+from headgate.model.network import Network
+from headgate.spark import sql
+from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.file_system import Files
+from headgate.spark.operators.check import spark_complaint
+from headgate.spark.prepared import Prepared
+from headgate.spark.sinks import FILE_SINKS
+
+DEAD_LETTERS = "dead_letters"
+"""The name of the table with what was set aside."""
+
+_FILE = "headgate.tables.json"
+# formats of stored relations that need no password
+_RELATION_FILES = ("csv", "json", "orc", "parquet", "text")
+
+
+@dataclass(frozen=True)
+class StoredTable:
+    """A table of a checkpoint; ``columns`` is the JSON of a schema, empty if the files tell it."""
+
+    name: str
+    kind: str
+    format: str
+    columns: str
+    options: Mapping[str, str]
+
+    def read(self, spark: SparkSession) -> DataFrame:
+        """All rows."""
+        reader = spark.read.format(self.format).options(**self.options)
+        if self.columns:
+            reader = reader.schema(StructType.fromJson(json.loads(self.columns)))
+        return reader.load()
+
+
+def record_tables(
+    spark: SparkSession, files: Files, checkpoint: Checkpoint, network: Network, prepared: Prepared
+) -> None:
+    """Write down where the relations and results of a run are."""
+    found = [*_relations(spark, network), *_results(checkpoint, network, prepared)]
+    files.write_text(f"{checkpoint.root}/{_FILE}", json.dumps([asdict(table) for table in found], indent=2))
+
+
+def _relations(spark: SparkSession, network: Network) -> Iterator[StoredTable]:
+    for relation in network.relations.values():
+        if relation.format in _RELATION_FILES:
+            schema = spark.table(sql.name(f"relation {relation.name}")).schema.json()
+            options = _located(dict(relation.options))
+            yield StoredTable(relation.name, "relation", relation.format, schema, options)
+
+
+def _results(checkpoint: Checkpoint, network: Network, prepared: Prepared) -> Iterator[StoredTable]:
+    for name, query in network.queries.items():
+        fields = [f for f in prepared.result_schema(query).fields if not sql.is_system(f.name)]
+        schema = StructType(fields).json()
+        if query.sink.format == "memory":
+            yield StoredTable(name, "query", "parquet", schema, {"path": checkpoint.results(name)})
+        elif query.sink.format in FILE_SINKS:
+            options = _located(dict(query.sink.options))
+            yield StoredTable(name, "query", query.sink.format, schema, options)
+
+
+def _located(options: Mapping[str, str]) -> dict[str, str]:
+    """The options with a path that is the same from all folders."""
+    return {
+        key: str(Path(value).absolute()) if key.lower() == "path" and ":" not in value else value
+        for key, value in options.items()
+    }
+
+
+class Tables:
+    """The tables of a checkpoint, as views of a session."""
+
+    def __init__(self, spark: SparkSession, files: Files, root: str) -> None:
+        path, self._spark = f"{root}/{_FILE}", spark
+        if not files.exists(path):
+            raise SetupError(f"{root} has no {_FILE}; pass a folder in which headgate run has kept its state")
+        self._found = {table.name: table for table in _read(files, path)}
+        letters = f"{root}/dead-letters"
+        if files.names(letters):
+            options = {"path": letters, "mergeSchema": "true"}
+            self._found[DEAD_LETTERS] = StoredTable(DEAD_LETTERS, "dead letters", "parquet", "", options)
+        self._files = files
+
+    @property
+    def tables(self) -> tuple[StoredTable, ...]:
+        """All of them, in order of declaration."""
+        return tuple(self._found.values())
+
+    def columns(self, name: str) -> dict[str, str]:
+        """The columns of a table, with their types."""
+        table = next((one for one in self.tables if one.name.lower() == name.lower()), None)
+        if table is None:
+            raise self._unknown(name)
+        return {f.name: f.dataType.simpleString().upper() for f in self._rows(table).schema.fields}
+
+    def select(self, text: str) -> DataFrame:
+        """The rows that a SELECT gives."""
+        for table in self.tables:
+            self._rows(table).createOrReplaceTempView(sql.name(table.name))
+        try:
+            return self._spark.sql(text)
+        except (AnalysisException, ParseException) as error:
+            if error.getCondition() == "TABLE_OR_VIEW_NOT_FOUND":
+                written = (error.getMessageParameters() or {})["relationName"]
+                raise self._unknown(written.replace("`", "")) from error
+            raise SetupError(spark_complaint(error).rstrip(".")) from error
+
+    def _unknown(self, name: str) -> SetupError:
+        return SetupError(f"unknown table {name}; tables: {known_names(list(self._found))}")
+
+    def _rows(self, table: StoredTable) -> DataFrame:
+        if table.kind == "query" and not self._files.exists(table.options["path"]):
+            # no tick has brought any yet
+            return self._spark.createDataFrame([], StructType.fromJson(json.loads(table.columns)))
+        return table.read(self._spark)
+
+
+def _read(files: Files, path: str) -> list[StoredTable]:
+    try:
+        return [StoredTable(**one) for one in json.loads(files.read_text(path))]
+    except (ValueError, TypeError) as error:
+        raise SetupError(f"{path} is damaged; start the run again, which writes it anew") from error

@@ -1,0 +1,174 @@
+"""Rankings, and tables of the latest results, against DuckDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.duck import assert_agreement, create_streams, sorted_rows, write_stream
+
+from headgate import Session
+from headgate.errors import SetupError
+
+pytestmark = pytest.mark.spark
+
+STREAMS = ("s", "r")
+BUCKET = "time_bucket(INTERVAL 5 SECONDS, seen)"
+LATEST = "INTO memory OPTIONS (mode 'latest')"
+ENDS = """
+  ends AS (SELECT unnest(generate_series(time_bucket(INTERVAL 2 SECONDS, min(seen)),
+                                         max(seen) + INTERVAL 6 SECONDS, INTERVAL 2 SECONDS)) AS e FROM s)
+"""
+# a query in CQL, and the same in DuckDB over views of all tuples; s has one tuple to an instant
+RANKINGS = {
+    "most_frequent": (
+        """SELECT v, COUNT(*) AS n, window_start AS b FROM s [TUMBLE 5 SECONDS] GROUP BY v
+           ORDER BY n DESC, v LIMIT 2""",
+        f"""
+        FROM (SELECT v, COUNT(*) AS n, {BUCKET} AS b FROM s GROUP BY ALL)
+        QUALIFY row_number() OVER (PARTITION BY b ORDER BY n DESC, v) <= 2
+        """,
+    ),
+    "with_ties": (
+        """SELECT v, COUNT(*) AS n FROM s [TUMBLE 5 SECONDS] GROUP BY v
+           ORDER BY COUNT(*) DESC LIMIT 1 WITH TIES""",
+        f"""
+        SELECT v, n FROM (SELECT v, COUNT(*) AS n, {BUCKET} AS b FROM s GROUP BY ALL)
+        QUALIFY rank() OVER (PARTITION BY b ORDER BY n DESC) = 1
+        """,
+    ),
+    "largest_of_hops": (
+        """SELECT k, v, seen, window_end AS e FROM s [HOP 6 SECONDS EVERY 2 SECONDS] WHERE v > 2
+           QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, seen) <= 2""",
+        f"""
+        WITH {ENDS} SELECT k, v, seen, e FROM s, ends
+        WHERE v > 2 AND seen >= e - INTERVAL 6 SECONDS AND seen < e
+        QUALIFY row_number() OVER (PARTITION BY e, k ORDER BY v DESC, seen) <= 2
+        """,
+    ),
+    "ranked_groups": (
+        """SELECT k, t, place FROM (
+             SELECT k, SUM(v) AS t, DENSE_RANK() OVER (ORDER BY SUM(v) DESC) AS place
+             FROM s [TUMBLE 5 SECONDS] GROUP BY k) AS x WHERE place <= 2""",
+        f"""
+        SELECT k, t, dense_rank() OVER (PARTITION BY b ORDER BY t DESC) AS place
+        FROM (SELECT k, SUM(v) AS t, {BUCKET} AS b FROM s GROUP BY ALL) QUALIFY place <= 2
+        """,
+    ),
+    "without_duplicates": (
+        "SELECT DISTINCT ON (k, v) k, v, seen FROM s [RANGE 3 SECONDS]",
+        """
+        SELECT k, v, seen FROM s AS t WHERE NOT EXISTS (
+          FROM s WHERE k = t.k AND v = t.v AND seen < t.seen AND seen >= t.seen - INTERVAL 3 SECONDS)
+        """,
+    ),
+    "best_pairs": (
+        """SELECT a.k, a.v AS x, b.v AS y FROM s [TUMBLE 5 SECONDS] AS a JOIN r [TUMBLE 5 SECONDS] AS b
+             ON a.k = b.k ORDER BY a.v + b.v DESC LIMIT 1 WITH TIES""",
+        """
+        SELECT k, x, y FROM (
+          SELECT a.k, a.v AS x, b.v AS y, time_bucket(INTERVAL 5 SECONDS, a.seen) AS w FROM s a JOIN r b
+          ON a.k = b.k AND time_bucket(INTERVAL 5 SECONDS, b.seen) = time_bucket(INTERVAL 5 SECONDS, a.seen)
+        ) QUALIFY rank() OVER (PARTITION BY w ORDER BY x + y DESC) = 1
+        """,
+    ),
+}
+TABLES = {
+    "groups": (
+        """SELECT k, COUNT(*) AS n, SUM(v) AS t, AVG(v) AS m, MIN(v) AS a, MAX(v) AS z,
+             COUNT(DISTINCT v) AS d, COUNT(DISTINCT v) FILTER (WHERE v > 5) AS e
+           FROM s GROUP BY k HAVING COUNT(*) > 3""",
+        """
+        SELECT k, COUNT(*), SUM(v), AVG(v), MIN(v), MAX(v), COUNT(DISTINCT v),
+          COUNT(DISTINCT v) FILTER (v > 5)
+        FROM s GROUP BY k HAVING COUNT(*) > 3
+        """,
+    ),
+    "whole": (
+        "SELECT COUNT(*) AS n, MAX(v) AS m FROM s WHERE v < 9",
+        "SELECT COUNT(*), MAX(v) FROM s WHERE v < 9",
+    ),
+    "first_rows": (
+        """SELECT k, v, seen, place FROM (
+             SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, seen) AS place FROM s
+           ) AS x WHERE place <= 4""",
+        """
+        SELECT k, v, seen, row_number() OVER (PARTITION BY k ORDER BY v DESC, seen) AS place FROM s
+        QUALIFY place <= 4
+        """,
+    ),
+    "pairs": (
+        """SELECT a.k, b.v, a.seen FROM s [UNBOUNDED] AS a JOIN r [UNBOUNDED] AS b ON a.k = b.k AND a.v = b.v
+           QUALIFY RANK() OVER (PARTITION BY a.k ORDER BY b.v DESC) <= 1""",
+        """
+        SELECT a.k, b.v, a.seen FROM s a JOIN r b ON a.k = b.k AND a.v = b.v
+        QUALIFY rank() OVER (PARTITION BY a.k ORDER BY b.v DESC) = 1
+        """,
+    ),
+    "of_a_table": (
+        """SELECT n, COUNT(*) AS groups, median(m) AS middle
+           FROM (SELECT k, v, COUNT(*) AS n, MAX(k + v) AS m FROM s GROUP BY k, v) AS x
+           WHERE n > 1 GROUP BY n""",
+        """
+        SELECT n, COUNT(*), median(m)
+        FROM (SELECT k, v, COUNT(*) AS n, MAX(k + v) AS m FROM s GROUP BY k, v) WHERE n > 1 GROUP BY n
+        """,
+    ),
+    "values": ("SELECT DISTINCT k, v % 4 AS w FROM s", "SELECT DISTINCT k, v % 4 FROM s"),
+    "values_of_groups": (
+        "SELECT DISTINCT n % 3 AS w FROM (SELECT v, COUNT(*) AS n FROM s GROUP BY v) AS x",
+        "SELECT DISTINCT n % 3 FROM (SELECT v, COUNT(*) AS n FROM s GROUP BY v)",
+    ),
+}
+KEYED = {
+    "last": (
+        "SELECT k, v, seen FROM s WHERE v <> 5",
+        "k",
+        """
+        SELECT k, v, seen FROM s WHERE v <> 5
+        QUALIFY row_number() OVER (PARTITION BY k ORDER BY seen DESC) = 1
+        """,
+    ),
+    "last_window": (
+        "SELECT k, COUNT(*) AS n, window_end AS e FROM s [TUMBLE 5 SECONDS] GROUP BY k",
+        "k",
+        f"""
+        FROM (SELECT k, COUNT(*) AS n, {BUCKET} + INTERVAL 5 SECONDS AS e FROM s GROUP BY ALL)
+        QUALIFY row_number() OVER (PARTITION BY k ORDER BY e DESC) = 1
+        """,
+    ),
+    "last_of_both": (
+        "SELECT k, 's' AS w, seen FROM s UNION ALL SELECT k, 'r' AS w, seen FROM r",
+        "k, w",
+        "SELECT k, 's', max(seen) FROM s GROUP BY k UNION ALL SELECT k, 'r', max(seen) FROM r GROUP BY k",
+    ),
+}
+
+
+def test_rankings_and_tables_give_what_duckdb_gives(
+    spark: SparkSession, tmp_path: Path, run_seed: int
+) -> None:
+    rng = Random(run_seed)
+    write_stream(tmp_path / "s", rng, (250_000, 500_000, 1_000_000))
+    write_stream(tmp_path / "r", rng, (0, 250_000, 500_000, 1_000_000))
+    statements = create_streams(tmp_path, STREAMS)
+    statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in RANKINGS.items()]
+    statements += [f"CREATE QUERY {name} AS {query} {LATEST};" for name, (query, _) in TABLES.items()]
+    statements += [
+        f"CREATE QUERY {name} AS {query} "
+        f"INTO parquet OPTIONS (path '{tmp_path}/{name}', mode 'latest', key '{key}');"
+        for name, (query, key, _) in KEYED.items()
+    ]
+    session = Session(spark).execute("\n".join(statements))
+    run = session.start(until_done=True, strategy=rng.choice(("fifo", "chain", "path-capacity")))
+    assert run.wait(300)
+    answers = {name: query for name, (_, query) in (RANKINGS | TABLES).items()}
+    answers |= {name: query for name, (_, _, query) in KEYED.items()}
+    assert_agreement(run, tmp_path, STREAMS, answers)
+    assert sorted_rows(run.table("values")) == sorted_rows(run.results("values").toArrow())
+    with pytest.raises(SetupError, match="query with_ties appends its results and has no table"):
+        run.table("with_ties")
+    # one file for each table, whatever the number of ticks
+    assert [path.name for path in (tmp_path / "last").glob("*.parquet")] == ["table.snappy.parquet"]
