@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import duckdb
 import pytest
 from pyspark.sql import SparkSession
 from tests.spark.duck import assert_agreement, create_streams, sorted_rows, write_stream
@@ -145,6 +149,84 @@ KEYED = {
         "SELECT k, 's', max(seen) FROM s GROUP BY k UNION ALL SELECT k, 'r', max(seen) FROM r GROUP BY k",
     ),
 }
+
+# tables whose changes are taken, and the same over the tuples up to an instant
+CHANGES = {
+    "changing_groups": (
+        """SELECT k, COUNT(*) AS n, AVG(v) AS m, MAX(v) AS z, COUNT(DISTINCT v) AS d, 12 / COUNT(*) AS part
+           FROM r WHERE v <> 5 GROUP BY k HAVING COUNT(*) % 4 <> 1 INTO memory OPTIONS (mode 'changes')""",
+        """
+        SELECT k, COUNT(*), AVG(v), MAX(v), COUNT(DISTINCT v), 12 / COUNT(*)
+        FROM upto WHERE v <> 5 GROUP BY k HAVING COUNT(*) % 4 <> 1
+        """,
+    ),
+    "changing_total": (
+        "SELECT MAX(v) AS m FROM r INTO memory OPTIONS (mode 'changes')",
+        "SELECT MAX(v) FROM upto",
+    ),
+    "changing_values": (
+        "SELECT DISTINCT v % 7 AS w FROM r INTO memory OPTIONS (mode 'changes')",
+        "SELECT DISTINCT v % 7 FROM upto",
+    ),
+    "changing_ranks": (
+        """SELECT k, v, place FROM (
+             SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, seen) AS place FROM r
+           ) AS x WHERE place <= 3 AND v < 12 INTO memory OPTIONS (mode 'changes')""",
+        """
+        SELECT k, v, place FROM (
+          SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v DESC, seen) AS place FROM upto
+        ) WHERE place <= 3 AND v < 12
+        """,
+    ),
+    "changing_first_rows": (
+        "SELECT k, v, seen FROM r ORDER BY seen DESC, v, k LIMIT 4 INTO memory OPTIONS (mode 'changes')",
+        "SELECT k, v, seen FROM upto ORDER BY seen DESC, v, k LIMIT 4",
+    ),
+    "changing_last": (
+        "SELECT k, v, seen FROM r INTO memory OPTIONS (mode 'changes', key 'k')",
+        """
+        SELECT k, v, seen FROM upto
+        QUALIFY row_number() OVER (PARTITION BY k ORDER BY seen DESC, v DESC) = 1
+        """,
+    ),
+}
+
+
+def test_changes_are_the_differences_between_tables_of_consecutive_instants(
+    spark: SparkSession, tmp_path: Path, run_seed: int
+) -> None:
+    write_stream(tmp_path / "r", Random(run_seed), (0, 0, 250_000, 1_000_000))
+    statements = create_streams(tmp_path, ("r",))
+    statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in CHANGES.items()]
+    run = Session(spark).execute("\n".join(statements)).start(until_done=True)
+    assert run.wait(300)
+    duck = duckdb.connect()
+    duck.execute("SET TimeZone = 'UTC'")
+    duck.execute(f"CREATE VIEW r AS FROM '{tmp_path}/r/*.parquet'")
+    instants = [ts for (ts,) in duck.sql("SELECT DISTINCT seen FROM r ORDER BY seen").fetchall()]
+    for name, (_, query) in CHANGES.items():
+        found = run.results(name).toArrow()
+        columns = [name for name in found.column_names if name not in ("ts", "change")]
+        changes: dict[tuple[Any, bool], Counter[str]] = {}
+        for change in found.to_pylist():
+            is_new = change["change"] in ("insert", "update_after")
+            row = _rounded(change[column] for column in columns)
+            changes.setdefault((change["ts"], is_new), Counter())[row] += 1
+        before: Counter[str] = Counter()
+        for instant in instants:
+            duck.execute(f"CREATE OR REPLACE VIEW upto AS FROM r WHERE seen <= TIMESTAMPTZ '{instant}'")
+            after = Counter(map(_rounded, duck.sql(query).fetchall()))
+            assert changes.pop((instant, True), Counter()) == after - before, (name, instant)
+            assert changes.pop((instant, False), Counter()) == before - after, (name, instant)
+            before = after
+        assert not changes, name
+    kinds = Counter(run.results("changing_groups").toArrow().column("change").to_pylist())
+    assert kinds["update_before"] == kinds["update_after"] > 0 and kinds["insert"] and kinds["delete"]
+    assert {*run.results("changing_values").toArrow().column("change").to_pylist()} == {"insert"}
+
+
+def _rounded(row: Iterable[Any]) -> str:
+    return ", ".join(str(round(one, 9) if isinstance(one, float) else one) for one in row)
 
 
 def test_rankings_and_tables_give_what_duckdb_gives(

@@ -16,6 +16,9 @@ from headgate.model.sql_tree import column_tree
 RANK = "r0"
 """The plan column with the rank of a row."""
 
+CHANGE = "change"
+"""The column with the kind of a change."""
+
 
 @dataclass(frozen=True)
 class SortKey:

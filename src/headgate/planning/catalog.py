@@ -460,16 +460,18 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
     if sink_format in _FILES and "path" not in options:
         raise QueryError(f"{sink_format} needs a path; write OPTIONS (path 'out/')", clause.span)
     mode = options.get("mode")
-    if mode is not None and mode.value.strip().lower() not in ("append", "latest"):
+    if mode is not None and mode.value.strip().lower() not in network.SINK_MODES:
         message = f"mode {mode.value!r} is not known; write 'append' for all results"
-        raise QueryError(f"{message}, or 'latest' for one row of each key", mode.span)
-    is_latest = mode is not None and mode.value.strip().lower() == "latest"
-    if "key" in options and not is_latest:
-        raise QueryError("a key is for mode 'latest'; write it, or leave key out", options["key"].span)
-    if "partitionBy" in options and is_latest:
+        hint = "'latest' for one row of each key, or 'changes' for every change of these"
+        raise QueryError(f"{message}, {hint}", mode.span)
+    sink = network.SinkDefinition(sink_format, _pairs(options))
+    if "key" in options and sink.mode == "append":
+        message = "a key is for mode 'latest' or 'changes'; write one of them, or leave key out"
+        raise QueryError(message, options["key"].span)
+    if "partitionBy" in options and sink.is_latest:
         message = "the latest rows are one file, which is replaced; leave partitionBy out"
         raise QueryError(message, options["partitionBy"].span)
-    return network.SinkDefinition(sink_format, _pairs(options))
+    return sink
 
 
 def _utility_of(setting: Setting, plan: LogicalPlan, known: Functions) -> Utility:

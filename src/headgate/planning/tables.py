@@ -17,6 +17,7 @@ from headgate.model.expression import TIMESTAMP_US, Expression, NamedExpression,
 from headgate.model.network import Column, Schema, StreamDefinition
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import (
+    CHANGE,
     RANK,
     Groups,
     Named,
@@ -33,10 +34,12 @@ from headgate.planning.bind import TIMESTAMP, Branch, Clauses, Derived
 from headgate.planning.catalog import Catalog
 from headgate.planning.from_clause import conjunct
 from headgate.planning.grouping import RowGrouping, StateGrouping
-from headgate.planning.logical import Node, Table
+from headgate.planning.logical import Changes, Node, Table
 from headgate.planning.placed_calls import without_pool
 
 _CHANGES = "changes"
+# at every instant all of them are at hand
+_MOST_RANKED = 100
 
 
 def bind_table(query: CreateQuery, catalog: Catalog, derived: Derived) -> Table:
@@ -51,6 +54,27 @@ def bind_table(query: CreateQuery, catalog: Catalog, derived: Derived) -> Table:
     if given is not None:
         _check_key(rows, given)
     return Table(rows.input, rows.items, rows.state, rows.steps)
+
+
+def changes_of(table: Table, query: CreateQuery) -> Changes:
+    """All changes of the rows of a table, each with its kind; what they cannot be computed of is refused."""
+    span = query.branches[0].span
+    for item in table.items:
+        if item.name.lower() == CHANGE:
+            message = f"the kind of a change is called {CHANGE}; name the column another way"
+            raise QueryError(message, item.expression.span or span)
+    state, hint = table.state, "write mode 'latest'"
+    if any(isinstance(step, (Groups, Ranked)) for step in table.steps):
+        message = "changes are those of groups or rankings of tuples, not of rows that change themselves"
+        raise QueryError(f"{message}; {hint}", span)
+    if isinstance(state, RankedState):
+        if state.ranking.function != "ROW_NUMBER":
+            message = f"{state.ranking.function} may take any number of rows"
+            raise QueryError(f"{message}; use ROW_NUMBER, or {hint}", span)
+        if state.ranking.rows > _MOST_RANKED:
+            message = f"changes are those of the first {_MOST_RANKED} rows at most"
+            raise QueryError(f"{message}; take fewer, or {hint}", span)
+    return Changes(table.input, table.items, state, table.steps)
 
 
 def _key_option(sink: SinkClause | None) -> Setting | None:
@@ -125,7 +149,7 @@ class _Binding:
         """The current rows of a SELECT that change."""
         if select.emission is not None:
             message = f"{select.emission.kind.value} makes a stream of rows that change"
-            raise QueryError(f"{message}; leave it out with mode 'latest'", select.emission.span)
+            raise QueryError(f"{message}; leave it out with mode 'latest' or 'changes'", select.emission.span)
         inner = self._table_below(select)
         if inner is None:
             return self._over_streams(select)
@@ -174,8 +198,8 @@ class _Binding:
         wanted = self._primary_key(branches) if given is None else _names(given)
         span = first.span if given is None else given.span
         if not wanted:
-            message = "the latest results need a key that tells which ones replace each other"
-            raise QueryError(f"{message}; write OPTIONS (mode 'latest', key 'column')", first.span)
+            message = "results need a key that tells which ones replace each other"
+            raise QueryError(f"{message}; write key 'column' beside mode", first.span)
         name = Name(_CHANGES, first.span)
         star = Select(
             (cql.Star(None, first.span),), (FromItem(name, None, name, branches),), (), (), None, first.span

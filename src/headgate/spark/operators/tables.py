@@ -26,8 +26,8 @@ from headgate.spark.operators.inputs import StoreTask, TickInput
 from headgate.spark.operators.stateless import TIMESTAMP
 from headgate.spark.sql import TS
 
-# of every group, the timestamp of its last tuple
-_LAST = AggregateExpression("$last", "MAX", Expression(column_tree(TS)))
+LAST = AggregateExpression("$last", "MAX", Expression(column_tree(TS)))
+"""Of every group, the timestamp of its last tuple."""
 
 
 def first_rows(ranking: Ranking, rows: str, within: Sequence[str], ties: Sequence[str]) -> str:
@@ -86,13 +86,18 @@ class TableOperator(SparkOperator):
         state = self.state(tuples, carried)
         rows = 1 + sum(block.rows for block in kept) + one.rows.count
         store = StoreTask(self.name, None, state, self.columns, rows)
-        return Results(self.rows(state), retained, [store], groups=())
+        return Results(self.emitted(tuples, carried, state), retained, [store], groups=())
+
+    def emitted(self, tuples: str, carried: str | None, state: str) -> str:
+        """All current rows, after these tuples have changed the state."""
+        del tuples, carried
+        return self.rows(state)
 
     def state(self, tuples: str, carried: str | None) -> str:
         """The state after these tuples."""
         state = self.settings.state
         if isinstance(state, Groups):
-            timed = replace(state, aggregates=(*state.aggregates, _LAST))
+            timed = replace(state, aggregates=(*state.aggregates, LAST))
             # an aggregate without keys has a row, even over no tuples
             return aggregate.carry(timed, tuples, carried, without_keys="")
         return self._first_rows(state, tuples, carried)
@@ -109,7 +114,7 @@ class TableOperator(SparkOperator):
         own = self.settings.state
         if isinstance(own, Groups):
             values = [f"{text} AS {sql.name(name)}" for name, text in aggregate.final(own, self.types)]
-            ts = f"{sql.name(f'{_LAST.name}_max')} AS {sql.name(TS)}"
+            ts = f"{sql.name(f'{LAST.name}_max')} AS {sql.name(TS)}"
             rows, columns = sql.select([ts, *aggregate.group_names(own), *values], state), _columns(own)
         else:
             rows, columns = state, [*own.columns, RANK]
