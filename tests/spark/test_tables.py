@@ -9,12 +9,16 @@ from random import Random
 from typing import Any
 
 import duckdb
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.spark.duck import assert_agreement, create_streams, sorted_rows, write_stream
 
 from headgate import Session
 from headgate.errors import SetupError
+from headgate.spark.checkpoint import roll_back
+from headgate.spark.file_system import Files
+from headgate.spark.sinks import TableFileSink
 
 pytestmark = pytest.mark.spark
 
@@ -25,6 +29,7 @@ ENDS = """
   ends AS (SELECT unnest(generate_series(time_bucket(INTERVAL 2 SECONDS, min(seen)),
                                          max(seen) + INTERVAL 6 SECONDS, INTERVAL 2 SECONDS)) AS e FROM s)
 """
+RECENT = "(FROM s WHERE seen >= (SELECT max(seen) FROM s) - INTERVAL 9 SECONDS)"
 # a query in CQL, and the same in DuckDB over views of all tuples; s has one tuple to an instant
 RANKINGS = {
     "most_frequent": (
@@ -119,6 +124,24 @@ TABLES = {
         SELECT n, COUNT(*), median(m)
         FROM (SELECT k, v, COUNT(*) AS n, MAX(k + v) AS m FROM s GROUP BY k, v) WHERE n > 1 GROUP BY n
         """,
+    ),
+    "recent_groups": (
+        "SELECT k, COUNT(*) AS n, median(v) AS m FROM s [RANGE 9 SECONDS] WHERE v > 2 GROUP BY k",
+        f"SELECT k, COUNT(*), median(v) FROM {RECENT} WHERE v > 2 GROUP BY k",
+    ),
+    "recent_total": (
+        "SELECT COUNT(*) AS n, MAX(v) AS m FROM s [RANGE 9 SECONDS] WHERE v > 100",
+        f"SELECT COUNT(*), MAX(v) FROM {RECENT} WHERE v > 100",
+    ),
+    "recent": ("SELECT k, v, seen FROM s [RANGE 9 SECONDS]", f"SELECT k, v, seen FROM {RECENT}"),
+    "recent_values": ("SELECT DISTINCT v FROM s [RANGE 9 SECONDS]", f"SELECT DISTINCT v FROM {RECENT}"),
+    "recent_first": (
+        "SELECT k, v, seen FROM s [RANGE 9 SECONDS] ORDER BY v DESC, seen LIMIT 3",
+        f"SELECT k, v, seen FROM {RECENT} ORDER BY v DESC, seen LIMIT 3",
+    ),
+    "recent_of_derived": (
+        "SELECT w, COUNT(*) AS n FROM (SELECT v % 3 AS w FROM s) [RANGE 9 SECONDS] AS x GROUP BY w",
+        f"SELECT v % 3 AS w, COUNT(*) FROM {RECENT} GROUP BY w",
     ),
     "values": ("SELECT DISTINCT k, v % 4 AS w FROM s", "SELECT DISTINCT k, v % 4 FROM s"),
     "values_of_groups": (
@@ -230,7 +253,7 @@ def _rounded(row: Iterable[Any]) -> str:
 
 
 def test_rankings_and_tables_give_what_duckdb_gives(
-    spark: SparkSession, tmp_path: Path, run_seed: int
+    spark: SparkSession, tmp_path: Path, run_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(run_seed)
     write_stream(tmp_path / "s", rng, (250_000, 500_000, 1_000_000))
@@ -244,7 +267,18 @@ def test_rankings_and_tables_give_what_duckdb_gives(
         for name, (query, key, _) in KEYED.items()
     ]
     session = Session(spark).execute("\n".join(statements))
-    run = session.start(until_done=True, strategy=rng.choice(("fifo", "chain", "path-capacity")))
+    last = tmp_path / "last" / "table.snappy.parquet"
+    shown: dict[int, list[tuple[object, ...]]] = {}
+    publish, restore = TableFileSink.publish, TableFileSink.restore
+
+    def published(sink: TableFileSink, batch_id: int, *others: Any) -> None:
+        publish(sink, batch_id, *others)
+        if last.exists():
+            shown[batch_id] = sorted_rows(pq.read_table(last))
+
+    monkeypatch.setattr(TableFileSink, "publish", published)
+    strategy, checkpoint = rng.choice(("fifo", "chain", "path-capacity")), str(tmp_path / "state")
+    run = session.start(until_done=True, strategy=strategy, checkpoint=checkpoint)
     assert run.wait(300)
     answers = {name: query for name, (_, query) in (RANKINGS | TABLES).items()}
     answers |= {name: query for name, (_, _, query) in KEYED.items()}
@@ -253,4 +287,19 @@ def test_rankings_and_tables_give_what_duckdb_gives(
     with pytest.raises(SetupError, match="query with_ties appends its results and has no table"):
         run.table("with_ties")
     # one file for each table, whatever the number of ticks
-    assert [path.name for path in (tmp_path / "last").glob("*.parquet")] == ["table.snappy.parquet"]
+    assert [path.name for path in (tmp_path / "last").glob("*.parquet")] == [last.name]
+    earlier = max(batch for batch, rows in shown.items() if rows != shown[max(shown)])
+    done, before = roll_back(Files(), checkpoint, earlier), dict(shown)
+    restored: list[int] = []
+
+    def restoring(sink: TableFileSink, rows: DataFrame | None, batch_id: int) -> None:
+        restore(sink, rows, batch_id)
+        restored.append(batch_id)
+
+    monkeypatch.setattr(TableFileSink, "restore", restoring)
+    run = session.start(until_done=True, checkpoint=checkpoint)
+    assert shown[earlier] == before[earlier]
+    windows = [name for name in TABLES if name.startswith("recent")]
+    assert restored == [done.to_tick] * (len(TABLES | KEYED) - len(windows))
+    assert run.wait(300)
+    assert_agreement(run, tmp_path, STREAMS, answers)

@@ -59,11 +59,15 @@ class PoolDefinition:
 
 @dataclass(frozen=True)
 class FunctionDefinition:
-    """A Python function: its Spark type, and its file or module unless it was registered from Python."""
+    """A Python function: its Spark type, and its file or module unless it was registered from Python.
+
+    An aggregate is called with all values of a group.
+    """
 
     name: str
     returns: str
     location: str | None = None
+    is_aggregate: bool = False
 
     @property
     def is_boolean(self) -> bool:

@@ -96,7 +96,8 @@ class Catalog(Names):
         elif isinstance(statement, cql.CreateFunction):
             if name.lower() in self.functions and statement.existing is not Existing.REPLACE:
                 raise QueryError(f"function {name} already exists; choose another name", span)
-            self.add_function(FunctionDefinition(name, statement.returns, statement.location.text))
+            location, is_aggregate = statement.location.text, statement.is_aggregate
+            self.add_function(FunctionDefinition(name, statement.returns, location, is_aggregate))
         elif isinstance(statement, cql.CreatePool):
             self._claim(name, "pool", span, statement.existing)
             self.pools[name.lower()] = PoolDefinition(name, statement.slots)
@@ -154,6 +155,11 @@ class Catalog(Names):
     def add_function(self, function: FunctionDefinition) -> None:
         self.functions[function.name.lower()] = function
         self.version += 1
+
+    @property
+    def aggregates(self) -> frozenset[str]:
+        """The aggregate functions of the user's, in lower case."""
+        return frozenset(name for name, function in self.functions.items() if function.is_aggregate)
 
     def find_derived(self, name: str) -> DeriveStream | None:
         return self.derived.get(self._declared.get(name.lower(), NOTHING).name)
@@ -237,6 +243,9 @@ class Catalog(Names):
         """What a statement places: its kind, its name, and how messages name it."""
         key = statement.name.text.lower()
         declared = self._declared.get(key, NOTHING)
+        if isinstance(statement, cql.Place) and key in self.aggregates:
+            message = f"{self.functions[key].name} is an aggregate function; place functions of single tuples"
+            raise QueryError(message, statement.name.span)
         if isinstance(statement, cql.Place) and key in self.functions:
             return "function", key, f"function {self.functions[key].name}"
         if isinstance(statement, cql.PlaceProbe) and declared.name in self.derived:

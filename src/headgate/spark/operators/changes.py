@@ -69,6 +69,7 @@ class ChangesOperator(TableOperator):
         state = self.settings.state
         if isinstance(state, Groups):
             return _numbered(len(state.keys))
+        assert isinstance(state, RankedState)
         return _numbered(len(state.ranking.keys) + (state.ranking.rows > 1))
 
     def _rows(self, tuples: str, carried: str | None) -> tuple[str, Named]:
@@ -78,6 +79,7 @@ class ChangesOperator(TableOperator):
         if isinstance(state, Groups):
             rows, columns = self._groups(state, tuples, carried)
         else:
+            assert isinstance(state, RankedState), "changes are those of all tuples so far"
             rows, columns = self._ranked(state, tuples, carried)
         beside = [*self._identity, _AT, sql.name(TS)]
         for step in before:
