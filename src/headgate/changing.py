@@ -68,7 +68,16 @@ def change_queries(run: Run, launcher: Launcher, stages: Stages, settings: Setti
             launcher.relaunch(run, network, own(network, transition))
             return transition
 
-        with _halted(run):
+        def go_back() -> None:
+            go_on(before.stages or stages, lambda network, t: _again(before, network, t, run))
+
+        with _changing(run):
+            try:
+                run._run.halt()
+            except KeyboardInterrupt:
+                run._run.halt()
+                go_back()
+                raise
             last = checkpoint.history.ticks()[-1:]
             manifests = [checkpoint.history.read(tick) for tick in last]
             try:
@@ -76,7 +85,7 @@ def change_queries(run: Run, launcher: Launcher, stages: Stages, settings: Setti
             except BaseException:
                 for manifest in manifests:
                     checkpoint.history.write(manifest)
-                go_on(before.stages or stages, lambda network, t: _again(before, network, t, run))
+                go_back()
                 raise
         for event in _events(transition, old_network, run._network):
             notify(launched.observers, event)
@@ -85,11 +94,10 @@ def change_queries(run: Run, launcher: Launcher, stages: Stages, settings: Setti
 
 
 @contextmanager
-def _halted(run: Run) -> Iterator[None]:
-    """Halt a run at a tick boundary; it is not over, though no ticks happen."""
+def _changing(run: Run) -> Iterator[None]:
+    """A run that is halted is not over, though no ticks happen."""
     run._is_changing = True
     try:
-        run._run.halt()
         yield
     finally:
         run._is_changing = False
@@ -101,13 +109,16 @@ def _again(settings: RunSettings, network: Network, transition: Transition, run:
 
 def _events(transition: Transition, before: Network, after: Network) -> Iterator[QueryChange]:
     now_s, tick = time.time(), transition.from_tick
-    for name in (*transition.ends, *transition.replaced):
-        yield QueryDropped(now_s, name, tick)
+    for name in before.queries:
+        if name not in after.queries or name in transition.replaced:
+            yield QueryDropped(now_s, name, tick)
     for name in transition.starts:
-        yield QueryAdded(now_s, name, tick, transition.registered[name].start_us)
-    for name in transition.goes_on:
-        old, new = before.queries.get(name), after.queries[name]
-        if old is not None and _service(old) != _service(new):
+        # before the first tick, all queries start
+        if name not in before.queries or name in transition.replaced:
+            yield QueryAdded(now_s, name, tick, transition.registered[name].start_us)
+    for name, new in after.queries.items():
+        old = before.queries.get(name)
+        if old is not None and name not in transition.replaced and _service(old) != _service(new):
             yield QueryAltered(now_s, name, tick)
 
 

@@ -13,7 +13,15 @@ from datetime import datetime, timezone
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.identity import definitions, identities, owner_of, stream_identity
 from headgate.model.network import Network
-from headgate.model.operator import DerivedInput, Eddy, Start, StreamInput
+from headgate.model.operator import (
+    DerivedInput,
+    Eddy,
+    Operator,
+    Start,
+    StreamInput,
+    WindowJoin,
+    WindowUpdate,
+)
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, Registration, StreamState
 from headgate.spark.sql import BEGINNING_US, END_US
@@ -163,7 +171,7 @@ class Reconciliation:
             if owner_of(operator.name) == name:
                 for source in operator.inputs:
                     is_other = isinstance(source, DerivedInput) and owner_of(source.operator) != name
-                    if is_other or (isinstance(source, StreamInput) and isinstance(operator, Eddy)):
+                    if is_other or (isinstance(source, StreamInput) and _is_placed(operator)):
                         return False
         for stream in streams:
             operators = (o for o in self.network.operators.values() if owner_of(o.name) == name)
@@ -171,6 +179,12 @@ class Reconciliation:
             if not columns <= set(state.columns) or is_numbered > state.is_numbered:
                 return False
         return True
+
+
+def _is_placed(operator: Operator) -> bool:
+    """Whether an operator works for pools, and reads a queue where others read a log."""
+    is_window = isinstance(operator, WindowUpdate) and not isinstance(operator, WindowJoin)
+    return is_window or isinstance(operator, Eddy)
 
 
 def _first(unshared: Network) -> dict[str, Registration]:
