@@ -18,6 +18,7 @@ from headgate.planning.lower import lower
 from headgate.planning.rules import optimize
 from headgate.session import Session
 from headgate.spark.eddies.pools import PoolStatus
+from headgate.spark.file_system import Files
 from headgate.statistics.store import StatisticsStore
 from headgate.status import Recorder
 
@@ -123,6 +124,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch, session: Session) -> Session:
     vars(session).update(_spark=spark, _sources=sources)
     launcher = FakeLauncher(spark, sources, {}, {})
     monkeypatch.setattr(session, "_launcher", lambda: launcher)
+    monkeypatch.setattr(session, "_files", Files)
     return session
 
 

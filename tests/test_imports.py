@@ -55,13 +55,16 @@ ALLOWED: dict[str, set[str]] = {
     "watching": {"report", "status"} | PLAIN,
     # all that it takes to start a network that has been planned
     "handle": ENGINE | {"arguments", "control", "cql", "planning", "spark", "status", "watching"},
+    # a run that goes on with other queries
+    "changing": ENGINE | {"handle", "planning", "spark"},
     # texts of options, with the checks of whatever they are for
     "run_options": {"control", "cql", "errors", "model", "placed", "planning", "scheduling"},
-    "statements": {"cql", "planning", "run_options"},
+    "statements": {"cql", "errors", "planning", "run_options"},
     "declarations": BELOW_SESSION | {"arguments", "placed", "run_options", "statements"},
     # by the models of queueing, with the priorities of the simulator
     "predicting": {"control", "errors", "model", "queueing", "scheduling", "simulator", "statistics"},
-    "session": BELOW_SESSION | {"arguments", "declarations", "handle", "placed", "predicting", "status"},
+    "session": BELOW_SESSION
+    | {"arguments", "changing", "declarations", "handle", "placed", "predicting", "status"},
     # a table or figure of a paper is drawn by report
     "experiments": BELOW_FRONT | {"report"},
     # a command starts the thing it is named after

@@ -41,7 +41,8 @@ class BlockMerger:
         for stream, lists in kept.items():
             for place, group in enumerate(groups_to_merge(lists)):
                 block = merged_block(group, f"blocks/{batch_id:09d}/{stream}-merged{place}")
-                plan.merged.append(Merged(block, self._merged_tuples(stream, group, block)))
+                parts = frozenset(part.path for part in group)
+                plan.merged.append(Merged(block, self._merged_tuples(stream, group, block), parts))
                 for blocks in lists.values():
                     if group[0] in blocks:
                         at = blocks.index(group[0])
