@@ -75,7 +75,7 @@ class Declarations(ABC):
             check_session(spark)
         self._given = spark
         self._master = arguments.text("master", master, "'local[*]' or 'spark://host:7077'")
-        self._registered: dict[str, tuple[Callable[..., Any], str | None]] = {}
+        self._registered: dict[str, Callable[[SparkSession], object]] = {}
         self.catalog = Catalog(
             lambda source: self._sources.schema_of(source),
             known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
@@ -136,8 +136,8 @@ class Declarations(ABC):
         tasks = POOL_TASKS if self.catalog.pools else 0
         with spark_errors(self._given):
             found = private_session(self._given or own_session(self._master, tasks))
-            for name, (fn, returns) in self._registered.items():
-                found.udf.register(name, fn, returns)
+            for register in self._registered.values():
+                register(found)
         return found
 
     @cached_property
@@ -378,16 +378,12 @@ class Declarations(ABC):
         return self
 
     def _register(self, name: str, fn: Callable[..., Any], returns: str, is_aggregate: bool) -> None:
-        from headgate.spark.user_functions import declared, declared_aggregate
+        from headgate.spark.user_functions import registration
 
-        is_udf = hasattr(fn, "returnType")
         self._forget(name)
-        if is_aggregate:
-            self._registered[name] = declared_aggregate(name, fn, returns), None
-        else:
-            self._registered[name] = (fn, None) if is_udf else (declared(name, fn, returns), returns)
+        self._registered[name] = registration(name, fn, returns, is_aggregate)
         if "_spark" in vars(self):
-            self._spark.udf.register(name, *self._registered[name])
+            self._registered[name](self._spark)
         self._functions[name.lower()] = plain_function(fn)
 
     def _unregister(self, name: str) -> None:

@@ -76,6 +76,18 @@ def declared_aggregate(name: str, function: Callable[..., Any], returns: str) ->
     return found
 
 
+def registration(
+    name: str, function: Callable[..., Any], returns: str, is_aggregate: bool
+) -> Callable[[Any], object]:
+    """What registers a function of the user's with a Spark session, once there is one."""
+    if is_aggregate:
+        return lambda spark: spark.udf.register(name, declared_aggregate(name, function, returns))
+    if hasattr(function, "returnType"):
+        return lambda spark: spark.udf.register(name, function)
+    checked = declared(name, function, returns)
+    return lambda spark: spark.udf.register(name, checked, returns)
+
+
 _REPORTED = re.compile(r"(?:headgate\.errors\.)?UserCodeError: (.*)")
 _TRACEBACK = "Traceback (most recent call last)"
 
