@@ -33,10 +33,10 @@ check: $(STAMP) ## lint, formatting and types
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-# the compiled loops of the simulator: without them, every test process would compile its own
+# these tests compile the loops of the simulator; without them, every test process would compile its own
 kernels: $(STAMP)
-	@$(BIN)/headgate simulate examples/three_selections.toml --rate 20 > /dev/null
-	@$(BIN)/headgate simulate examples/two_operators.toml --strategy chain > /dev/null
+	$(BIN)/python -m pytest -q tests/simulator/test_priority_kernel.py \
+	  tests/cli/test_route.py::test_a_network_is_simulated_under_a_policy
 
 format: $(STAMP) ## format the code and mend what the linter can
 	$(BIN)/ruff format .
