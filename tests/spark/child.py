@@ -264,8 +264,9 @@ def main(folder: Path, seed: int, wild_ticks: int, files_a_tick: int, master: st
     """Run to the end, if allowed to."""
     spark = own_session(master)
     # on executors, operators of all kinds run compiled, as users run them
-    for key, value in INTERPRETATION.items() if master.startswith("local[") else ():
-        spark.conf.set(key, value)
+    if master.startswith("local["):
+        for key, value in INTERPRETATION.items():
+            spark.conf.set(key, value)
     session = Session(spark)
     session.function("is_odd", is_odd, "boolean").function("grade", grade, "int")
     session.execute("\n".join(statements(folder, files_a_tick)))
