@@ -6,11 +6,13 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headgate import arguments
+from headgate import arguments, cql
 from headgate.control.admission import with_machine_bounds
 from headgate.control.overrides import FixedController, has_orders
 from headgate.cql.measure import LARGEST
+from headgate.cql.statement import CreateQuery
 from headgate.declarations import Declarations
 from headgate.display import html_paragraph, html_table, listed, plural
 from headgate.errors import SetupError, unknown_name
@@ -18,6 +20,7 @@ from headgate.handle import Launcher, Run, RunSettings, locate
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.predicting import Conditions, predict
+from headgate.preview import Preview, preview
 from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice
 from headgate.routing.policies import Router
 from headgate.runtime.drive import Observer
@@ -29,10 +32,21 @@ from headgate.statistics.profile_file import Measured
 from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
 from headgate.statistics.store import StatisticsStore
 
+if TYPE_CHECKING:
+    from headgate.spark import DataFrame
+
 # least ticks of a profiling round: fewer prove nothing
 _TICKS_PER_ROUND = 3
 
 _log = logging.getLogger("headgate")
+
+
+class _Undone(Exception):
+    """Takes back all declarations that were made for a preview."""
+
+    def __init__(self, found: Preview) -> None:
+        super().__init__()
+        self.found = found
 
 
 class Session(Declarations):
@@ -230,6 +244,40 @@ class Session(Declarations):
             return predict(network, measured, at_rates, conditions, Origin(command="session.profile()"))
         except ArithmeticError as error:
             raise SetupError(f"rates, tick or profiles are beyond what can be computed: {error}") from error
+
+    def preview(self, text: str, origin: str = "<cql>") -> Preview:
+        """What ``execute`` would come to: plans, and whether all queries keep their bounds.
+
+        Nothing is declared. Advice rests on the statistics of the run that is on, or else on ``measured``;
+        where these do not tell, it is left out, with the reason.
+        """
+        self._check_open()
+        given = arguments.text("text", text, "'CREATE QUERY ...'")
+        statements = cql.parse(given, arguments.name("origin", origin, "'queries.sql'"))
+        is_running = self.run is not None and self.run.is_running
+        measured = self.run.measured() if self.run is not None and is_running else self.measured
+        new = {s.name.text for s in statements if isinstance(s, CreateQuery)}
+        try:
+            with self._all_or_nothing():
+                self._perform(statements)
+                conditions = Conditions(Fifo(), self._processors())
+                raise _Undone(preview(self.catalog, new, measured, conditions))
+        except _Undone as undone:
+            return undone.found
+
+    def select(self, text: str) -> DataFrame:
+        """The rows of a SELECT over stored relations, results and dead letters of the last run."""
+        from headgate.spark.file_system import Files
+        from headgate.spark.stored_tables import Tables
+
+        self._check_open()
+        given = arguments.text("text", text, "'SELECT * FROM q'")
+        if self.run is None:
+            raise SetupError("there are no results to select from: no run has been started")
+        with self._on_spark():
+            # views of its own: those of the run have names of the user's too
+            own = self._spark.newSession()
+            return Tables(own, Files(own), self.run.checkpoint).select(given)
 
     def _statistics(self, network: Network, profiles: Profiles) -> StatisticsStore:
         return StatisticsStore(network, Measured(profiles, predicates=self._known_predicates()))

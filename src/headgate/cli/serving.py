@@ -1,0 +1,147 @@
+"""``headgate serve``, ``replay`` and ``stop``: a server, and the record of one, until they are asked to end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headgate.cli.commands import DEBUG, MASTER, argument, value
+from headgate.errors import SetupError
+
+if TYPE_CHECKING:
+    from headgate.server.guard import Keys
+    from headgate.server.routes import Live
+    from headgate.session import Session
+
+PORT = 8640
+HOST: Any = value("ADDRESS", "Address to listen at.", default="127.0.0.1")
+PORTS: Any = value(
+    "N", "Port to listen at; 0 for any that is free.", "--port", default=PORT, min=0, max=65535
+)
+URL: Any = value("URL", "Address of headgate serve.", "--url", default=f"http://127.0.0.1:{PORT}")
+TOKEN_FILE: Any = value(
+    "F", "File with the token of the server; HEADGATE_TOKEN if not given.", "--token-file"
+)
+
+
+def serve(
+    file: Path | None = typer.Argument(None, metavar="[FILE]", help="A file of CQL.", show_default=False),
+    checkpoint: str = value("DIR", "Keep state and record here.", default=..., show_default=False),
+    host: str = HOST,
+    port: int = PORTS,
+    token_file: Path | None = value(
+        "F", "Token that clients must send; made if it is not there.", show_default="DIR/server.token"
+    ),
+    strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
+    memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
+    tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
+    master: str = MASTER,
+    debug: bool = DEBUG,
+) -> None:
+    """Run queries until they are stopped, with an HTTP interface and a dashboard.
+
+    Without FILE, queries are declared later: with headgate sql, POST /sql, or in the dashboard. The link that
+    is printed opens the dashboard once; clients send the token. Ctrl-C, SIGTERM and headgate stop end the run
+    after its current tick.
+    """
+    from headgate.run_options import RunOptions
+    from headgate.spark.application.jvm import check_master
+
+    given = {"checkpoint": checkpoint, "strategy": strategy, "memory": memory, "tick_budget": tick_budget}
+    options = RunOptions(given)
+    check_master(master)
+    if "://" in checkpoint:
+        if token_file is None:
+            raise SetupError("--checkpoint is not a local folder; say where the token is with --token-file F")
+    else:
+        from headgate.outputs import check_folder
+
+        check_folder("--checkpoint", Path(checkpoint))
+    script = None
+    if file is not None:
+        from headgate.cli.script import read_while_spark_starts
+
+        script = read_while_spark_starts(file, master, options)
+    from headgate.server.app import token_in
+    from headgate.server.guard import Keys
+
+    tokens = token_file or Path(checkpoint) / "server.token"
+    keys = Keys(token_in(tokens))
+    from headgate.session import Session
+
+    session = Session(master=master)
+    session.options = options
+    record = None if "://" in checkpoint else Path(checkpoint)
+    text = "" if script is None else script.text
+    _serve(_live(session, keys, record), text, host, port, tokens)
+
+
+def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
+    from headgate import __version__
+    from headgate.server.hub import Hub
+    from headgate.server.monitor import Monitor
+    from headgate.server.recording import FOLDER, Recording
+    from headgate.server.routes import Live
+    from headgate.server.worker import Worker
+
+    hub = Hub() if checkpoint is None else Hub(Recording(checkpoint / FOLDER))
+    monitor = Monitor(hub)
+    return Live(Worker(session, monitor), monitor, keys, __version__)
+
+
+def _serve(live: Live, text: str, host: str, port: int, tokens: Path) -> None:
+    from headgate.cli.signals import interruptible
+    from headgate.server import app
+
+    listening = app.bind(host, port)
+    try:
+        with interruptible() as interrupt:
+            if text and live.session is not None:
+                print("starting Spark", file=sys.stderr)
+                live.session.execute(text)
+            url = app.url_of(listening)
+            print(f"dashboard, opens once: {url}/?link={live.keys.new_link()}")
+            if live.recorded is None:
+                print(f"shell: headgate sql --url {url} --token-file {tokens}")
+            sys.stdout.flush()
+            server = app.Server(live, app.application(live, app.hosts_of(host)), lambda: interrupt.wanted)
+            server.run([listening])
+            if live.session is not None:
+                print("finishing the tick, Ctrl-C again to abort", file=sys.stderr)
+    finally:
+        listening.close()
+        if live.session is not None:
+            live.session.close()
+        live.monitor.close()
+
+
+def replay(
+    folder: Path = argument("DIR", "The folder of headgate serve --checkpoint."),
+    host: str = HOST,
+    port: int = PORTS,
+    debug: bool = DEBUG,
+) -> None:
+    """Show the record of a run in the dashboard: its queues, decisions and latencies at any of its ticks."""
+    import secrets
+
+    from headgate import __version__
+    from headgate.server.guard import Keys
+    from headgate.server.hub import Hub
+    from headgate.server.monitor import Monitor
+    from headgate.server.recording import Recorded
+    from headgate.server.routes import Live
+
+    recorded = Recorded(folder)
+    keys = Keys(secrets.token_urlsafe(32))
+    live = Live(None, Monitor(Hub()), keys, __version__, recorded=recorded)
+    _serve(live, "", host, port, folder)
+
+
+def stop(url: str = URL, token_file: Path | None = TOKEN_FILE, debug: bool = DEBUG) -> None:
+    """End a server after the current tick of its run."""
+    from headgate.cli.client import Client
+
+    print(Client.of(url, token_file).post("/stop", {})["status"])
