@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +66,7 @@ class Shell:
         self._learn_names()
         if is_terminal:
             print(f"connected to {self._client.url}; \\? lists commands")
-        with _line_editing(self) if is_terminal else suppress():
+        with _line_editing(self) if is_terminal else nullcontext():
             for text in _statements(is_terminal):
                 try:
                     if self._obey(text):

@@ -35,7 +35,8 @@ def sql(
 
     The shell has a history and completes names; \\? lists its commands. SELECT reads stored relations,
     results of queries and dead_letters, as of the last committed tick, also while the run goes on. Relations
-    that are not in files are left out. With --checkpoint, there is SELECT of Spark SQL, SHOW TABLES and DESCRIBE name.
+    that are not in files are left out. With --checkpoint, there is SELECT of Spark SQL, SHOW TABLES and
+    DESCRIBE name.
     """
     if checkpoint is None:
         from headgate.cli.client import Client

@@ -87,7 +87,7 @@ export class TimeChart {
         s("text", { class: "faint", x: width - this.right + 7, y: yBusy(share) + 4 }, percent(share)));
     }
     const boundaries = ticks.slice(-Math.floor(width / 3)).map((tick) => `M${x(tick.at_s).toFixed(1)} ${bottom}v-${ticks.length > 150 ? 6 : bottom - top}`);
-    svg.append(s("path", { class: "boundary", d: boundaries.join("") }));
+    svg.append(s("path", { class: ticks.length > 150 ? "boundary short" : "boundary", d: boundaries.join("") }));
     const backlog = thinned(ticks, width / 2, (tick) => tick.backlog[1]).map(([at, value]) => [x(at), y(value)]);
     const busy = thinned(ticks, width / 2, (tick) => tick.busy).map(([at, value]) => [x(at), yBusy(value)]);
     svg.append(s("path", { class: "area", d: `${steps(backlog)}L${backlog.at(-1)[0]} ${bottom}L${backlog[0][0]} ${bottom}Z` }),
@@ -108,7 +108,7 @@ export class TimeChart {
 }
 
 export function progressChart(chart, turns) {
-  const width = 280, height = 120, bottom = height - 18, left = 8;
+  const width = 280, height = 100, bottom = height - 3, left = 4;
   const total = chart.points.at(-1)[0] || 1;
   const tallest = Math.max(...chart.points.map((point) => point[1]), 1e-9);
   const x = (value) => left + value / total * (width - 2 * left);
@@ -127,9 +127,8 @@ export function progressChart(chart, turns) {
   });
   const stairs = chart.points.flatMap((point, index) => (index ? [[x(point[0]), y(chart.points[index - 1][1])], [x(point[0]), y(point[1])]] : [[x(point[0]), y(point[1])]]));
   const corners = [chart.points[0], ...chart.segments.map(([, last]) => chart.points[last])].map((point) => [x(point[0]), y(point[1])]);
-  svg.append(s("path", { class: "steps", d: steps(stairs) }), s("path", { class: "envelope", d: steps(corners) }));
-  corners.forEach(([cx, cy]) => svg.append(s("circle", { cx, cy, r: 2.6 })));
-  svg.append(s("text", { class: "faint", x: left, y: height - 4 }, "size left of a tuple"),
-    s("text", { class: "faint", x: width - left, y: height - 4, "text-anchor": "end" }, `${seconds(total)} of processor time`));
-  return h("div", { class: "chart" }, h("div", { class: "path" }, chart.operators.join(" → ")), svg, h("div", { class: "chips" }, chips));
+  svg.append(s("path", { class: "steps", d: steps(stairs), "vector-effect": "non-scaling-stroke" }),
+    s("path", { class: "envelope", d: steps(corners), "vector-effect": "non-scaling-stroke" }));
+  const ends = h("div", { class: "ends" }, h("span", {}, "size left of a tuple"), h("span", {}, `${seconds(total)} of processor time`));
+  return h("div", { class: "chart" }, h("div", { class: "path" }, chart.operators.join(" → ")), svg, ends, h("div", { class: "chips" }, chips));
 }

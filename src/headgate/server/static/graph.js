@@ -65,7 +65,10 @@ export class Graph {
     const wide = this.isNarrow ? Math.min(NODE.width, along - 10) : NODE.width;
     const size = { across: layers.length * across - (this.isNarrow ? 34 : GAP.across) + 8, along: widest * along + 6 };
     const [width, height] = this.isNarrow ? [size.along, size.across] : [size.across, size.along];
-    const svg = s("svg", { width, height, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "network of operators" });
+    // a little smaller rather than scrolled
+    const fits = this.root.clientWidth / width;
+    const scale = fits < 1 && fits >= 0.6 && !this.isNarrow ? fits : 1;
+    const svg = s("svg", { width: width * scale, height: height * scale, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "network of operators" });
     layers.forEach((layer, depth) => layer.forEach((key, index) => {
       const offset = (widest - layer.length) * along / 2 + index * along + 3;
       const at = { x: this.isNarrow ? offset : depth * across + 4, y: this.isNarrow ? depth * across + 4 : offset };
