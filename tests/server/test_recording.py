@@ -90,7 +90,7 @@ def test_a_disk_that_is_full_ends_the_record_and_not_the_run(tmp_path: Path) -> 
     hub.publish("tick", {"tick": 0}, 0.0)
     assert recording._file is not None
     recording._file.close()
-    recording._file = Path("/dev/full").open("w")
+    recording._file = Path("/dev/full").open("w")  # noqa: SIM115
     hub.publish("tick", {"tick": 1}, 1.0)
     assert "No space left" in recording.failure
     hub.publish("tick", {"tick": 2}, 2.0)

@@ -43,39 +43,53 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
         yield found
 
 
-def opened(served: Served, path: str) -> tuple[http.client.HTTPConnection, Any]:
-    connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
-    connection.request("GET", path, headers={"authorization": f"Bearer {TOKEN}"})
-    return connection, connection.getresponse()
+class Reader:
+    """An answer that goes on, until it is closed."""
 
+    def __init__(self, served: Served, path: str) -> None:
+        self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+        self._connection.request("GET", path, headers={"authorization": f"Bearer {TOKEN}"})
+        self.answer = self._connection.getresponse()
 
-def next_event(answer: Any) -> dict[str, str]:
-    found: dict[str, str] = {}
-    while True:
-        line = answer.readline().decode().rstrip("\n")
-        if not line and "data" in found:
-            return found
-        name, _, value = line.partition(": ")
-        found[name] = value
+    def line(self) -> str:
+        return self.answer.readline().decode().rstrip("\n")
+
+    def event(self) -> dict[str, str]:
+        """The next event with data."""
+        found: dict[str, str] = {}
+        while True:
+            line = self.line()
+            if not line and "data" in found:
+                return found
+            name, _, value = line.partition(": ")
+            found[name] = value
+
+    def tick(self, number: int) -> list[dict[str, str]]:
+        """The events up to a tick."""
+        found = [self.event()]
+        while json.loads(found[-1]["data"]).get("tick") != number:
+            found.append(self.event())
+        return found
+
+    def close(self) -> None:
+        self.answer.close()
+        self._connection.close()
 
 
 def test_events_continue_after_the_last_one_seen(served: Served) -> None:
-    connection, answer = opened(served, "/events")
-    assert answer.headers["content-type"].startswith("text/event-stream")
-    seen = [next_event(answer)]
-    while json.loads(seen[-1]["data"]).get("tick") != 4:
-        seen.append(next_event(answer))
+    reader = Reader(served, "/events")
+    assert reader.answer.headers["content-type"].startswith("text/event-stream")
+    seen = reader.tick(4)
     assert [e["event"] for e in seen].count("tick") == 5
     numbers = [int(event["id"]) for event in seen]
     assert numbers == sorted(numbers)
     assert served.session is not None and served.session.run is not None
-    more = ticks(served.session.run.network, 7)[5:]
-    served.emit(*more)
-    assert json.loads(next_event(answer)["data"])["tick"] == 5
-    connection.close()
-    connection, answer = opened(served, f"/events?after={numbers[-1]}")
-    assert json.loads(next_event(answer)["data"])["tick"] == 5
-    connection.close()
+    served.emit(*ticks(served.session.run.network, 7)[5:])
+    assert reader.tick(5)
+    reader.close()
+    reader = Reader(served, f"/events?after={numbers[-1]}")
+    assert [e["event"] for e in reader.tick(6)].count("tick") == 2
+    reader.close()
     wait_for(lambda: served.live.hub.readers == 0)
 
 
@@ -92,12 +106,12 @@ def test_results_are_json_lines_or_an_arrow_stream(served: Served) -> None:
 
 
 def test_a_reader_that_follows_gets_the_results_of_new_ticks(served: Served) -> None:
-    connection, answer = opened(served, "/queries/big/results?follow=true&since=4")
+    reader = Reader(served, "/queries/big/results?follow=true&since=4")
     assert served.session is not None and served.session.run is not None
     served.kept.append(5)  # type: ignore[attr-defined]
     served.emit(*ticks(served.session.run.network, 6)[-1:])
-    assert json.loads(answer.readline()) == {"tick": 5, "row": {"ts": 50, "src": "h0"}}
-    connection.close()
+    assert json.loads(reader.line()) == {"tick": 5, "row": {"ts": 50, "src": "h0"}}
+    reader.close()
     wait_for(lambda: served.live.hub.readers == 0)
 
 
@@ -121,31 +135,27 @@ def test_a_slow_reader_is_cut_off_and_holds_no_more_than_a_tick(
 
 def test_a_reader_that_goes_away_leaves_nothing_behind(served: Served) -> None:
     for path in ("/events", "/queries/big/results?follow=true"):
-        connection, answer = opened(served, path)
-        answer.readline()
-        connection.close()
+        reader = Reader(served, path)
+        reader.line()
+        reader.close()
     wait_for(lambda: served.live._streams == 0 and served.live.hub.readers == 0)
 
 
 def test_twenty_pages_at_once_see_the_same(served: Served) -> None:
-    pages = [opened(served, "/events?after=0") for _ in range(20)]
+    pages = [Reader(served, "/events?after=0") for _ in range(20)]
     wait_for(lambda: served.live.hub.readers == 20)
     assert served.session is not None and served.session.run is not None
     served.emit(*ticks(served.session.run.network, 6)[-1:])
-    found = []
-    for connection, answer in pages:
-        event = next_event(answer)
-        while json.loads(event["data"]).get("tick") != 5:
-            event = next_event(answer)
-        found.append(event)
-        connection.close()
+    found = [page.tick(5)[-1] for page in pages]
     assert all(event == found[0] for event in found)
+    for page in pages:
+        page.close()
 
 
 def test_too_many_streams_are_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.server.routes._MOST_STREAMS", 2)
-    kept = [opened(served, "/events") for _ in range(2)]
+    kept = [Reader(served, "/events") for _ in range(2)]
     wait_for(lambda: served.live._streams == 2)
     assert served.error("GET", "/events") == (503, "2 streams are open; close one of them")
-    for connection, _ in kept:
-        connection.close()
+    for reader in kept:
+        reader.close()

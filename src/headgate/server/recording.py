@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
+from contextlib import suppress
 from pathlib import Path
 from typing import TextIO
 
@@ -38,7 +39,8 @@ class Recording:
             self._write(message)
         except OSError as error:
             self.failure = f"nothing is recorded any more: {error}"
-            self.close()
+            with suppress(OSError):
+                self.close()
         if message.kind in STATES:
             self._states[message.kind] = message
 
@@ -61,9 +63,9 @@ class Recording:
         self._written += len(line)
 
     def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-            self._file = None
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
 
 
 def _files(folder: Path) -> list[Path]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -201,18 +202,18 @@ class Live:
             return self._paced(request, streams.arrow_stream(tables), "application/vnd.apache.arrow.stream")
         return self._paced(request, streams.json_lines(tables), "application/x-ndjson")
 
-    def _paced(self, request: Request, content: AsyncIterator[bytes], kind: str) -> Response:
+    def _paced(self, request: Request, content: AsyncGenerator[bytes, None], kind: str) -> Response:
         if self._streams >= _MOST_STREAMS:
             raise HTTPException(503, f"{_MOST_STREAMS} streams are open; close one of them")
 
-        async def counted() -> AsyncIterator[bytes]:
+        async def counted() -> AsyncGenerator[bytes, None]:
             self._streams += 1
             try:
-                async for part in content:
-                    yield part
+                async with aclosing(content):
+                    async for part in content:
+                        yield part
             finally:
                 self._streams -= 1
-                await content.aclose()  # type: ignore[attr-defined]
 
         return streams.PacedResponse(counted(), kind, lambda: self.abort(request.scope.get("client")))
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -32,8 +33,9 @@ _ROWS_PER_PART = 5_000
 class PacedResponse(StreamingResponse):
     """Streams as fast as its reader reads; ``abort`` ends the connection of one that does not."""
 
-    def __init__(self, content: AsyncIterator[bytes], kind: str, abort: Callable[[], None]) -> None:
+    def __init__(self, content: AsyncGenerator[bytes, None], kind: str, abort: Callable[[], None]) -> None:
         super().__init__(content, media_type=kind, headers={"x-accel-buffering": "no"})
+        self._content = content
         self._abort = abort
 
     async def stream_response(self, send: Any) -> None:
@@ -50,10 +52,10 @@ class PacedResponse(StreamingResponse):
             # there is nobody to tell
             return
         finally:
-            await self.body_iterator.aclose()  # type: ignore[attr-defined]
+            await self._content.aclose()
 
 
-async def events(hub: Hub, after: int) -> AsyncIterator[bytes]:
+async def events(hub: Hub, after: int) -> AsyncGenerator[bytes, None]:
     """Server-sent events: those that are kept after a number, then all that come."""
     subscription = hub.subscribe()
     try:
@@ -83,7 +85,7 @@ def _event(number: int, kind: str, text: str) -> bytes:
 
 async def result_tables(
     run: Run, query: str, since: int, follow: bool, hub: Hub, turns: asyncio.Semaphore
-) -> AsyncIterator[tuple[int, Any]]:
+) -> AsyncGenerator[tuple[int, Any], None]:
     """Results of every tick after ``since``, as a tick and an Arrow table; then of new ticks."""
     subscription = hub.subscribe() if follow else None
     last = since
@@ -122,27 +124,30 @@ async def _wait_for_rows(subscription: Any, query: str, last: int, run: Run) -> 
                 return
 
 
-async def json_lines(tables: AsyncIterator[tuple[int, Any]]) -> AsyncIterator[bytes]:
+async def json_lines(tables: AsyncGenerator[tuple[int, Any], None]) -> AsyncGenerator[bytes, None]:
     """A line for each row, with its tick."""
-    async for tick, table in tables:
-        for begin in range(0, table.num_rows, _ROWS_PER_PART):
-            rows = await asyncio.to_thread(plain_rows, table.slice(begin, _ROWS_PER_PART))
-            lines = (json_text({"tick": tick, "row": row}, indent=None) for row in rows)
-            yield ("\n".join(lines) + "\n").encode()
+    # a reader that goes away ends all generators now, not when they are collected
+    async with aclosing(tables):
+        async for tick, table in tables:
+            for begin in range(0, table.num_rows, _ROWS_PER_PART):
+                rows = await asyncio.to_thread(plain_rows, table.slice(begin, _ROWS_PER_PART))
+                lines = (json_text({"tick": tick, "row": row}, indent=None) for row in rows)
+                yield ("\n".join(lines) + "\n").encode()
 
 
-async def arrow_stream(tables: AsyncIterator[tuple[int, Any]]) -> AsyncIterator[bytes]:
+async def arrow_stream(tables: AsyncGenerator[tuple[int, Any], None]) -> AsyncGenerator[bytes, None]:
     """One Arrow IPC stream of all rows."""
     sink = io.BytesIO()
     writer: Any = None
     schema: Any = None
-    async for _, table in tables:
-        if writer is None:
-            schema = table.schema
-            writer = pa.ipc.new_stream(sink, schema)
-        for batch in table.cast(schema).to_batches(max_chunksize=_ROWS_PER_PART):
-            writer.write_batch(batch)
-            yield _taken(sink)
+    async with aclosing(tables):
+        async for _, table in tables:
+            if writer is None:
+                schema = table.schema
+                writer = pa.ipc.new_stream(sink, schema)
+            for batch in table.cast(schema).to_batches(max_chunksize=_ROWS_PER_PART):
+                writer.write_batch(batch)
+                yield _taken(sink)
     if writer is not None:
         writer.close()
         yield _taken(sink)
