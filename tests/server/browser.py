@@ -54,17 +54,25 @@ class Page:
 
     def run(self, script: str) -> Any:
         """The value of an expression."""
-        found = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        found = self._evaluated(script)
         assert "exceptionDetails" not in found, found
         return found["result"].get("value")
+
+    def _evaluated(self, script: str) -> dict[str, Any]:
+        return self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
 
     def until(self, script: str, timeout_s: float = 30.0) -> Any:
         """Wait until an expression is true, and return its value."""
         end_s = time.monotonic() + timeout_s
-        while not (found := self.run(script)):
+        while not (found := self._tried(script)):
             assert time.monotonic() < end_s, f"not in time: {script}; {self.complaints}"
             time.sleep(0.05)
         return found
+
+    def _tried(self, script: str) -> Any:
+        # before the page is there, most expressions fail
+        found = self._evaluated(script)
+        return None if "exceptionDetails" in found else found["result"].get("value")
 
     def text(self, selector: str) -> str:
         found = self.run(f"document.querySelector({json.dumps(selector)})?.innerText ?? ''")
@@ -117,8 +125,10 @@ def opened(url: str) -> Iterator[Page]:
             target = next(one for one in json.load(answer) if one["type"] == "page")
         page = Page(target["webSocketDebuggerUrl"])
         page.call("Page.navigate", url=url)
-        yield page
-        page.close()
+        try:
+            yield page
+        finally:
+            page.close()
     finally:
         process.terminate()
         process.wait(20)

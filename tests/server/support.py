@@ -123,7 +123,8 @@ def serving(
     monkeypatch: pytest.MonkeyPatch, folder: Path, text: str = "", record: bool = False
 ) -> Iterator[Served]:
     """A server whose session starts no Spark."""
-    hub = Hub(Recording(folder / FOLDER)) if record else Hub()
+    recording = Recording(folder / FOLDER) if record else None
+    hub = Hub() if recording is None else Hub(recording)
     monitor = Monitor(hub)
     session = without_spark(monkeypatch, Session())
     worker = Worker(session, monitor)
@@ -136,6 +137,8 @@ def serving(
         behind(session.run).over.set()
     worker.close()
     monitor.close()
+    if recording is not None:
+        recording.close()
 
 
 @contextmanager

@@ -43,7 +43,8 @@ CREATE QUERY odd WITH (overload = 'shed') AS SELECT src FROM packets WHERE is_od
 @pytest.fixture
 def served(spark: SparkSession, tmp_path: Path) -> Iterator[Served]:
     (tmp_path / "services.py").write_text(SERVICES)
-    monitor = Monitor(Hub(Recording(tmp_path / FOLDER)))
+    recording = Recording(tmp_path / FOLDER)
+    monitor = Monitor(Hub(recording))
     session = Session(spark=spark)
     worker = Worker(session, monitor)
     live = Live(worker, monitor, Keys(TOKEN), "0.0.0")
@@ -53,6 +54,7 @@ def served(spark: SparkSession, tmp_path: Path) -> Iterator[Served]:
     finally:
         worker.close()
         monitor.close()
+        recording.close()
 
 
 def test_a_run_is_served_watched_and_steered(served: Served, tmp_path: Path) -> None:
@@ -125,7 +127,9 @@ def _page_shows_and_steers(served: Served) -> None:
         page.until("document.querySelector('[data-stream=packets]').innerText.match(/[1-9]/)")
         page.until("document.querySelector('#queries [data-query=big]').innerText.includes(' of 60 s')")
         page.until("document.querySelectorAll('#time .backlog').length === 1")
-        page.until("document.querySelectorAll('.chart').length > 0 && document.querySelector('.chip.ran')")
+        page.until(
+            "document.querySelectorAll('#charts .chart').length > 0 && document.querySelector('.chip.ran')"
+        )
         page.until("document.querySelector('[data-pool=near] b').innerText !== '0 %'", 90)
         # the controller's decisions: a keep ratio set by hand
         run.shed({"packets": 0.5})

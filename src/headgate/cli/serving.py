@@ -87,9 +87,9 @@ def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
     from headgate.server.routes import Live
     from headgate.server.worker import Worker
 
-    hub = Hub() if checkpoint is None else Hub(Recording(checkpoint / FOLDER))
-    monitor = Monitor(hub)
-    return Live(Worker(session, monitor), monitor, keys, __version__)
+    recording = None if checkpoint is None else Recording(checkpoint / FOLDER)
+    monitor = Monitor(Hub() if recording is None else Hub(recording))
+    return Live(Worker(session, monitor), monitor, keys, __version__, recording=recording)
 
 
 def _serve(live: Live, text: str, host: str, port: int, tokens: Path) -> None:
@@ -116,6 +116,8 @@ def _serve(live: Live, text: str, host: str, port: int, tokens: Path) -> None:
         if live.session is not None:
             live.session.close()
         live.monitor.close()
+        if live.recording is not None:
+            live.recording.close()
 
 
 def replay(

@@ -20,7 +20,7 @@ from headgate.server.guard import COOKIE, Keys
 from headgate.server.hub import Hub
 from headgate.server.monitor import Monitor
 from headgate.server.openapi import Operation
-from headgate.server.recording import Recorded
+from headgate.server.recording import Recorded, Recording
 from headgate.server.worker import Worker
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ class Live:
     version: str
     stop: Callable[[], None] = lambda: None
     abort: Callable[[Any], None] = lambda client: None
+    recording: Recording | None = None
     recorded: Recorded | None = None
     """A run that is over, in place of one that is on."""
     _streams: int = 0
