@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from tests.fake_runs import behind
-from tests.server.support import QUERIES, STREAMS, Served, serving, ticks
+from tests.fake_runs import FakeSparkRun, behind
+from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks
 
 
 @pytest.fixture
@@ -150,3 +152,23 @@ def test_a_run_that_has_failed_is_reported_and_the_server_goes_on(served: Served
 
 def test_stop_is_answered_before_the_server_ends(served: Served) -> None:
     assert served.post("/stop", {}, expected=202) == {"status": "ending after the current tick"}
+
+
+def test_requests_of_the_documentation_are_answered(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FakeSparkRun, "result_ticks", lambda self, query: [], raising=False)
+    page = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
+    lines = [line for line in page.splitlines() if line.startswith("curl ")]
+    assert len(lines) >= 10
+    for line in lines:
+        words = shlex.split(line.replace("$TOKEN", served.token or "").replace("$URL", ""))[1:]
+        pairs = list(pairwise(words))
+        headers = dict(value.split(": ") for option, value in pairs if option == "-H")
+        body = next((value.encode() for option, value in pairs if option == "--data"), None)
+        sent = {name.lower().replace("-", "_"): value for name, value in headers.items()}
+        served.token = None
+        status, _, answer = served.ask("GET" if body is None else "POST", words[-1], body, **sent)
+        served.token = TOKEN
+        assert status == 200, (line, answer)
+    for operation in served.live.operations():
+        name = operation.path.replace("/{name}", "").rpartition("/")[2]
+        assert name in page or operation.path == "/static/{name}", operation.path

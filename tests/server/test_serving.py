@@ -101,7 +101,7 @@ def _results_are_those_of_the_run(served: Served) -> None:
     def follow() -> None:
         import http.client
 
-        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=60)
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)
         connection.request("GET", path, headers={"authorization": f"Bearer {TOKEN}"})
         answer = connection.getresponse()
         more.append(answer.readline())
@@ -110,7 +110,7 @@ def _results_are_those_of_the_run(served: Served) -> None:
 
     thread = threading.Thread(target=follow)
     thread.start()
-    thread.join(60)
+    thread.join(120)
     assert json.loads(more[0])["tick"] > last
 
 

@@ -79,8 +79,12 @@ def serve(
     _serve(_live(session, keys, record), text, host, port, tokens)
 
 
+def _version() -> str:
+    # the version that the package itself states, installed or not
+    return str(sys.modules["headgate"].__version__)
+
+
 def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
-    from headgate import __version__
     from headgate.server.hub import Hub
     from headgate.server.monitor import Monitor
     from headgate.server.recording import FOLDER, Recording
@@ -89,7 +93,7 @@ def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
 
     recording = None if checkpoint is None else Recording(checkpoint / FOLDER)
     monitor = Monitor(Hub() if recording is None else Hub(recording))
-    return Live(Worker(session, monitor), monitor, keys, __version__, recording=recording)
+    return Live(Worker(session, monitor), monitor, keys, _version(), recording=recording)
 
 
 def _serve(live: Live, text: str, host: str, port: int, tokens: Path) -> None:
@@ -129,7 +133,6 @@ def replay(
     """Show the record of a run in the dashboard: its queues, decisions and latencies at any of its ticks."""
     import secrets
 
-    from headgate import __version__
     from headgate.server.guard import Keys
     from headgate.server.hub import Hub
     from headgate.server.monitor import Monitor
@@ -138,7 +141,7 @@ def replay(
 
     recorded = Recorded(folder)
     keys = Keys(secrets.token_urlsafe(32))
-    live = Live(None, Monitor(Hub()), keys, __version__, recorded=recorded)
+    live = Live(None, Monitor(Hub()), keys, _version(), recorded=recorded)
     _serve(live, "", host, port, folder)
 
 
