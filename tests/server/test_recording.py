@@ -10,7 +10,7 @@ import pytest
 
 from headgate.errors import SetupError
 from headgate.server.hub import Hub, Message, Subscription
-from headgate.server.recording import Recorded, Recording
+from headgate.server.recording import FOLDER, Recorded, Recording
 
 
 def test_ten_minutes_are_kept() -> None:
@@ -48,13 +48,13 @@ def test_a_reader_that_does_not_read_is_ended_and_not_waited_for() -> None:
 
 
 def test_a_record_has_the_states_that_hold_and_is_bounded(tmp_path: Path) -> None:
-    recording = Recording(tmp_path / "record", file_bytes=2_000, most_files=3)
+    recording = Recording(tmp_path / FOLDER, file_bytes=2_000, most_files=3)
     hub = Hub(recording)
     hub.publish("network", {"operators": []}, 0.0)
     for second in range(400):
         hub.publish("tick", {"tick": second, "filler": "x" * 50}, float(second))
     recording.close()
-    files = sorted((tmp_path / "record").iterdir())
+    files = sorted((tmp_path / FOLDER).iterdir())
     assert len(files) == 3 and sum(path.stat().st_size for path in files) < 8_000
     recorded = Recorded(tmp_path)
     found = json.loads(recorded.history())
@@ -66,11 +66,11 @@ def test_a_record_has_the_states_that_hold_and_is_bounded(tmp_path: Path) -> Non
 
 def test_a_server_that_starts_again_adds_to_the_record_and_a_torn_line_is_skipped(tmp_path: Path) -> None:
     for run in range(2):
-        recording = Recording(tmp_path / "record")
+        recording = Recording(tmp_path / FOLDER)
         hub = Hub(recording)
         hub.publish("tick", {"tick": run}, float(run))
         recording.close()
-    with max((tmp_path / "record").iterdir()).open("a") as file:
+    with max((tmp_path / FOLDER).iterdir()).open("a") as file:
         file.write('{"kind":"tick","at_s":2.0,"mess')
     assert [tick["tick"] for tick in json.loads(Recorded(tmp_path).history())["ticks"]] == [0, 1]
 
@@ -78,14 +78,14 @@ def test_a_server_that_starts_again_adds_to_the_record_and_a_torn_line_is_skippe
 def test_a_folder_without_a_record_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SetupError, match="has no record; pass the folder of headgate serve --checkpoint"):
         Recorded(tmp_path)
-    (tmp_path / "record").mkdir()
-    (tmp_path / "record" / "000000.jsonl").write_text("nonsense\n")
+    (tmp_path / FOLDER).mkdir()
+    (tmp_path / FOLDER / "000000.jsonl").write_text("nonsense\n")
     with pytest.raises(SetupError, match="has no tick"):
         Recorded(tmp_path)
 
 
 def test_a_disk_that_is_full_ends_the_record_and_not_the_run(tmp_path: Path) -> None:
-    recording = Recording(tmp_path / "record")
+    recording = Recording(tmp_path / FOLDER)
     hub = Hub(recording)
     hub.publish("tick", {"tick": 0}, 0.0)
     assert recording._file is not None

@@ -180,7 +180,7 @@ def test_a_client_that_asks_too_often_is_slowed_down() -> None:
 
 
 def test_tokens_are_made_for_their_owner_alone_and_short_ones_refused(tmp_path: Path) -> None:
-    path = tmp_path / "state" / "server.token"
+    path = tmp_path / "state" / "headgate.token"
     token = token_in(path)
     assert len(token) >= 40 and path.stat().st_mode & 0o777 == 0o600
     assert token_in(path) == token != token_in(tmp_path / "other")

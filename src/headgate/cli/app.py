@@ -143,7 +143,7 @@ _register(commands.route, "examples/three_selections.toml --optimize art --rate 
 _register(commands.nexmark, "nexmark --events 1000000 --seed 1")
 _register(sql.sql, "'SELECT src, bits FROM big ORDER BY bits DESC LIMIT 10' --checkpoint state/")
 _register(serving.serve, "examples/network.sql --checkpoint state/")
-_register(serving.stop, "--token-file state/server.token")
+_register(serving.stop, "--token-file state/headgate.token")
 _register(serving.replay, "state/")
 _register(commands.reproduce, "chain --out figures --trace arrivals.parquet")
 _register(commands.bench, "burst --out bench-out")

@@ -35,7 +35,7 @@ class Client:
         if token_file is None:
             token = os.environ.get(VARIABLE, "")
             if not token:
-                advice = f"pass --token-file DIR/server.token, DIR being its checkpoint, or set {VARIABLE}"
+                advice = f"pass --token-file DIR/headgate.token, DIR being its checkpoint, or set {VARIABLE}"
                 raise SetupError(f"the server at {url} asks for its token; {advice}")
             return Client(url.rstrip("/"), token)
         try:

@@ -12,6 +12,8 @@ from headgate.cli.commands import DEBUG, MASTER, argument, value
 from headgate.errors import SetupError
 
 if TYPE_CHECKING:
+    from headgate.cli.signals import Interrupt
+    from headgate.handle import Run
     from headgate.server.guard import Keys
     from headgate.server.routes import Live
     from headgate.session import Session
@@ -33,7 +35,7 @@ def serve(
     host: str = HOST,
     port: int = PORTS,
     token_file: Path | None = value(
-        "F", "Token that clients must send; made if it is not there.", show_default="DIR/server.token"
+        "F", "Token that clients must send; made if it is not there.", show_default="DIR/headgate.token"
     ),
     strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
@@ -68,7 +70,7 @@ def serve(
     from headgate.server.app import token_in
     from headgate.server.guard import Keys
 
-    tokens = token_file or Path(checkpoint) / "server.token"
+    tokens = token_file or Path(checkpoint) / "headgate.token"
     keys = Keys(token_in(tokens))
     from headgate.session import Session
 
@@ -111,7 +113,8 @@ def _serve(live: Live, text: str, host: str, port: int, tokens: Path) -> None:
             if live.recorded is None:
                 print(f"shell: headgate sql --url {url} --token-file {tokens}")
             sys.stdout.flush()
-            server = app.Server(live, app.application(live, app.hosts_of(host)), lambda: interrupt.wanted)
+            ends = _Ends(live, interrupt)
+            server = app.Server(live, app.application(live, app.hosts_of(host)), ends)
             server.run([listening])
             if live.session is not None:
                 print("finishing the tick, Ctrl-C again to abort", file=sys.stderr)
@@ -122,6 +125,26 @@ def _serve(live: Live, text: str, host: str, port: int, tokens: Path) -> None:
         live.monitor.close()
         if live.recording is not None:
             live.recording.close()
+
+
+class _Ends:
+    """Whether a signal asks to end; reports a run that has failed, once."""
+
+    def __init__(self, live: Live, interrupt: Interrupt) -> None:
+        self._live = live
+        self._interrupt = interrupt
+        self._reported: Run | None = None
+
+    def __call__(self) -> bool:
+        run = None if self._live.session is None else self._live.session.run
+        if run is not None and run is not self._reported and not run.is_running:
+            from headgate.server.documents import run_state
+
+            self._reported = run
+            state = run_state(run)
+            reason = f": {state['error']}" if state["error"] else ""
+            print(f"the run has {state['state']}{reason}", file=sys.stderr)
+        return self._interrupt.wanted
 
 
 def replay(

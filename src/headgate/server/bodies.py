@@ -58,12 +58,12 @@ async def object_of(request: Request, keys: dict[str, type | tuple[type, ...]]) 
     for key, value in document.items():
         if key not in keys:
             raise HTTPException(400, f"unknown key {key[:50]!r}; known: {', '.join(keys)}")
-        wanted = keys[key] if isinstance(keys[key], tuple) else (keys[key],)
-        if type(value) not in wanted:  # type: ignore[operator]
-            names = " or ".join(_JSON_NAMES[one] for one in wanted)  # type: ignore[union-attr]
-            raise HTTPException(
-                400, f"{key} is {_JSON_NAMES.get(type(value), 'of another type')}, not {names}"
-            )
+        types = keys[key]
+        wanted: tuple[type, ...] = types if isinstance(types, tuple) else (types,)
+        if type(value) not in wanted:
+            names = " or ".join(_JSON_NAMES[one] for one in wanted)
+            given = _JSON_NAMES.get(type(value), "of another type")
+            raise HTTPException(400, f"{key} is {given}, not {names}")
     return document
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import queue
 import threading
 import time
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from headgate.model.event import Event, SettingsChanged, StreamCounts, TickCommitted
@@ -37,6 +38,8 @@ class Monitor:
         self._published: dict[str, Any] = {}
         self._warned: set[str] = set()
         self._charts_s = 0.0
+        self._is_known = threading.Event()
+        self._is_known.set()
         self.handover_s = 0.0
         """Seconds that ticks have waited for the observer."""
         self.sampling_s = 0.0
@@ -57,9 +60,14 @@ class Monitor:
                 return
         self.handover_s += time.perf_counter() - began_s
 
-    def watch(self, run: Run) -> None:
-        """Observe this run from now on."""
-        self._totals, self._network, self._run = {}, None, run
+    def watch(self, start: Callable[[], Run]) -> None:
+        """Start a run that this observes; its first ticks wait until it is known."""
+        self._is_known.clear()
+        try:
+            found = start()
+            self._totals, self._network, self._run = {}, None, found
+        finally:
+            self._is_known.set()
 
     def close(self) -> None:
         """Publish what is left, and end the thread."""
@@ -83,6 +91,7 @@ class Monitor:
         self.look()
 
     def _publish(self, event: Event) -> None:
+        self._is_known.wait()
         if self._network is None:
             # a page draws the network before its first sample
             self.look()

@@ -11,7 +11,8 @@ from typing import TextIO
 from headgate.errors import SetupError
 from headgate.server.hub import NOTES, STATES, TICK, WINDOW_S, Message, history_text
 
-FOLDER = "record"
+FOLDER = "headgate.record"
+"""Of a checkpoint; the engine leaves names that begin like this alone."""
 _MOST_FILES = 16
 _FILE_BYTES = 4 * 2**20
 

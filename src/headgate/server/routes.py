@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass, field
+from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -303,6 +304,7 @@ class Live:
         return _file(request.path_params["name"])
 
 
+@cache
 def _static_files() -> dict[str, bytes]:
     folder = files("headgate.server").joinpath("static")
     return {entry.name: entry.read_bytes() for entry in folder.iterdir() if entry.is_file()}

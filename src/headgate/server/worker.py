@@ -74,7 +74,7 @@ class Worker:
 
     def _start(self) -> None:
         if self._session.catalog.queries and (self.run is None or not self.run.is_running):
-            self._monitor.watch(self._session.start(observers=[self._monitor]))
+            self._monitor.watch(lambda: self._session.start(observers=[self._monitor]))
 
     def preview(self, text: str) -> dict[str, Any]:
         """Plans and advice of statements; nothing is declared."""

@@ -45,8 +45,9 @@ export class TimeChart {
       const move = { ArrowLeft: -1, ArrowRight: 1, PageUp: -10, PageDown: 10, Home: -1e9, End: 1e9 }[event.key];
       if (move === undefined || !this.ticks.length) return;
       event.preventDefault();
-      const now = this.index ?? this.ticks.length - 1;
-      this.onMove(Math.max(0, Math.min(this.ticks.length - 1, now + move)));
+      // keys may come faster than the page draws
+      this.index = Math.max(0, Math.min(this.ticks.length - 1, (this.index ?? this.ticks.length - 1) + move));
+      this.onMove(this.index);
     });
   }
 
