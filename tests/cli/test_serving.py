@@ -4,16 +4,25 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.support import invoke
-from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks
+from tests.fake_runs import without_spark
+from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
+from tests.server.support import Client as Asking
 
+from headgate.cli import serving as serving_command
 from headgate.cli.client import Client
 from headgate.cli.shell import Shell
+from headgate.server.app import bind
+from headgate.server.guard import Keys
+from headgate.session import Session
 
 
 @pytest.fixture
@@ -125,3 +134,37 @@ def test_serve_checks_its_options_before_spark_starts(tmp_path: Path) -> None:
     assert away.startswith("error: --checkpoint is not a local folder; say where the token is")
     missing = invoke("serve", tmp_path / "none.sql", "--checkpoint", tmp_path / "state")
     assert missing.stderr.startswith(f"error: no such file: {tmp_path}/none.sql")
+
+
+def test_sigterm_ends_the_run_and_then_the_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = without_spark(monkeypatch, Session())
+    live = serving_command._live(session, Keys(TOKEN), tmp_path)
+    port = free_port()
+
+    def end() -> None:
+        wait_for(lambda: _answers(port))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    serving_command._serve(live, STREAMS + QUERIES, "127.0.0.1", port, tmp_path / "headgate.token")
+    thread.join()
+    assert session.run is not None and not session.run.is_running
+    out = capsys.readouterr().out
+    assert out.startswith(f"dashboard, opens once: http://127.0.0.1:{port}/?link=")
+    assert f"shell: headgate sql --url http://127.0.0.1:{port} --token-file {tmp_path}/headgate.token" in out
+    assert not _answers(port)
+
+
+def free_port() -> int:
+    with bind("127.0.0.1", 0) as found:
+        return int(found.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    try:
+        return Asking(port).ask("GET", "/health")[0] == 200
+    except OSError:
+        return False
