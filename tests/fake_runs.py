@@ -21,6 +21,7 @@ from headgate.scheduling import strategy_named
 from headgate.session import Session
 from headgate.spark.eddies.pools import PoolStatus
 from headgate.spark.engine import TickLimits
+from headgate.spark.file_system import Files
 from headgate.statistics.store import StatisticsStore
 from headgate.status import Recorder
 
@@ -128,6 +129,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch, session: Session) -> Session:
     vars(session).update(_spark=spark, _sources=sources)
     launcher = FakeLauncher(spark, sources, {}, {})
     monkeypatch.setattr(session, "_launcher", lambda: launcher)
+    monkeypatch.setattr(session, "_files", Files)
     return session
 
 

@@ -13,19 +13,23 @@ from headgate import arguments, cql
 from headgate.control.admission import check_admission
 from headgate.cql.statement import (
     PLURALS,
+    AlterPool,
+    AlterQuery,
     Create,
     CreateFunction,
     CreateQuery,
     Declaration,
     Drop,
     Existing,
+    PauseQuery,
     Place,
     PlaceProbe,
-    Question,
+    ResumeQuery,
+    SetOption,
     Source,
     Statement,
 )
-from headgate.errors import SetupError
+from headgate.errors import QueryError, SetupError
 from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.model.sql_tree import quote
@@ -82,6 +86,8 @@ class Declarations(ABC):
         self._functions: dict[str, Callable[..., Any]] = {}
         self._measured: Measured | None = None
         self._planned: tuple[int, Stages] | None = None
+        self._texts: dict[tuple[str, ...], str] = {}
+        """The statements that declare what there is."""
         self.options = RunOptions()
         """Options of runs that SET has given."""
         self.answers: tuple[Answer, ...] = ()
@@ -107,6 +113,19 @@ class Declarations(ABC):
     @abstractmethod
     def _check_idle(self, method: str) -> None:
         """Raise if nothing can be declared now."""
+
+    @property
+    @abstractmethod
+    def _is_running(self) -> bool:
+        """Whether a run is on."""
+
+    @abstractmethod
+    def _admit_to_run(self, new: Sequence[str], is_forced: bool) -> tuple[str, ...]:
+        """Let what is declared now take effect in the run that is on; returns warnings."""
+
+    @abstractmethod
+    def _pause(self, query: str, is_paused: bool) -> None:
+        """Pause or resume a query of the run that is on."""
 
     @cached_property
     def _spark(self) -> Any:
@@ -140,7 +159,7 @@ class Declarations(ABC):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        own = self._registered, self._functions, self.options.given, self._frames
+        own = self._registered, self._functions, self.options.given, self._frames, self._texts
         with self._on_spark(), restored_on_failure(*own), self.catalog.all_or_nothing():
             yield
 
@@ -154,40 +173,70 @@ class Declarations(ABC):
         """Execute the statements of a CQL text in order: all of them, or none if one is wrong.
 
         Queries are checked at once; Spark is started for that only if they read a source whose columns are
-        not declared. While a run is on, nothing can be declared or set. What SHOW and DESCRIBE give is in
-        ``answers``; SET applies to all runs that are started later. ``origin`` is named in errors.
+        not declared. While a run is on, it goes on with what is declared then from the next tick on, and
+        this returns once it does; nothing can be set. What SHOW and DESCRIBE give is in ``answers``; SET
+        applies to all runs that are started later. ``origin`` is named in errors.
 
         Raises ``Refused`` if, according to a profile, a query would exceed its latency or memory bound, or
         make another one exceed its own. ``force`` admits them all the same.
         """
         self._check_open()
         given = arguments.text("text", text, "'CREATE STREAM ...; CREATE QUERY ...'")
-        statements = cql.parse(given, arguments.name("origin", origin, "'queries.sql'"))
+        parsed = cql.parse_with_texts(given, arguments.name("origin", origin, "'queries.sql'"))
+        statements = [statement for statement, _ in parsed]
         is_forced = arguments.flag("force", force)
-        if not all(isinstance(statement, Question) for statement in statements):
-            self._check_idle("execute")
+        is_running = self._is_running
+        if any(isinstance(statement, SetOption) for statement in statements):
+            self._check_idle("SET")
         with self._all_or_nothing():
-            answers, functions = self._perform(statements)
+            pausing = self._pausing(statements)
+            answers, functions = self._perform(parsed)
             # some may have been dropped or replaced again
             left = {s.name.text: s for s in statements if isinstance(s, CreateQuery)}
             new = [query for name, query in left.items() if self.catalog.queries.get(name) is query]
             self._check_plans(statements, new)
             warnings = self.warnings
-            if self._measured is not None and new and not is_forced:
-                names = [query.name.text for query in new]
+            names = [query.name.text for query in new]
+            if self._measured is not None and new and not is_forced and not is_running:
                 warnings = check_admission(self.network(), names, self._measured, self._processors())
             for name, found in functions.items():
                 self._unregister(name) if found is None else self._register(*found)
+            if is_running and any(isinstance(statement, Declaration) for statement in statements):
+                warnings = self._admit_to_run(names, is_forced)
+        for query, is_paused in pausing.items():
+            self._pause(query, is_paused)
         self.answers, self.warnings = answers, warnings
         return self
 
-    def _perform(self, statements: Sequence[Statement]) -> tuple[tuple[Answer, ...], _Functions]:
+    @property
+    def script(self) -> str:
+        """The statements that declare all that there is now, but for what was declared from Python."""
+        return "".join(f"{text};\n" for text in self._texts.values())
+
+    def _pausing(self, statements: Sequence[Statement]) -> dict[str, bool]:
+        """The queries to pause or resume, whether they are declared already or by these statements."""
+        created = {s.name.text.lower(): s.name.text for s in statements if isinstance(s, CreateQuery)}
+        found = {}
+        for statement in statements:
+            if isinstance(statement, (PauseQuery, ResumeQuery)):
+                name, span = statement.name.text, statement.name.span
+                if not self._is_running:
+                    raise QueryError("no run is on whose query could be paused; start one first", span)
+                query = created.get(name.lower()) or self.catalog.declared_name("query", name, span)
+                found[query] = isinstance(statement, PauseQuery)
+        return found
+
+    def _perform(self, parsed: Sequence[tuple[Statement, str]]) -> tuple[tuple[Answer, ...], _Functions]:
         """Change the catalog and the options; return the answers, and how functions change."""
         answers, functions = [], _Functions()
-        for statement in statements:
+        for statement, text in parsed:
+            if isinstance(statement, (PauseQuery, ResumeQuery)):
+                continue
             has_effect = isinstance(statement, Declaration) and not self.catalog.has_no_effect(statement)
             if answer := perform(statement, self.catalog, self.options):
                 answers.append(answer)
+            if has_effect and isinstance(statement, Declaration):
+                self._keep_text(statement, text)
             if has_effect and isinstance(statement, CreateFunction):
                 found = located_function(statement.location.text, statement.location.span)
                 name = statement.name.text
@@ -197,6 +246,25 @@ class Declarations(ABC):
             elif has_effect and isinstance(statement, (Source, Drop)):
                 self._drop_frames()
         return tuple(answers), functions
+
+    def _keep_text(self, declaration: Declaration, text: str) -> None:
+        name = declaration.name.text.lower()
+        if isinstance(declaration, (Create, Drop)):
+            kind = declaration.kind
+            if isinstance(declaration, Drop) or kind == "query":
+                # what was altered since belongs to the one that goes
+                for key in [k for k in self._texts if k[1:] == (kind, name)]:
+                    del self._texts[key]
+            if isinstance(declaration, Drop):
+                self._texts.pop((kind, name), None)
+            else:
+                self._texts[kind, name] = text
+        elif isinstance(declaration, (AlterPool, AlterQuery)):
+            kind = "pool" if isinstance(declaration, AlterPool) else "query"
+            key = ("alter", kind, name)
+            self._texts[key] = f"{self._texts[key]};\n{text}" if key in self._texts else text
+        else:
+            self._texts["place", "stream" if isinstance(declaration, PlaceProbe) else "function", name] = text
 
     def _drop_frames(self) -> None:
         """Forget the DataFrames of streams and relations that are gone, or declared anew by a statement."""
@@ -383,7 +451,7 @@ class Declarations(ABC):
 def _changes_others(statement: Statement) -> bool:
     """Whether queries that there are already may have to be planned in another way."""
     is_replaced = isinstance(statement, Create) and statement.existing is Existing.REPLACE
-    return is_replaced or isinstance(statement, (CreateFunction, Place, PlaceProbe))
+    return is_replaced or isinstance(statement, (AlterQuery, CreateFunction, Place, PlaceProbe))
 
 
 def _functions_of(spark: SparkSession) -> SessionFunctions:

@@ -89,7 +89,7 @@ def run(
     strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
     tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
-    checkpoint: str | None = value("DIR", "Keep state here; the same queries go on from it."),
+    checkpoint: str | None = value("DIR", "Keep state here; queries that are the same go on from it."),
     master: str = MASTER,
     routing: str | None = value(
         "NAME",
@@ -103,6 +103,7 @@ def run(
     seed: str | None = value("N", "Decides which tuples are kept."),
     orders: str | None = value("QUERY=A B,...", "Aliases of a query in the order to join them."),
     force: bool = flag("--force", "Run even if a query is predicted to break its bounds."),
+    dry_run: bool = flag("--dry-run", "Say which queries would go on, start and end; run nothing."),
     as_json: bool = JSON,
     rows_json: bool = flag("--rows-json", "Print each result of queries without INTO as a line of JSON."),
     debug: bool = DEBUG,
@@ -111,8 +112,9 @@ def run(
 
     Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
     profile), queries that would break their latency or memory bounds are refused. An option that is given
-    here goes before SET in the file. Ctrl-C finishes the tick under way; if the run was to end by itself, the
-    exit code is 130 then, or 143 after SIGTERM.
+    here goes before SET in the file. A checkpoint takes up a changed file: queries that are the same go on
+    with their state, new ones start, and others end, which is said before it happens. Ctrl-C finishes the
+    tick under way; if the run was to end by itself, the exit code is 130 then, or 143 after SIGTERM.
     """
     from headgate.run_options import RunOptions
 
@@ -138,8 +140,11 @@ def run(
     from headgate.statistics.profile_file import beside
 
     script = read_while_spark_starts(file, master, options)
-    from headgate.cli.execution import execute
+    from headgate.cli.execution import execute, show_transition
 
+    if dry_run:
+        show_transition(script, master, options, as_json)
+        return
     profile = None if force or not beside(file).is_file() else beside(file)
     execute(script, master, profile, options, "json" if as_json else "rows" if rows_json else "tables")
 

@@ -45,9 +45,9 @@ def serve(
 ) -> None:
     """Run queries until they are stopped, with an HTTP interface and a dashboard.
 
-    Without FILE, queries are declared later: with headgate sql, POST /sql, or in the dashboard. The link that
-    is printed opens the dashboard once; clients send the token. Ctrl-C, SIGTERM and headgate stop end the run
-    after its current tick.
+    Without FILE, the queries of the checkpoint go on, and others are declared later: with headgate sql, POST
+    /sql, or in the dashboard. The link that is printed opens the dashboard once; clients send the token.
+    Ctrl-C, SIGTERM and headgate stop end the run after its current tick.
     """
     from headgate.run_options import RunOptions
     from headgate.spark.application.jvm import check_master
@@ -78,7 +78,13 @@ def serve(
     session.options = options
     record = None if "://" in checkpoint else Path(checkpoint)
     text = "" if script is None else script.text
-    _serve(_live(session, keys, record), text, host, port, tokens)
+    restored = checkpoint if record is not None and not text and _has_state(record) else ""
+    _serve(_live(session, keys, record), text, host, port, tokens, restored)
+
+
+def _has_state(checkpoint: Path) -> bool:
+    """Whether a run has been in a folder, and not only a server."""
+    return any(not entry.name.startswith("headgate.") for entry in checkpoint.iterdir())
 
 
 def _version() -> str:
@@ -98,16 +104,17 @@ def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
     return Live(Worker(session, monitor), monitor, keys, _version(), recording=recording)
 
 
-def _serve(live: Live, text: str, host: str, port: int, tokens: Path) -> None:
+def _serve(live: Live, text: str, host: str, port: int, tokens: Path, restored: str = "") -> None:
+    """Execute a text, or restore a checkpoint, and serve until the end."""
     from headgate.cli.signals import interruptible
     from headgate.server import app
 
     listening = app.bind(host, port)
     try:
         with interruptible() as interrupt:
-            if text and live.session is not None:
+            if live.session is not None and (text or restored):
                 print("starting Spark", file=sys.stderr)
-                live.session.execute(text)
+                live.session.execute(text) if text else live.session.restore(restored)
             url = app.url_of(listening)
             print(f"dashboard, opens once: {url}/?link={live.keys.new_link()}")
             if live.recorded is None:

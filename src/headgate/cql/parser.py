@@ -1,4 +1,4 @@
-"""CQL text to statements: CREATE, DROP, ALTER POOL, PLACE, SET, SHOW and DESCRIBE."""
+"""CQL text to statements: CREATE, DROP, ALTER, PAUSE, RESUME, PLACE, SET, SHOW and DESCRIBE."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from headgate.cql.statement import Name, ScalarExpression, Select, Setting, Stat
 from headgate.cql.tokens import Token, never_closed, one_line, outside_brackets, partners, repeated, span_of
 from headgate.errors import QueryError, known_names, nearest, suggestion
 
-_STATEMENTS = ("CREATE", "DROP", "ALTER", "PLACE", "SET", "SHOW", "DESCRIBE")
+_STATEMENTS = ("CREATE", "DROP", "ALTER", "PAUSE", "RESUME", "PLACE", "SET", "SHOW", "DESCRIBE")
 _KINDS = {kind.upper(): kind for kind in cql.PLURALS}
 _SHOWN = (*(plural.upper() for plural in cql.PLURALS.values()), "SETTINGS")
 
@@ -30,12 +30,18 @@ _MOST_SLOTS = 10_000
 
 def parse(text: str, origin: str = "<cql>") -> list[Statement]:
     """Parse all statements of a text; error messages name ``origin``, such as a file."""
+    return [statement for statement, _ in parse_with_texts(text, origin)]
+
+
+def parse_with_texts(text: str, origin: str = "<cql>") -> list[tuple[Statement, str]]:
+    """The statements of a text, each with its own text."""
     reader = StatementReader(text, origin)
-    statements: list[Statement] = []
+    statements: list[tuple[Statement, str]] = []
     while reader.current is not None:
         if reader.accept(";"):
             continue
-        statements.append(reader.read_statement())
+        first = reader.span
+        statements.append((reader.read_statement(), reader.since(first).excerpt))
         if not reader.at_end:
             raise reader.expected("';' at the end of the statement")
     if not statements:
@@ -55,6 +61,12 @@ class StatementReader(SelectReader):
             return self._place()
         if self.accept("ALTER", "POOL"):
             return cql.AlterPool(self.name("the name of a pool"), self._slots())
+        if self.accept("ALTER", "QUERY"):
+            return self._alter_query()
+        if self.at("PAUSE") or self.at("RESUME"):
+            pausing = cql.PauseQuery if self.take().word == "PAUSE" else cql.ResumeQuery
+            self.expect("QUERY", " and the name of a query")
+            return pausing(self.name("the name of a query"))
         if self.accept("SET"):
             return self._set()
         if self.accept("SHOW"):
@@ -65,7 +77,7 @@ class StatementReader(SelectReader):
 
     def _unknown_statement(self) -> QueryError:
         if self.at("ALTER"):
-            return self.fail("only pools can be altered; write ALTER POOL name SLOTS n")
+            return self.fail("pools and queries can be altered; write ALTER POOL or ALTER QUERY")
         found = self.expected(f"{', '.join(_STATEMENTS[:-1])} or {_STATEMENTS[-1]}")
         if self.at("SELECT"):
             return self.fail(f"{found.message}; write CREATE QUERY name AS SELECT ...")
@@ -189,6 +201,12 @@ class StatementReader(SelectReader):
         self.expect("ON", " and the name of a pool")
         pool = self.name("the name of a pool")
         return (cql.PlaceProbe if is_probe else cql.Place)(name, pool)
+
+    def _alter_query(self) -> cql.AlterQuery:
+        name, settings = self.name("the name of a query"), self._settings("SET")
+        if not settings:
+            raise self.expected("SET (latency = '2 s') or other settings of the query")
+        return cql.AlterQuery(name, settings)
 
     def _slots(self) -> int:
         self.expect("SLOTS", " and how many, as in SLOTS 4")

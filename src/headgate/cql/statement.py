@@ -336,6 +336,27 @@ class AlterPool:
 
 
 @dataclass(frozen=True)
+class AlterQuery:
+    """``ALTER QUERY name SET (latency = ...)``: settings that leave results as they are."""
+
+    name: Name
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True)
+class _PauseStatement:
+    name: Name
+
+
+class PauseQuery(_PauseStatement):
+    """``PAUSE QUERY name``: its tuples wait until it is resumed."""
+
+
+class ResumeQuery(_PauseStatement):
+    """``RESUME QUERY name``."""
+
+
+@dataclass(frozen=True)
 class _PlaceStatement:
     name: Name
     pool: Name
@@ -384,9 +405,10 @@ class Describe:
 
 Source = CreateStream | CreateRelation
 Create = Source | DeriveStream | CreateView | CreateQuery | CreateFunction | CreatePool
-Declaration = Create | AlterPool | Place | PlaceProbe | Drop
+Declaration = Create | AlterPool | AlterQuery | Place | PlaceProbe | Drop
 Question = Show | Describe
-Statement = Declaration | SetOption | Question
+Pausing = PauseQuery | ResumeQuery
+Statement = Declaration | Pausing | SetOption | Question
 
 # a kind of declaration, and how SHOW calls all of them
 PLURALS = {

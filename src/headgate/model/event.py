@@ -160,6 +160,43 @@ class SettingsChanged:
         }
 
 
+@dataclass(frozen=True)
+class _QueryChange:
+    now_s: float
+    query: str
+    batch_id: int
+    """The last tick before it."""
+
+
+@dataclass(frozen=True)
+class QueryAdded(_QueryChange):
+    """A query runs from the next tick on; it sees tuples from ``start_us`` on, all if that is None."""
+
+    start_us: int | None = None
+
+
+@dataclass(frozen=True)
+class QueryDropped(_QueryChange):
+    """A query has ended; its results stay."""
+
+
+@dataclass(frozen=True)
+class QueryAltered(_QueryChange):
+    """The quality of service of a query is another one from the next tick on."""
+
+
+@dataclass(frozen=True)
+class QueryPaused(_QueryChange):
+    """The tuples of a query wait from the next tick on."""
+
+
+@dataclass(frozen=True)
+class QueryResumed(_QueryChange):
+    """A paused query goes on."""
+
+
+QueryChange = QueryAdded | QueryDropped | QueryAltered | QueryPaused | QueryResumed
+
 Event = (
     TickStarted
     | TuplesArrived
@@ -168,4 +205,5 @@ Event = (
     | ProfilesLearnt
     | TickCommitted
     | SettingsChanged
+    | QueryChange
 )

@@ -155,6 +155,8 @@ class QueryDefinition:
     utility: Utility | None = None
     on_error: str = "set aside"
     """What happens to tuples for which an expression fails: they are set aside, or the run stops."""
+    start: str = "now"
+    """Where it begins if others run already: with the next tuples, or with what logs of streams hold."""
 
 
 class Network:

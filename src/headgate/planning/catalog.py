@@ -53,7 +53,9 @@ _TIME_WORDS = (
 _TIMES = frozenset(_TIME_WORDS.split())
 # options of streams that need a timestamp, and the settings that they are
 _DELAYS = {"watermark": "watermark_delay_us", "idle_after": "idle_after_us", "max_ahead": "max_ahead_us"}
-_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error", "retention")
+_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error", "retention", "start")
+# settings that leave results as they are
+_ALTERABLE = ("latency", "memory", "overload", "utility", "on_error")
 _FILES = ("parquet", "json", "csv", "orc", "text")
 
 
@@ -102,6 +104,8 @@ class Catalog(Names):
             self.pools[name.lower()] = PoolDefinition(name, statement.slots)
         elif isinstance(statement, cql.AlterPool):
             self.pools[name.lower()] = replace(self._pool(statement.name), slots=statement.slots)
+        elif isinstance(statement, cql.AlterQuery):
+            self._alter(statement)
         elif isinstance(statement, cql.Drop):
             self._drop(statement.kind, statement.name)
         else:
@@ -207,6 +211,16 @@ class Catalog(Names):
             raise QueryError(f"{kind} {spelling} {need} first", name.span)
         self._release(kind, spelling)
         self._placed.pop(("probe" if kind == "stream" else kind, key), None)
+
+    def _alter(self, statement: cql.AlterQuery) -> None:
+        name = self.declared_name("query", statement.name.text, statement.name.span)
+        for setting in statement.settings:
+            if (key := setting.key.text.lower()) in _KNOWN and key not in _ALTERABLE:
+                message = f"{key} is part of what the query computes; write CREATE OR REPLACE QUERY {name}"
+                raise QueryError(message, setting.span)
+        query = self.queries[name]
+        settings = {**_by_key(query.settings), **_by_key(statement.settings)}
+        self.queries[name] = replace(query, settings=tuple(settings.values()))
 
     def _need_of(self, kind: str, name: str) -> str:
         """Who needs a declaration, and what to drop before it."""
@@ -416,7 +430,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functi
         if key not in _KNOWN:
             hint = suggestion(key, _KNOWN, f"known: {known_names(_KNOWN)}")
             raise QueryError(f"unknown setting {setting.key.text}; {hint}", setting.key.span)
-    latency, memory, overload, quality, utility, on_error, retention = map(by_key.get, _KNOWN)
+    latency, memory, overload, quality, utility, on_error, retention, start = map(by_key.get, _KNOWN)
     if utility and (overload is None or overload.value.lower() != "shed"):
         raise QueryError("utility requires overload = 'shed'; add it", utility.span)
     if utility and quality and quality.value.lower() == "true":
@@ -429,6 +443,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functi
         overload=_one_of(overload, ("backpressure", "shed")) if overload else plan.query.overload,
         utility=_utility_of(utility, plan, known) if utility else None,
         on_error=_one_of(on_error, ("set aside", "stop")) if on_error else plan.query.on_error,
+        start=_one_of(start, ("now", "log")) if start else plan.query.start,
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
     plan = replace(plan, query=query, quality=has_quality)

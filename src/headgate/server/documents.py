@@ -123,7 +123,8 @@ def run_state(run: Run) -> Document:
             run.wait(0)
         except Exception as failure:
             state, error = "failed", " ".join(str(failure).split())
-    return {"state": state, "checkpoint": run.checkpoint, "error": error}
+    paused = sorted(name for name, query in run.status().queries.items() if query.is_paused)
+    return {"state": state, "checkpoint": run.checkpoint, "error": error, "paused": paused}
 
 
 def strategy(run: Run) -> Document:

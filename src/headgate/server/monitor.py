@@ -110,7 +110,7 @@ class Monitor:
         """Publish what has changed besides ticks."""
         run = self._run
         if run is None:
-            self._state("run", {"state": "waiting", "checkpoint": None, "error": None})
+            self._state("run", {"state": "waiting", "checkpoint": None, "error": None, "paused": []})
             return
         if run.network is not self._network:
             self._network = run.network

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, time
+from datetime import date
+from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate import cql
@@ -60,7 +62,7 @@ class Worker:
         statements = cql.parse(text, "sql")
         self._session.execute(text, "sql", force)
         if not all(isinstance(statement, Question) for statement in statements):
-            self._monitor.hub.publish("statement", {"text": text.strip()})
+            self._monitor.hub.publish("statement", {"text": " ".join(text.split()), "at_s": time.time()})
             self._start()
         answers = [answer.to_json() | {"text": str(answer)} for answer in self._session.answers]
         return {"answers": answers, "warnings": list(self._session.warnings)}
@@ -75,6 +77,11 @@ class Worker:
     def _start(self) -> None:
         if self._session.catalog.queries and (self.run is None or not self.run.is_running):
             self._monitor.watch(lambda: self._session.start(observers=[self._monitor]))
+
+    def restore(self, checkpoint: str) -> None:
+        """Let the queries go on that ran when the checkpoint was written last."""
+        self._session.restore(checkpoint)
+        self._start()
 
     def preview(self, text: str) -> dict[str, Any]:
         """Plans and advice of statements; nothing is declared."""
@@ -103,7 +110,7 @@ def plain_rows(table: Any) -> list[dict[str, Any]]:
 def _plain(value: Any) -> Any:
     if value is None or isinstance(value, (bool, int, float, str)):
         return value
-    if isinstance(value, (date, time)):
+    if isinstance(value, (date, time_of_day)):
         return value.isoformat()
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()

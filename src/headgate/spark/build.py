@@ -35,7 +35,7 @@ from headgate.spark.operators.inputs import (
     log_columns,
 )
 from headgate.spark.prepared import Prepared
-from headgate.spark.rows import Rows, Spread, cut_at, progress_of
+from headgate.spark.rows import Rows, Spread, cut_at, in_range, progress_of
 from headgate.spark.samples import Trial, WindowContent, join_samples
 from headgate.spark.sql import BEGINNING_US, END_US
 from headgate.spark.stream_log import StreamLogs
@@ -226,7 +226,8 @@ class TickBuilder:
         """What enters a queue: the output of the operator below, or a stream."""
         if isinstance(source, DerivedInput):
             items = log_columns(source, window, self._prepared.is_numbered(source))
-            return plan.rows[source.operator].mapped(lambda tuples: sql.select(items, tuples))
+            seen = [] if source.since is None else in_range(source.since.us, END_US)
+            return plan.rows[source.operator].mapped(lambda tuples: sql.select(items, tuples, seen))
         if not isinstance(source, StreamInput):
             return plan.rows[source.operator]
         arrival = arrivals[source.stream]
@@ -358,7 +359,8 @@ class TickBuilder:
         for stream, lists in kept.items():
             for place, group in enumerate(groups_to_merge(lists)):
                 block = merged_block(group, f"blocks/{batch_id:09d}/{stream}-merged{place}")
-                plan.merged.append(Merged(block, self._merged_tuples(stream, group, block)))
+                parts = frozenset(part.path for part in group)
+                plan.merged.append(Merged(block, self._merged_tuples(stream, group, block), parts))
                 for blocks in lists.values():
                     if group[0] in blocks:
                         at = blocks.index(group[0])

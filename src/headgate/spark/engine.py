@@ -21,7 +21,7 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
 from headgate.runtime.allowance import first_rows, growth
-from headgate.runtime.forecast import Forecast
+from headgate.runtime.forecast import Forecast, ForecastQueue
 from headgate.spark.intake_limits import IntakeLimits
 from headgate.spark.tick import TickRunner
 from headgate.spark.tick_plan import Chosen, OpenTick
@@ -88,6 +88,8 @@ class SparkEngine:
         self._tick: OpenTick | None = None
         self._handover: _Handover | None = None
         self._forecast: Forecast | None = None
+        self._paused: frozenset[str] = frozenset()
+        """Operators that take nothing in this tick, as all their queries are paused."""
         self._opened_s = 0.0
         self._over = threading.Event()
         self.stopping = False
@@ -180,6 +182,10 @@ class SparkEngine:
         now_s = self._clock_s()
         self._tick = self._runner.open(handover.batch, handover.batch_id, now_s)
         queues = self._runner.forecast_queues(self._tick, self.profiles())
+        self._paused = self._runner.paused_operators()
+        for name in self._paused:
+            waiting = queues[name]
+            queues[name] = ForecastQueue(0.0, waiting.length, waiting.oldest_s, ready_share=0.0)
         limits = self.limits
         self._forecast = Forecast(
             self.network,
@@ -207,7 +213,10 @@ class SparkEngine:
         assert self._tick is not None and self._forecast is not None and self._handover is not None
         self._tick.phases_s["choose"] = time.perf_counter() - self._opened_s
         chosen = Chosen(
-            {name: self._forecast.taken_share(name) for name in self.network.operators},
+            {
+                name: 0.0 if name in self._paused else self._forecast.taken_share(name)
+                for name in self.network.operators
+            },
             self._forecast.taken,
             {name: profile.selectivity for name, profile in self.profiles().items()},
         )

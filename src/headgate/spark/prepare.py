@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -77,6 +77,8 @@ class Preparation:
     functions: Functions
     store: BlockStore
     predicates: PredicateEstimates
+    numbered: Collection[str] = ()
+    """Streams whose tuples have numbers already."""
 
     def __post_init__(self) -> None:
         self._streams_of = streams_below(self.network)
@@ -92,7 +94,7 @@ class Preparation:
             self._raw[name] = StructType([*self._raw[name].fields, StructField(KEEP, DoubleType())])
         self._relations = StoredRelations(self.spark, network.relations.values(), self.sources, self.store)
         self._check_utilities()
-        self._logs = log_schemas(network, self._raw)
+        self._logs = log_schemas(network, self._raw, self.numbered)
         for name, schema in self._logs.items():
             self.spark.createDataFrame([], schema.struct).createOrReplaceTempView(sql.name(f"empty {name}"))
         operators: dict[str, SparkOperator] = {}

@@ -91,12 +91,19 @@ class TickRunner:
             self._attempts,
         )
         self._sweeping: Future[None] | None = None
+        self.paused: tuple[str, ...] = self.manifest.paused
+        """Queries that are paused from the next tick on; set by other threads."""
         self._prepared.relations.use(self.manifest.relations)
 
     def widths_bytes(self) -> dict[str, float]:
         """Bytes of a tuple before each operator, estimated from its columns."""
         operators = self._prepared.operators.items()
         return {name: max(width_bytes(schema) for schema in operator.inputs) for name, operator in operators}
+
+    def paused_operators(self) -> frozenset[str]:
+        """The operators that serve paused queries alone."""
+        paused, network = set(self.paused), self.network
+        return frozenset(n for n in network.operators if paused and paused.issuperset(network.queries_of(n)))
 
     def is_committed(self, batch_id: int) -> bool:
         """Whether a tick was already committed before a restart."""
@@ -257,21 +264,51 @@ class TickRunner:
             if not operator.is_ordered and not any(blocks):
                 # an empty queue has no order to preserve: stragglers are accepted again
                 progress = BEGINNING_US
-            operators[name] = OperatorState(
-                progress, tuple(map(tuple, blocks)), tuple(groups), tuple(map(tuple, pushing))
+            before = self.manifest.operators.get(name, OperatorState())
+            operators[name] = replace(
+                before,
+                progress_ts=progress,
+                blocks=tuple(map(tuple, blocks)),
+                groups=tuple(groups),
+                pushing=tuple(map(tuple, pushing)),
             )
         rows_out = dict(self.manifest.rows_out)
         for name, result in found.written.items():
             is_latest = self.network.queries[name].sink.is_latest
             rows_out[name] = result.rows if is_latest else rows_out.get(name, 0) + result.rows
-        streams = {name: self._raise_floor(name, a.state, operators) for name, a in tick.arrivals.items()}
+        held = self._held_logs(tick, plan, operators)
+        streams = {
+            name: replace(self._raise_floor(name, a.state, operators), whole_from_ts=held[name])
+            for name, a in tick.arrivals.items()
+        }
         # behind an eddy, the input ends when the last tuple has left the eddy
         ended = tick.end_of_input and all(plan.rows[name].idle for name in tick.snapshots)
         # as with settings, a replay of the next tick reads the same
         now_us = int(time.time() * 1e6)
         relations = self._prepared.relations.versions_after(self.manifest.relations, tick.batch_id, now_us)
-        settings = self.manifest.settings
-        return Manifest(tick.batch_id, ended, streams, operators, rows_out, settings, relations=relations)
+        return replace(
+            self.manifest,
+            batch_id=tick.batch_id,
+            flushed=ended,
+            streams=streams,
+            operators=operators,
+            rows_out=rows_out,
+            relations=relations,
+            paused=self.paused,
+        )
+
+    def _held_logs(
+        self, tick: OpenTick, plan: TickPlan, operators: Mapping[str, OperatorState]
+    ) -> dict[str, int]:
+        """By stream, the timestamp from which on its log holds all tuples: after those that are released."""
+        before, merged = self.manifest.logs(), {part for one in plan.merged for part in one.parts}
+        kept = {block.path for state in operators.values() for _, block in state.log_blocks()} | merged
+        found = {}
+        for name, arrival in tick.arrivals.items():
+            blocks = (*before.get(name, {}).values(), *arrival.blocks)
+            released = [block.max_ts + 1 for block in blocks if block.path not in kept]
+            found[name] = max([arrival.state.whole_from_ts, *released])
+        return found
 
     def _raise_floor(
         self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]

@@ -30,7 +30,7 @@ function draw() {
   header(tick);
   settings.show(state.settings);
   time.draw(ticks, index, state.settings?.memory_bytes, state.decisions);
-  panels.queries(ticks, index, network, state.settings);
+  panels.queries(ticks, index, network, state.settings, state.run?.paused);
   panels.streams(ticks, index, network);
   panels.strategy(state.strategy, state.settings, tick);
   panels.decisions(state, state.at === null || !tick ? Infinity : tick.at_s);
@@ -68,7 +68,7 @@ const take = {
   run(found) { state.run = found; },
   decision(found) { state.decisions.push(found); state.decisions.splice(0, state.decisions.length - 500); },
   warning(found) { state.warnings.push(found); state.warnings.splice(0, state.warnings.length - 500); },
-  statement(found) { state.statements.push(found); },
+  statement(found) { state.statements.push(found); state.statements.splice(0, state.statements.length - 500); },
 };
 
 async function load(until) {

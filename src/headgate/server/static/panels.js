@@ -37,7 +37,7 @@ export function figures(ticks, index, settings) {
   );
 }
 
-export function queries(ticks, index, network, settings) {
+export function queries(ticks, index, network, settings, paused = []) {
   const recent = ticks.slice(Math.max(0, index + 1 - SPARK), index + 1);
   byId("queries").replaceChildren(...(network?.queries ?? []).map((query) => {
     const bound = settings?.latency_s?.[query.name] ?? query.latency_s;
@@ -48,7 +48,7 @@ export function queries(ticks, index, network, settings) {
     const isOver = bound && most > bound;
     const says = last ? [h("b", {}, seconds(most)), bound ? ` of ${seconds(bound)}` : " · no bound", ` · mean ${seconds(mean)}`] : [bound ? `no results yet · bound ${seconds(bound)}` : "no results yet"];
     const row = h("div", { class: `row${isOver ? " over" : bound ? "" : " free"}`, "data-query": query.name },
-      h("div", { class: "line" }, h("span", { class: "name ellipsis" }, query.name), h("span", { class: "say" }, says)));
+      h("div", { class: "line" }, h("span", { class: "name ellipsis" }, query.name, paused.includes(query.name) ? h("span", { class: "pill" }, "paused") : null), h("span", { class: "say" }, says)));
     if (bound) {
       const whole = Math.max(bound * 1.25, (most ?? 0) * 1.05);
       const fill = h("div", { class: "fill" }), mark = h("div", { class: "mark", title: `bound ${seconds(bound)}` });
@@ -86,6 +86,7 @@ export function strategy(found, settings, tick) {
 export function decisions(state, until) {
   const entries = [
     ...state.decisions.map((one) => ({ ...one, kind: "decision" })),
+    ...state.statements.map((one) => ({ ...one, kind: "statement" })),
     ...state.warnings.map((one) => ({ ...one, kind: "warning", text: `warning: ${one.text}` })),
   ].filter((one) => (one.at_s ?? 0) <= until + 1).sort((a, b) => (b.at_s ?? 0) - (a.at_s ?? 0));
   byId("decisions").replaceChildren(...entries.slice(0, 60).map((one) => h("li", {},

@@ -371,6 +371,14 @@ class SlidingAggregateOperator(AggregateOperator):
         assert isinstance(self.settings.window, TimeWindow)
         return self.settings.window.reach_us
 
+    def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
+        """Groups at the boundaries that are due; without any, no tuple is read."""
+        assert isinstance(self.settings.window, TimeWindow)
+        first, last = due_boundaries(self.settings.window, stretch.old_ts, stretch.new_ts)
+        if first > last:
+            return Results(None, [retain_window(inputs[0], self.settings.window, stretch)])
+        return super().results(inputs, stretch)
+
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
         """Computed from panes."""
         window = self.settings.window
