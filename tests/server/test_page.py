@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import count
 from pathlib import Path
 
 import pytest
-from tests.fake_runs import behind
+from tests.fake_runs import FakePools, behind
 from tests.server.browser import Page, needs_browser, opened
 from tests.server.support import QUERIES, STREAMS, Served, replaying, serving, ticks
+
+from headgate.spark.eddies.pools import PoolStatus
 
 pytestmark = [needs_browser, pytest.mark.slow]
 
 TICKS = 40
+POOL = "CREATE POOL web SLOTS 3;"
 
 
 @pytest.fixture(scope="module")
@@ -25,8 +30,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def served(folder: Path) -> Iterator[Served]:
     with (
         pytest.MonkeyPatch.context() as monkeypatch,
-        serving(monkeypatch, folder, STREAMS + QUERIES, record=True) as found,
+        serving(monkeypatch, folder, POOL + STREAMS + QUERIES, record=True) as found,
     ):
+        calls = count(1)
+        status = PoolStatus(3, 0, 0, 0.0)
+        monkeypatch.setattr(
+            FakePools, "status", lambda self: {"web": replace(status, calls=10 * next(calls))}
+        )
         assert found.session is not None and found.session.run is not None
         found.emit(*ticks(found.session.run.network, TICKS))
         yield found
@@ -84,8 +94,9 @@ def test_every_panel_shows_the_values_of_the_last_tick(served: Served, page: Pag
     assert "the next tick would take 2.9 s where 1.8 s are wanted: keep 0.7 of flows" in page.text(
         "#decisions"
     )
-    # pools
-    assert "No pool" in page.text("#pools")
+    # pools, with their shares of all calls
+    assert page.text("[data-pool=web] b") == "100 %"
+    assert "3 slots" in page.text("[data-pool=web]")
 
 
 def test_a_tick_that_comes_is_shown_and_an_earlier_one_by_keys(served: Served, page: Page) -> None:
@@ -114,7 +125,7 @@ def test_a_statement_is_explained_before_it_is_executed(served: Served, page: Pa
     assert "small" not in served.get("/names")["query"]
     page.fill("#statement", "SHOW QUERIES")
     page.click("#execute")
-    page.until("document.querySelector('#answer')?.innerText.includes('talkers')")
+    page.until("document.querySelector('#answer pre')?.innerText.includes('talkers')")
     page.fill("#statement", "SHOW NONSENSE")
     page.click("#execute")
     page.until("document.querySelector('#answer .verdict.bad')?.innerText.startsWith('sql:1:6')")

@@ -34,7 +34,7 @@ export function statements() {
   const execute = () => busyWhile(byId("execute"), async () => {
     const found = await ask("/sql", { text: text.value });
     if (found.rows) answerWith(table(found));
-    else answerWith(verdict("good", "in force"), ...found.warnings.map((warning) => verdict("", warning)), ...found.answers.map((answer) => h("pre", {}, answer.text)));
+    else answerWith(...(found.answers.length ? [] : [verdict("good", "in force")]), ...found.warnings.map((warning) => verdict("", warning)), ...found.answers.map((answer) => h("pre", {}, answer.text)));
   });
   byId("check").addEventListener("click", check);
   byId("statement-form").addEventListener("submit", (event) => { event.preventDefault(); execute(); });
