@@ -24,12 +24,11 @@ from headgate.session import Session
 
 pytestmark = pytest.mark.spark
 
+# a source that needs no Python processes
 TEXT = """
-CREATE STREAM packets (ts TIMESTAMP, src STRING, bytes INT)
-  FROM burst OPTIONS (rate '400', seed '1', timestamp 'ts');
-CREATE QUERY big WITH (latency = '60 s', overload = 'shed') AS
-  SELECT src, bytes FROM packets WHERE bytes > 100;
-CREATE QUERY odd WITH (overload = 'shed') AS SELECT src FROM packets WHERE bytes % 2 = 1;
+CREATE STREAM beats FROM rate OPTIONS (rowsPerSecond 200);
+CREATE QUERY big WITH (latency = '60 s', overload = 'shed') AS SELECT value FROM beats WHERE value > 5;
+CREATE QUERY odd WITH (overload = 'shed') AS SELECT value FROM beats WHERE value % 2 = 1;
 """
 
 
@@ -54,7 +53,7 @@ def test_a_run_is_served_watched_and_steered(served: Served, tmp_path: Path) -> 
     assert served.session is not None
     run = served.session.run
     assert run is not None
-    wait_for(lambda: run.status().queries["big"].rows_out > 0 and not run.wait(0), 240)
+    wait_for(lambda: not run.wait(0) and run.status().queries["big"].rows_out > 0, 240)
     wait_for(lambda: served.ask("GET", "/ready")[0] == 200)
     _results_are_those_of_the_run(served)
     if browser_path() is not None:
@@ -69,8 +68,8 @@ def test_a_run_is_served_watched_and_steered(served: Served, tmp_path: Path) -> 
     assert json.loads(served.live.hub.state("run"))["state"] == "ended"
     recorded = json.loads(Recorded(tmp_path).history())
     assert len(recorded["ticks"]) == ticks
-    rows_in = run.status().streams["packets"].rows_in
-    assert recorded["ticks"][-1]["streams"]["packets"][5] == rows_in
+    rows_in = run.status().streams["beats"].rows_in
+    assert recorded["ticks"][-1]["streams"]["beats"][5] == rows_in
     if browser_path() is None:
         pytest.skip("no Chromium: the page was not tested; install chromium-headless-shell")
 
@@ -78,12 +77,12 @@ def test_a_run_is_served_watched_and_steered(served: Served, tmp_path: Path) -> 
 def _results_are_those_of_the_run(served: Served) -> None:
     lines = [json.loads(line) for line in served.ask("GET", "/queries/big/results")[2].decode().splitlines()]
     last = lines[-1]["tick"]
-    assert len(lines) > 0 and all(line["row"]["bytes"] > 100 for line in lines)
+    assert len(lines) > 0 and all(line["row"]["value"] > 5 for line in lines)
     _, _, body = served.ask("GET", "/queries/big/results?format=arrow")
     table = pa.ipc.open_stream(io.BytesIO(body)).read_all()
-    assert table.slice(0, len(lines)).column("bytes").to_pylist() == [line["row"]["bytes"] for line in lines]
-    found = served.post("/sql", {"text": "SELECT COUNT(*) AS n, MAX(bytes) AS m FROM big"})
-    assert found["columns"] == {"n": "bigint", "m": "int"} and found["rows"][0]["n"] >= len(lines)
+    assert table.slice(0, len(lines)).column("value").to_pylist() == [line["row"]["value"] for line in lines]
+    found = served.post("/sql", {"text": "SELECT COUNT(*) AS n, MAX(value) AS m FROM big"})
+    assert found["columns"] == {"n": "bigint", "m": "bigint"} and found["rows"][0]["n"] >= len(lines)
     unknown = served.post("/sql", {"text": "SELECT * FROM bgi"}, expected=400)["error"]
     assert unknown.startswith("unknown table bgi; tables: ")
     # a reader that follows sees the rows of a later tick
@@ -116,7 +115,7 @@ def _page_shows_and_steers(served: Served) -> None:
         names = page.run("[...document.querySelectorAll('.node')].map(n => n.dataset.name)")
         assert set(names) == {*run.network.streams, *run.network.operators, *run.network.queries}
         page.until("document.querySelector('.node.stream').textContent.match(/[1-9][0-9,.]* rows.s in/)")
-        page.until("document.querySelector('[data-stream=packets]').innerText.match(/[1-9]/)")
+        page.until("document.querySelector('[data-stream=beats]').innerText.match(/[1-9]/)")
         page.until("document.querySelector('#queries [data-query=big]').innerText.includes(' of 60 s')")
         page.until("document.querySelectorAll('#time .backlog').length === 1")
         page.until(
@@ -124,10 +123,10 @@ def _page_shows_and_steers(served: Served) -> None:
         )
         assert "No pool" in page.text("#pools")
         # the controller's decisions: a keep ratio set by hand
-        run.shed({"packets": 0.5})
+        run.shed({"beats": 0.5})
         page.until("document.querySelector('#decisions').innerText.includes('set by hand: keep 0.5')", 60)
         page.until(
-            "Number(document.querySelector('[data-stream=packets] td:nth-child(5)').innerText[0]) > 0", 60
+            "Number(document.querySelector('[data-stream=beats] td:nth-child(5)').innerText[0]) > 0", 60
         )
         # strategy, budget and bounds
         page.fill("#set-strategy", "chain")
@@ -140,7 +139,10 @@ def _page_shows_and_steers(served: Served) -> None:
         assert (settings.strategy, settings.memory_bytes) == ("chain", 32 * 2**20)
         assert settings.latency_s == {"big": 60.0, "odd": 45.0}
         # a statement: explained, and a SELECT over results
-        page.fill("#statement", "CREATE QUERY small AS SELECT src FROM packets WHERE bytes < 50;")
+        page.fill(
+            "#statement",
+            "CREATE QUERY small WITH (overload = 'shed') AS SELECT value FROM beats WHERE value % 5 = 0;",
+        )
         page.click("#check")
         page.until("document.querySelector('#answer pre')?.innerText.includes('small')", 60)
         assert page.text("#answer .verdict")
