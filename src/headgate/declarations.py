@@ -19,6 +19,7 @@ from headgate.cql.statement import (
     CreateFunction,
     CreateQuery,
     Declaration,
+    DeriveStream,
     Drop,
     Existing,
     PauseQuery,
@@ -33,13 +34,13 @@ from headgate.errors import QueryError, SetupError
 from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.model.sql_tree import quote
-from headgate.placed import located_function, plain_function
+from headgate.placed import is_grouped, located_function, plain_function
 from headgate.planning.catalog import Catalog, restored_on_failure
 from headgate.planning.explain import STAGES, Explanation, explain_sql, explain_stages
 from headgate.planning.listing import Answer, Description, Listing, describe, show
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages, lower
-from headgate.planning.queries import bind
+from headgate.planning.queries import bind, bind_stream
 from headgate.planning.rules import optimize
 from headgate.planning.type_check import SessionFunctions
 from headgate.run_options import RunOptions
@@ -53,7 +54,7 @@ if TYPE_CHECKING:
 
 Own = TypeVar("Own", bound="Declarations")
 # by name in lower case: a name, a function and the type of its values; None if it is dropped
-_Functions = dict[str, tuple[str, Callable[..., Any], str] | None]
+_Functions = dict[str, tuple[str, Callable[..., Any], str, bool] | None]
 
 # task slots for pools, in addition to the processors: two jobs of an eddy overlap, besides those of another
 POOL_TASKS = 4
@@ -182,7 +183,8 @@ class Declarations(ABC):
         """
         self._check_open()
         given = arguments.text("text", text, "'CREATE STREAM ...; CREATE QUERY ...'")
-        parsed = cql.parse_with_texts(given, arguments.name("origin", origin, "'queries.sql'"))
+        origin = arguments.name("origin", origin, "'queries.sql'")
+        parsed = cql.parse_with_texts(given, origin, self.catalog.aggregates)
         statements = [statement for statement, _ in parsed]
         is_forced = arguments.flag("force", force)
         is_running = self._is_running
@@ -246,7 +248,7 @@ class Declarations(ABC):
             if has_effect and isinstance(statement, CreateFunction):
                 found = located_function(statement.location.text, statement.location.span)
                 name = statement.name.text
-                functions[name.lower()] = name, found, statement.returns
+                functions[name.lower()] = name, found, statement.returns, statement.is_aggregate
             elif has_effect and isinstance(statement, Drop) and statement.kind == "function":
                 functions[statement.name.text.lower()] = None
             elif has_effect and isinstance(statement, (Source, Drop)):
@@ -287,6 +289,10 @@ class Declarations(ABC):
         else:
             # of thousands of queries, executed one by one, each is planned once
             lower([optimize(bind(query, self.catalog)) for query in new], self.catalog)
+        # what no query reads yet, no query checks
+        for statement in statements:
+            if isinstance(statement, DeriveStream) and statement in self.catalog.derived.values():
+                bind_stream(statement, self.catalog)
 
     def show(self, what: str) -> Listing:
         """Streams, relations, queries, functions, pools or settings, as SHOW lists them."""
@@ -354,25 +360,38 @@ class Declarations(ABC):
     def function(self: Own, name: str, fn: Callable[..., Any], returns: str | DataType = "string") -> Own:
         """Register a Python function (or a Spark UDF) for use in expressions.
 
-        ``returns`` is the type of its values: text of Spark SQL, or a type of PySpark. A UDF has its own.
+        ``returns`` is the type of its values: text of Spark SQL, or a type of PySpark. A UDF has its own. A
+        pandas UDF of Series that returns a single value is an aggregate function.
         """
+        return self._declare_function(name, fn, returns, is_aggregate=is_grouped(fn))
+
+    def aggregate(self: Own, name: str, fn: Callable[..., Any], returns: str | DataType = "double") -> Own:
+        """Register an aggregate function: called for each group, with a pandas Series for each argument."""
+        return self._declare_function(name, fn, returns, is_aggregate=True)
+
+    def _declare_function(
+        self: Own, name: str, fn: Callable[..., Any], returns: str | DataType, is_aggregate: bool
+    ) -> Own:
         self._check_idle("function")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", arguments.name("name", name, "'parity_of'")):
             raise SetupError(f"{name!r} cannot name a function; use letters, digits and _ only")
         arguments.function(f"function {name}", fn)
         declared_type = arguments.data_type("returns", getattr(fn, "returnType", returns))
         with self._all_or_nothing():
-            self.catalog.add_function(FunctionDefinition(name, declared_type))
+            self.catalog.add_function(FunctionDefinition(name, declared_type, is_aggregate=is_aggregate))
             self._stages()
-            self._register(name, fn, declared_type)
+            self._register(name, fn, declared_type, is_aggregate)
         return self
 
-    def _register(self, name: str, fn: Callable[..., Any], returns: str) -> None:
-        from headgate.spark.user_functions import declared
+    def _register(self, name: str, fn: Callable[..., Any], returns: str, is_aggregate: bool) -> None:
+        from headgate.spark.user_functions import declared, declared_aggregate
 
         is_udf = hasattr(fn, "returnType")
         self._forget(name)
-        self._registered[name] = (fn, None) if is_udf else (declared(name, fn, returns), returns)
+        if is_aggregate:
+            self._registered[name] = declared_aggregate(name, fn, returns), None
+        else:
+            self._registered[name] = (fn, None) if is_udf else (declared(name, fn, returns), returns)
         if "_spark" in vars(self):
             self._spark.udf.register(name, *self._registered[name])
         self._functions[name.lower()] = plain_function(fn)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 
 from sqlglot.tokens import TokenType
@@ -28,14 +28,19 @@ _TYPES = tuple(_TYPE_WORDS.split())
 _MOST_SLOTS = 10_000
 
 
-def parse(text: str, origin: str = "<cql>") -> list[Statement]:
-    """Parse all statements of a text; error messages name ``origin``, such as a file."""
-    return [statement for statement, _ in parse_with_texts(text, origin)]
+def parse(text: str, origin: str = "<cql>", aggregates: Collection[str] = ()) -> list[Statement]:
+    """Parse all statements of a text; error messages name ``origin``, such as a file.
+
+    ``aggregates`` are the aggregate functions of the user's, in lower case, besides those of the text itself.
+    """
+    return [statement for statement, _ in parse_with_texts(text, origin, aggregates)]
 
 
-def parse_with_texts(text: str, origin: str = "<cql>") -> list[tuple[Statement, str]]:
+def parse_with_texts(
+    text: str, origin: str = "<cql>", aggregates: Collection[str] = ()
+) -> list[tuple[Statement, str]]:
     """The statements of a text, each with its own text."""
-    reader = StatementReader(text, origin)
+    reader = StatementReader(text, origin, aggregates)
     statements: list[tuple[Statement, str]] = []
     while reader.current is not None:
         if reader.accept(";"):
@@ -79,6 +84,10 @@ class StatementReader(SelectReader):
         if self.at("ALTER"):
             return self.fail("pools and queries can be altered; write ALTER POOL or ALTER QUERY")
         found = self.expected(f"{', '.join(_STATEMENTS[:-1])} or {_STATEMENTS[-1]}")
+        if self.at("INSERT"):
+            return self.fail(
+                f"{found.message}; write CREATE QUERY name AS SELECT ... INTO parquet OPTIONS (...)"
+            )
         if self.at("SELECT"):
             return self.fail(f"{found.message}; write CREATE QUERY name AS SELECT ...")
         return found
@@ -96,6 +105,7 @@ class StatementReader(SelectReader):
         if self.accept("OR"):
             self.expect("REPLACE", " after CREATE OR")
             existing = cql.Existing.REPLACE
+        is_aggregate = self.at("AGGREGATE", "FUNCTION") and self.accept("AGGREGATE")
         kind = _KINDS[self._one_of(tuple(_KINDS), f"CREATE {existing.value}".rstrip())]
         first = self.span
         if self.accept("IF", "NOT", "EXISTS"):
@@ -110,7 +120,7 @@ class StatementReader(SelectReader):
         if kind == "pool":
             return cql.CreatePool(name, self._slots(), existing=existing)
         if kind == "function":
-            return self._function(name, existing)
+            return self._function(name, existing, is_aggregate)
         if kind == "query":
             return self._query(name, existing)
         if kind == "stream" and self.accept("AS"):
@@ -220,7 +230,7 @@ class StatementReader(SelectReader):
             raise self.fail(f"a slot is a thread; write at most SLOTS {_MOST_SLOTS}")
         return int(self.take().value)
 
-    def _function(self, name: Name, existing: cql.Existing) -> cql.CreateFunction:
+    def _function(self, name: Name, existing: cql.Existing, is_aggregate: bool) -> cql.CreateFunction:
         where = "where the function is, such as 'scores.py:score'"
         returns = "the type of its results, such as BOOLEAN"
         self.expect("AS", f" and {where}")
@@ -236,7 +246,7 @@ class StatementReader(SelectReader):
         words = self.stretch()
         if not words:
             raise self.expected(returns)
-        return cql.CreateFunction(name, location, span_of(words).excerpt, existing=existing)
+        return cql.CreateFunction(name, location, span_of(words).excerpt, is_aggregate, existing=existing)
 
     def _format(self, clause: str) -> Name:
         self.expect(clause, " and a format, such as kafka or parquet")

@@ -310,12 +310,13 @@ class CreateQuery(_CreateStatement):
 
 @dataclass(frozen=True)
 class CreateFunction(_CreateStatement):
-    """``CREATE FUNCTION name AS 'file.py:callable' RETURNS type``; the type is Spark's own DDL text."""
+    """``CREATE [AGGREGATE] FUNCTION name AS 'file.py:callable' RETURNS type``, a type of Spark's DDL."""
 
     kind = "function"
     name: Name
     location: Name
     returns: str
+    is_aggregate: bool = False
 
 
 @dataclass(frozen=True)

@@ -386,6 +386,13 @@ class Table(_Unary):
         return table_text(self.state, self.steps)
 
 
+class Changes(Table):
+    """Emits every change of the rows of a table, with its kind."""
+
+    def __str__(self) -> str:
+        return f"changes of {super().__str__()}"
+
+
 @dataclass(frozen=True)
 class Project(_Unary):
     """Computes the select list: the last operator of every branch of a query."""

@@ -98,7 +98,8 @@ class Catalog(Names):
         elif isinstance(statement, cql.CreateFunction):
             if name.lower() in self.functions and statement.existing is not Existing.REPLACE:
                 raise QueryError(f"function {name} already exists; choose another name", span)
-            self.add_function(FunctionDefinition(name, statement.returns, statement.location.text))
+            location, is_aggregate = statement.location.text, statement.is_aggregate
+            self.add_function(FunctionDefinition(name, statement.returns, location, is_aggregate))
         elif isinstance(statement, cql.CreatePool):
             self._claim(name, "pool", span, statement.existing)
             self.pools[name.lower()] = PoolDefinition(name, statement.slots)
@@ -158,6 +159,11 @@ class Catalog(Names):
     def add_function(self, function: FunctionDefinition) -> None:
         self.functions[function.name.lower()] = function
         self.version += 1
+
+    @property
+    def aggregates(self) -> frozenset[str]:
+        """The aggregate functions of the user's, in lower case."""
+        return frozenset(name for name, function in self.functions.items() if function.is_aggregate)
 
     def find_derived(self, name: str) -> DeriveStream | None:
         return self.derived.get(self._declared.get(name.lower(), NOTHING).name)
@@ -251,6 +257,9 @@ class Catalog(Names):
         """What a statement places: its kind, its name, and how messages name it."""
         key = statement.name.text.lower()
         declared = self._declared.get(key, NOTHING)
+        if isinstance(statement, cql.Place) and key in self.aggregates:
+            message = f"{self.functions[key].name} is an aggregate function; place functions of single tuples"
+            raise QueryError(message, statement.name.span)
         if isinstance(statement, cql.Place) and key in self.functions:
             return "function", key, f"function {self.functions[key].name}"
         if isinstance(statement, cql.PlaceProbe) and declared.name in self.derived:
@@ -475,16 +484,18 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
     if sink_format in _FILES and "path" not in options:
         raise QueryError(f"{sink_format} needs a path; write OPTIONS (path 'out/')", clause.span)
     mode = options.get("mode")
-    if mode is not None and mode.value.strip().lower() not in ("append", "latest"):
+    if mode is not None and mode.value.strip().lower() not in network.SINK_MODES:
         message = f"mode {mode.value!r} is not known; write 'append' for all results"
-        raise QueryError(f"{message}, or 'latest' for one row of each key", mode.span)
-    is_latest = mode is not None and mode.value.strip().lower() == "latest"
-    if "key" in options and not is_latest:
-        raise QueryError("a key is for mode 'latest'; write it, or leave key out", options["key"].span)
-    if "partitionBy" in options and is_latest:
+        hint = "'latest' for one row of each key, or 'changes' for every change of these"
+        raise QueryError(f"{message}, {hint}", mode.span)
+    sink = network.SinkDefinition(sink_format, _pairs(options))
+    if "key" in options and sink.mode == "append":
+        message = "a key is for mode 'latest' or 'changes'; write one of them, or leave key out"
+        raise QueryError(message, options["key"].span)
+    if "partitionBy" in options and sink.is_latest:
         message = "the latest rows are one file, which is replaced; leave partitionBy out"
         raise QueryError(message, options["partitionBy"].span)
-    return network.SinkDefinition(sink_format, _pairs(options))
+    return sink
 
 
 def _utility_of(setting: Setting, plan: LogicalPlan, known: Functions) -> Utility:

@@ -103,7 +103,8 @@ class _Lowering:
         """The name of the last operator of the branch."""
         below, name = self.lower(branch.input), self._name
         if isinstance(branch, logical.Table):
-            return self._add(physical.Table(name("table"), below, branch.state, branch.steps)).operator
+            kind = physical.Changes if isinstance(branch, logical.Changes) else physical.Table
+            return self._add(kind(name("table"), below, branch.state, branch.steps)).operator
         return self._add(physical.Project(name("project"), below, branch.items)).operator
 
     def lower(self, node: Node, has_order: bool = False) -> Input:

@@ -39,6 +39,7 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.eddy_jobs import EddyLayout, lay_out, with_returned
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import SparkOperator, spark_operator
+from headgate.spark.operators.changes import ChangesOperator
 from headgate.spark.operators.check import spark_complaint
 from headgate.spark.operators.derived import NumberOperator, UnionOperator
 from headgate.spark.operators.inputs import log_columns
@@ -246,7 +247,9 @@ class Preparation:
             operator.types = self._aggregate_types(state, tuples)
         kept = operator.state(tuples, None)
         operator.columns = self._stored_columns(kept)
-        return self.spark.sql(operator.rows(kept))
+        if isinstance(operator, ChangesOperator):
+            operator.learn(self.spark.sql(operator.compared(tuples)).schema)
+        return self.spark.sql(operator.emitted(tuples, None, kept))
 
     def _stored_columns(self, query: str) -> StructType:
         """The columns of a query as blocks have them: any may be NULL."""

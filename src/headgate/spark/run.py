@@ -44,7 +44,7 @@ from headgate.spark.sinks import FILE_SINKS, Callback, CallbackSink, FileSink, o
 from headgate.spark.source_files import FileSourceLog
 from headgate.spark.sources import STREAM, Sources, first_line, portion_of
 from headgate.spark.sql import TS
-from headgate.spark.stored_tables import record_tables
+from headgate.spark.stored_tables import record_tables, restore_tables
 from headgate.spark.stream_log import StreamLogs, log_needs
 from headgate.spark.tick import TickRunner
 from headgate.spark.user_functions import blamed
@@ -177,6 +177,7 @@ class SparkRun:
         self._discard_after(manifest.batch_id, letters)
         if self._transition is not None:
             manifest = self._carry_over(manifest, self._transition, prepared)
+        restore_tables(self._spark, prepared, self._sinks, manifest)
         eddies = Eddies(
             prepared.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
         )

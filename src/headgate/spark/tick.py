@@ -27,6 +27,7 @@ from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.jobs import JobResults, TickJobs
 from headgate.spark.manifest import Manifest, OperatorState, StreamState
 from headgate.spark.measuring import Measuring, widths_of
+from headgate.spark.merging import BlockMerger
 from headgate.spark.prepared import Prepared
 from headgate.spark.queues import Queues
 from headgate.spark.result_quality import KeepRatios, ResultLatency
@@ -79,6 +80,7 @@ class TickRunner:
         self._latency = ResultLatency(self._prepared, self._queues.streams_of)
         self._attempts = Attempts(self._prepared, self._store)
         self._builder = TickBuilder(self._prepared, self._logs, self._store, self._eddies, self._attempts)
+        self._merger = BlockMerger(self._prepared, self._logs, self._store)
         self._jobs = TickJobs(
             self._prepared,
             self._store,
@@ -213,7 +215,7 @@ class TickRunner:
         )
         for name in self.network.operators:
             self._builder.add(name, self.manifest, tick.arrivals, plan, tick.end_of_input, tick.snapshots)
-        self._builder.merge_blocks(tick.batch_id, plan)
+        self._merger.merge(tick.batch_id, plan)
         return plan
 
     def _next_settings(
