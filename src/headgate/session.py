@@ -343,13 +343,13 @@ class Session(Declarations):
         """
         self._check_open()
         given = arguments.text("text", text, "'CREATE QUERY ...'")
-        parsed = cql.parse_with_texts(given, arguments.name("origin", origin, "'queries.sql'"))
+        statements = cql.parse(given, arguments.name("origin", origin, "'queries.sql'"))
         is_running = self.run is not None and self.run.is_running
         measured = self._measured_in(self.run) if self.run is not None and is_running else self.measured
-        new = {s.name.text for s, _ in parsed if isinstance(s, CreateQuery)}
+        new = {s.name.text for s in statements if isinstance(s, CreateQuery)}
         try:
             with self._all_or_nothing():
-                self._perform(parsed)
+                self._perform(statements)
                 conditions = Conditions(Fifo(), self._processors())
                 raise _Undone(preview(self.catalog, new, measured, conditions))
         except _Undone as undone:

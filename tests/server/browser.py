@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import base64
 import json
+import os
 import shutil
+import signal
 import subprocess
 import tempfile
 import time
@@ -116,7 +118,8 @@ def opened(url: str) -> Iterator[Page]:
     folder = tempfile.mkdtemp(prefix="headgate-browser-")
     options = ("--no-sandbox", "--headless", "--disable-gpu", "--remote-allow-origins=*")
     command = [path, *options, "--remote-debugging-port=0", f"--user-data-dir={folder}", "about:blank"]
-    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    # the command may be a script around the browser: both end with their group
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stderr is not None
         address = next(line.split()[-1] for line in process.stderr if "DevTools listening" in line)
@@ -130,7 +133,7 @@ def opened(url: str) -> Iterator[Page]:
         finally:
             page.close()
     finally:
-        process.terminate()
+        os.killpg(process.pid, signal.SIGKILL)
         process.wait(20)
         if process.stderr is not None:
             process.stderr.close()
