@@ -51,17 +51,22 @@ def run_seed(pytestconfig: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need no JVM go first, so that cheap failures show early.
+    """Tests that need no JVM go first, and before short ones those that take long."""
+    on_spark = [item for item in items if is_marked(item, "spark")]
+    others = [item for item in items if not is_marked(item, "spark")]
+    items[:] = [*long_ones_first(others, "slow"), *long_ones_first(on_spark, "takes_minutes")]
 
-    Of the others, two workers get one half each: both begin with tests that take minutes, and in the end they
-    steal short ones from each other.
-    """
-    cheap = [item for item in items if item.get_closest_marker("spark") is None]
-    on_spark = [item for item in items if item.get_closest_marker("spark") is not None]
-    long = [item for item in on_spark if item.get_closest_marker("takes_minutes") is not None]
-    short = [item for item in on_spark if item.get_closest_marker("takes_minutes") is None]
-    middle = max(0, len(on_spark) // 2 - len(long[::2]))
-    items[:] = [*cheap, *long[::2], *short[:middle], *long[1::2], *short[middle:]]
+
+def long_ones_first(items: list[pytest.Item], mark: str) -> list[pytest.Item]:
+    """Each half of the tests begins with long ones: two workers get one half each, and steal in the end."""
+    long = [item for item in items if is_marked(item, mark)]
+    short = [item for item in items if not is_marked(item, mark)]
+    middle = max(0, len(items) // 2 - len(long[::2]))
+    return [*long[::2], *short[:middle], *long[1::2], *short[middle:]]
+
+
+def is_marked(item: pytest.Item, mark: str) -> bool:
+    return item.get_closest_marker(mark) is not None
 
 
 @pytest.fixture(autouse=True)

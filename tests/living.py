@@ -50,17 +50,24 @@ def lives(folder: Path, seed: int) -> str:
 
 def child(folder: Path, seed: int) -> int:
     """One life of a sequence."""
+    from tests.interpretation import INTERPRETATION
     from tests.oracle.living import random_sequence
 
     from headgate.spark.application.cluster import own_session
 
-    found = random_sequence(own_session("local[2]", 0), folder, seed, STEPS)
+    spark = own_session("local[2]", 0)
+    for name, value in INTERPRETATION.items():
+        spark.conf.set(name, value)
+    found = random_sequence(spark, folder, seed, STEPS)
     print("\n".join(found))
     return len(found)
 
 
 def main(sequences: int, seed: int) -> int:
     """Run so many sequences, and say what is wrong."""
+    # child processes are over before Java's second compiler pays
+    os.environ.setdefault("HEADGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+    os.environ.setdefault("HEADGATE_CLASS_SHARING", "off")
     wrong = 0
     for number in range(seed, seed + sequences):
         with TemporaryDirectory() as folder:

@@ -192,7 +192,7 @@ class Declarations(ABC):
             self._check_idle("SET")
         with self._all_or_nothing():
             pausing = self._pausing(statements)
-            answers, functions = self._perform(parsed)
+            answers, functions = self._perform(statements, [own for _, own in parsed])
             # some may have been dropped or replaced again
             left = {s.name.text: s for s in statements if isinstance(s, CreateQuery)}
             new = [query for name, query in left.items() if self.catalog.queries.get(name) is query]
@@ -213,7 +213,8 @@ class Declarations(ABC):
     @property
     def script(self) -> str:
         """The statements that declare all that there is now, but for what was declared from Python."""
-        return "".join(f"{text};\n" for text in self._texts.values())
+        gone = {key for key in self._texts if key[-2] == "query" and not self.catalog.is_query(key[-1])}
+        return "".join(f"{text};\n" for key, text in self._texts.items() if key not in gone)
 
     def _pausing(self, statements: Sequence[Statement]) -> dict[str, bool]:
         """The queries to pause or resume, whether they are declared already or by these statements."""
@@ -228,10 +229,15 @@ class Declarations(ABC):
                 found[query] = isinstance(statement, PauseQuery)
         return found
 
-    def _perform(self, parsed: Sequence[tuple[Statement, str]]) -> tuple[tuple[Answer, ...], _Functions]:
-        """Change the catalog and the options; return the answers, and how functions change."""
+    def _perform(
+        self, statements: Sequence[Statement], texts: Sequence[str] = ()
+    ) -> tuple[tuple[Answer, ...], _Functions]:
+        """Change the catalog and the options; return the answers, and how functions change.
+
+        ``texts`` are those of the statements, where what they declare is to last.
+        """
         answers, functions = [], _Functions()
-        for statement, text in parsed:
+        for statement, text in zip(statements, texts or [""] * len(statements), strict=True):
             if isinstance(statement, (PauseQuery, ResumeQuery)):
                 continue
             has_effect = isinstance(statement, Declaration) and not self.catalog.has_no_effect(statement)

@@ -25,8 +25,9 @@ from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages
 from headgate.routing.policies import Router
 from headgate.runtime.drive import Controller, Observer, guarded, notify
-from headgate.scheduling import Strategy
+from headgate.scheduling import Strategy, strategy_names
 from headgate.scheduling.capacity import Threshold
+from headgate.scheduling.chain_envelope import ProgressChart
 from headgate.spark.application.ending import remove_folder, temporary_folder
 from headgate.spark.failures import jobs_spared, spark_errors
 from headgate.statistics.profile_file import Measured
@@ -46,6 +47,19 @@ _TICK_S = 1.0
 _MOST_PATIENCE_S = 60.0
 _POLL_EVERY_S = 0.1
 _ATTEMPTS_TO_READ = 5
+
+
+@dataclass(frozen=True)
+class SettingsInForce:
+    """What a run goes by now; None where there is no limit or bound."""
+
+    strategy: str
+    memory_bytes: float | None
+    tick_budget_s: float | None
+    processors: int
+    latency_s: Mapping[str, float | None]
+    strategies: tuple[str, ...] = strategy_names()
+    """Names that a strategy can be chosen by."""
 
 
 @dataclass(eq=False, repr=False)
@@ -221,6 +235,27 @@ class Run:
             )
             notify([self._recorder] if self._launched is None else self._launched.observers, event)
 
+    @property
+    def network(self) -> Network:
+        """The operators that run, and the streams and queries around them."""
+        return self._network
+
+    def settings(self) -> SettingsInForce:
+        """What ``change`` changes, as it is now, and the limits of ticks."""
+        limits, strategy = self._run.limits, self._run.strategy
+        return SettingsInForce(
+            strategy=strategy.name,
+            memory_bytes=limits.memory_bytes if limits.memory_bytes < inf else None,
+            tick_budget_s=limits.budget_s if limits.budget_s < inf else None,
+            processors=self._processors,
+            latency_s=strategy.latency_bounds(self._network),
+        )
+
+    def progress_charts(self, most: int = 24) -> dict[tuple[str, ...], ProgressChart]:
+        """The progress charts of at most so many paths, by their operators, from the current profiles."""
+        profiles, paths = self.profiles(), self._network.paths()[: arguments.whole("most", most, 1, 24)]
+        return {path: ProgressChart.of([profiles[name] for name in path]) for path in paths}
+
     def shed(self, keep: Mapping[str, float]) -> None:
         """Set the keep ratios of streams, from 0 to 1, from the tick after next on.
 
@@ -275,6 +310,14 @@ class Run:
         with self._spark_errors():
             found: DataFrame = self._run.results_of_tick(query, batch_id)
             return found.toArrow()
+
+    def result_ticks(self, query: str) -> list[int]:
+        """Ticks whose results ``results_of_tick`` can read, in order."""
+        self._known(query)
+        self._check_kept(f"the results of query {query}")
+        with self._spark_errors():
+            found: list[int] = self._run.result_ticks(query)
+            return found
 
     def path_of(self, query: str) -> str | None:
         """Where the results of a query are; None if they go to no files, or these go with the run."""

@@ -9,11 +9,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from headgate import arguments
+from headgate import arguments, cql
 from headgate.changing import change_queries, network_after, provisional
 from headgate.control.admission import check_admission, with_machine_bounds
 from headgate.control.overrides import FixedController, has_orders
 from headgate.cql.measure import LARGEST
+from headgate.cql.statement import CreateQuery
 from headgate.declarations import Declarations
 from headgate.display import html_paragraph, html_table, listed, plural
 from headgate.errors import SetupError, unknown_name
@@ -21,6 +22,7 @@ from headgate.handle import Launcher, Run, RunSettings, locate
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.predicting import Conditions, predict
+from headgate.preview import Preview, preview
 from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice
 from headgate.routing.policies import Router
 from headgate.runtime.drive import Observer
@@ -36,10 +38,19 @@ from headgate.statistics.store import StatisticsStore
 _TICKS_PER_ROUND = 3
 
 if TYPE_CHECKING:
+    from headgate.spark import DataFrame
     from headgate.spark.file_system import Files
     from headgate.spark.reconcile import Transition
 
 _log = logging.getLogger("headgate")
+
+
+class _Undone(Exception):
+    """Takes back all declarations that were made for a preview."""
+
+    def __init__(self, found: Preview) -> None:
+        super().__init__()
+        self.found = found
 
 
 class Session(Declarations):
@@ -323,6 +334,40 @@ class Session(Declarations):
             return predict(network, measured, at_rates, conditions, Origin(command="session.profile()"))
         except ArithmeticError as error:
             raise SetupError(f"rates, tick or profiles are beyond what can be computed: {error}") from error
+
+    def preview(self, text: str, origin: str = "<cql>") -> Preview:
+        """What ``execute`` would come to: plans, and whether all queries keep their bounds.
+
+        Nothing is declared. Advice rests on the statistics of the run that is on, or else on ``measured``;
+        where these do not tell, it is left out, with the reason.
+        """
+        self._check_open()
+        given = arguments.text("text", text, "'CREATE QUERY ...'")
+        statements = cql.parse(given, arguments.name("origin", origin, "'queries.sql'"))
+        is_running = self.run is not None and self.run.is_running
+        measured = self._measured_in(self.run) if self.run is not None and is_running else self.measured
+        new = {s.name.text for s in statements if isinstance(s, CreateQuery)}
+        try:
+            with self._all_or_nothing():
+                self._perform(statements)
+                conditions = Conditions(Fifo(), self._processors())
+                raise _Undone(preview(self.catalog, new, measured, conditions))
+        except _Undone as undone:
+            return undone.found
+
+    def select(self, text: str) -> DataFrame:
+        """The rows of a SELECT over stored relations, results and dead letters of the last run."""
+        from headgate.spark.file_system import Files
+        from headgate.spark.stored_tables import Tables
+
+        self._check_open()
+        given = arguments.text("text", text, "'SELECT * FROM q'")
+        if self.run is None:
+            raise SetupError("there are no results to select from: no run has been started")
+        with self._on_spark():
+            # views of its own: those of the run have names of the user's too
+            own = self._spark.newSession()
+            return Tables(own, Files(own), self.run.checkpoint).select(given)
 
     def _statistics(self, network: Network, profiles: Profiles) -> StatisticsStore:
         return StatisticsStore(network, Measured(profiles, predicates=self._known_predicates()))

@@ -16,7 +16,8 @@ from headgate import Session
 from headgate.errors import QueryError
 from headgate.handle import Run
 
-pytestmark = pytest.mark.spark
+# errors of expressions come from compiled code too
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
 
 # v is 3 and w is v now and then, and s is no number in every tenth tuple
 A = [{"ts": i, "k": i, "v": i % 7, "s": "x" if i % 10 == 4 else str(i)} for i in range(60)]

@@ -224,6 +224,7 @@ class Attempts:
         self, operator: SparkOperator, settings: Select | RelationJoin | WindowJoin
     ) -> AttemptedOperator:
         plain = self._inner(operator)
+        unpreserved: Any = plain.settings
         tuples = self._store.empty(plain.output)
         checks: list[list[Expression]] = [[] for _ in operator.inputs]
         strict, lenient, failing = [], [], []
@@ -243,7 +244,7 @@ class Attempts:
                 lenient.append(_holds_or_fails(predicate))
                 failing.append(predicate)
         own = _with_settings(operator, replace(settings, predicates=tuple(strict)))
-        possible = _with_settings(plain, replace(plain.settings, predicates=tuple(lenient)))
+        possible = _with_settings(plain, replace(unpreserved, predicates=tuple(lenient)))
         if isinstance(own, OuterJoinOperator):
             own.possible = tuple(lenient)
         elif isinstance(own, RelationJoinOperator) and plain is not operator:

@@ -228,7 +228,7 @@ class SparkEngine:
         if self.statistics.operators.add(outcome.works, outcome.passed, outcome.widths_bytes):
             self._events.append(ProfilesLearnt(now_s))
         waiting = self._learn(self._tick, outcome.event, chosen)
-        handover = self._handover
+        handover, turns = self._handover, self._forecast.turns
         self._tick = self._forecast = self._handover = None
         rest_s = self._rest_s(outcome.event.seconds)
         self._over.wait(rest_s)
@@ -236,7 +236,8 @@ class SparkEngine:
         if self._runner.manifest.flushed and outcome.event.backlog_tuples == 0:
             # the input has ended and all of it is processed
             self.stop()
-        return replace(outcome.event, phases_s={**outcome.event.phases_s, "rest": rest_s}, waiting=waiting)
+        phases_s = {**outcome.event.phases_s, "rest": rest_s}
+        return replace(outcome.event, phases_s=phases_s, waiting=waiting, turns=turns)
 
     def _learn(self, tick: OpenTick, committed: TickCommitted, chosen: Chosen) -> frozenset[str]:
         """Size the next tick by this one; the streams of which more may wait in their sources."""

@@ -260,6 +260,16 @@ class SparkRun:
         return self._spark
 
     @property
+    def strategy(self) -> ReplaceableStrategy:
+        """The strategy in force, and the latency bounds that it knows."""
+        return self._strategy
+
+    @property
+    def limits(self) -> TickLimits:
+        """The limits of the next tick."""
+        return self._engine.limits
+
+    @property
     def engine(self) -> SparkEngine:
         """The engine, for callers that drive it themselves between ``open`` and ``close``."""
         return self._engine
@@ -428,6 +438,18 @@ class SparkRun:
         if sink.format == "memory":
             return self.checkpoint.results(query)
         return {k.lower(): v for k, v in sink.options}.get("path")
+
+    def result_ticks(self, query: str) -> list[int]:
+        """Committed ticks whose results a query INTO memory has kept, in order; of a table, the last one."""
+        sink, format = self._sinks[query], self._network.queries[query].sink.format
+        if format != "memory" or not isinstance(sink, FileSink):
+            where = self.path_of(query)
+            advice = f"read them from {where}" if where else "they are not kept"
+            raise SetupError(f"query {query} goes INTO {format}: {advice}, or SELECT from it")
+        committed = self._runner.manifest
+        if self._network.queries[query].sink.is_latest:
+            return [committed.batch_id] if committed.rows_out.get(query) else []
+        return [batch for batch in sink.batches() if batch <= committed.batch_id]
 
     def results_of_tick(self, query: str, batch_id: int) -> DataFrame:
         """Results that one tick has added to those of a query INTO memory, in the order of time."""

@@ -84,6 +84,12 @@ class FileSink:
         """A pattern of the files that a batch has."""
         return f"{self._path}/{self._prefix(batch_id)}*"
 
+    def batches(self) -> list[int]:
+        """The batches whose results readers see, in order."""
+        of_run = re.compile(rf"part-{self._uid}-(\d+)-")
+        found = map(of_run.search, self._parts(self._path))
+        return sorted({int(match[1]) for match in found if match})
+
     def target(self, batch_id: int, slice_number: int) -> Target:
         """The hidden folder."""
         return Target(self._format, self._options, f"{self._staging(batch_id)}/{slice_number}")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from headgate.model.event import QueryCounts, SettingsChanged, TickCommitted
+from headgate.model.event import OperatorCounts, QueryCounts, SettingsChanged, TickCommitted
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
 from headgate.model.profile import Profiles
@@ -34,13 +34,14 @@ from headgate.spark.result_quality import KeepRatios, ResultLatency
 from headgate.spark.sinks import Sink
 from headgate.spark.sql import BEGINNING_US
 from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
-from headgate.spark.tick_plan import Chosen, OpenTick, TickPlan
+from headgate.spark.tick_plan import Chosen, Moved, OpenTick, TickPlan
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.operators import Passed
 from headgate.statistics.store import StatisticsStore
 
 # fewer rows than this are not worth a task of their own
 _ROWS_PER_TASK = 20_000
+_NOT_MOVED = Moved(0.0)
 
 
 @dataclass(frozen=True)
@@ -175,7 +176,7 @@ class TickRunner:
             tick.keep_ratios = self._keep_ratios.add(tick.arrivals)
             self._publish(tick, found)
             after = self._next_manifest(tick, plan, found)
-            event = self._event(tick, after, found, profiles)
+            event = self._event(tick, plan, after, found, profiles)
             self.statistics.arrivals.add(event)
             settings, change = self._next_settings(event, after.settings)
             self.manifest = replace(after, settings=settings)
@@ -345,9 +346,12 @@ class TickRunner:
         passed = self._measuring.passed(plan, results, found.selected)
         return Outcome(event, change, works, passed, widths_of(found.stored))
 
-    def _event(self, tick: OpenTick, after: Manifest, found: JobResults, profiles: Profiles) -> TickCommitted:
+    def _event(
+        self, tick: OpenTick, plan: TickPlan, after: Manifest, found: JobResults, profiles: Profiles
+    ) -> TickCommitted:
         now_s = time.time()
-        tuples, size, window = self._queues.backlog(after, profiles)
+        lengths = self._queues.lengths(after, profiles)
+        tuples, size, window = self._queues.backlog(after, lengths)
         counts = {name: arrival.counts for name, arrival in tick.arrivals.items()}
         return TickCommitted(
             now_s=now_s,
@@ -373,6 +377,10 @@ class TickRunner:
                 if state.max_ts > BEGINNING_US
             },
             lateness_us={name: a.lateness_us for name, a in tick.arrivals.items() if a.lateness_us},
+            operators={
+                name: OperatorCounts(plan.moved.get(name, _NOT_MOVED).rows, *length)
+                for name, length in lengths.items()
+            },
         )
 
     def close(self) -> None:

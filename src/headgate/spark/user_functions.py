@@ -54,7 +54,7 @@ def declared_aggregate(name: str, function: Callable[..., Any], returns: str) ->
     """A pandas UDF over lists of values, which calls the function, or that of a UDF, for each list."""
     import pandas as pd
     import pyarrow as pa
-    from pyspark.sql.functions import pandas_udf
+    from pyspark.sql import functions
 
     column = pa.array if getattr(function, "evalType", None) == _ARROW_AGGREGATE else pd.Series
     inner = getattr(function, "func", function) if hasattr(function, "evalType") else function
@@ -72,6 +72,8 @@ def declared_aggregate(name: str, function: Callable[..., Any], returns: str) ->
 
     # Spark tells by them what kind of function it is
     call.__annotations__ = {"columns": pd.Series, "return": pd.Series}
+    # its types know no function with any number of columns
+    pandas_udf: Any = functions.pandas_udf  # type: ignore[attr-defined]
     found: Callable[..., Any] = pandas_udf(call, returns)
     return found
 
