@@ -63,7 +63,7 @@ class Page:
     def _evaluated(self, script: str) -> dict[str, Any]:
         return self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
 
-    def until(self, script: str, timeout_s: float = 30.0) -> Any:
+    def until(self, script: str, timeout_s: float = 120.0) -> Any:
         """Wait until an expression is true, and return its value."""
         end_s = time.monotonic() + timeout_s
         while not (found := self._tried(script)):

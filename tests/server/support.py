@@ -57,7 +57,7 @@ class Client:
     def ask(
         self, method: str, path: str, body: bytes | None = None, **headers: str
     ) -> tuple[int, dict[str, str], bytes]:
-        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=600)
         sent = {name.replace("_", "-"): text for name, text in headers.items()}
         if self.token is not None:
             sent.setdefault("authorization", f"Bearer {self.token}")

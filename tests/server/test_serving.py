@@ -53,13 +53,13 @@ def test_a_run_is_served_watched_and_steered(served: Served, tmp_path: Path) -> 
     assert served.session is not None
     run = served.session.run
     assert run is not None
-    wait_for(lambda: not run.wait(0) and run.status().queries["big"].rows_out > 0, 240)
+    wait_for(lambda: not run.wait(0) and run.status().queries["big"].rows_out > 0, 600)
     wait_for(lambda: served.ask("GET", "/ready")[0] == 200)
     _results_are_those_of_the_run(served)
     if browser_path() is not None:
         _page_shows_and_steers(served)
     run.ask_to_stop()
-    run.wait(60)
+    run.wait(300)
     ticks = run.status().ticks
     wait_for(lambda: served.live.monitor._events.empty())
     share = served.get("/status")["sampling"]["share_of_ticks"]
@@ -92,7 +92,7 @@ def _results_are_those_of_the_run(served: Served) -> None:
     def follow() -> None:
         import http.client
 
-        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=120)
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=600)
         connection.request("GET", path, headers={"authorization": f"Bearer {TOKEN}"})
         answer = connection.getresponse()
         more.append(answer.readline())
@@ -101,7 +101,7 @@ def _results_are_those_of_the_run(served: Served) -> None:
 
     thread = threading.Thread(target=follow)
     thread.start()
-    thread.join(120)
+    thread.join(600)
     assert json.loads(more[0])["tick"] > last
 
 
@@ -124,7 +124,7 @@ def _page_shows_and_steers(served: Served) -> None:
         assert "No pool" in page.text("#pools")
         # the controller's decisions: a keep ratio set by hand
         run.shed({"beats": 0.5})
-        page.until("document.querySelector('#decisions').innerText.includes('set by hand: keep 0.5')", 60)
+        page.until("document.querySelector('#decisions').innerText.includes('set by hand: keep 0.5')", 300)
         page.until(
             "Number(document.querySelector('[data-stream=beats] td:nth-child(5)').innerText[0]) > 0", 60
         )
@@ -144,13 +144,13 @@ def _page_shows_and_steers(served: Served) -> None:
             "CREATE QUERY small WITH (overload = 'shed') AS SELECT value FROM beats WHERE value % 5 = 0;",
         )
         page.click("#check")
-        page.until("document.querySelector('#answer pre')?.innerText.includes('small')", 60)
+        page.until("document.querySelector('#answer pre')?.innerText.includes('small')", 300)
         assert page.text("#answer .verdict")
         page.click("#execute")
-        page.until("document.querySelector('#answer .verdict.good')?.innerText === 'in force'", 120)
-        page.until("[...document.querySelectorAll('.node.query')].some(n => n.dataset.name === 'small')", 60)
+        page.until("document.querySelector('#answer .verdict.good')?.innerText === 'in force'", 300)
+        page.until("[...document.querySelectorAll('.node.query')].some(n => n.dataset.name === 'small')", 300)
         assert "small" in run.network.queries
         page.fill("#statement", "SELECT COUNT(*) AS n FROM big")
         page.click("#execute")
-        page.until("Number(document.querySelector('#answer td')?.innerText) > 0", 60)
+        page.until("Number(document.querySelector('#answer td')?.innerText) > 0", 300)
         assert page.complaints == []
