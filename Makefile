@@ -10,7 +10,7 @@ USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check format docs bench lock
+.PHONY: help setup demo kafka test quick check format docs bench lock
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,7 +20,10 @@ setup: $(STAMP) ## make .venv with the locked packages and headgate itself
 demo: $(STAMP) ## send one flood three times through a query, and plot memory and latency
 	$(BIN)/headgate demo
 
-test: check ## check, then run all tests, those that need no JVM first
+kafka: $(STAMP) ## fetch the jars for tests with a Kafka broker into a cache
+	@$(BIN)/python tools/fetch_jars.py
+
+test: check kafka ## check, then run all tests, those that need no JVM first
 	$(BIN)/python -m pytest -m "not spark" -n auto
 	$(BIN)/python -m pytest -m spark -n 2 --dist worksteal
 

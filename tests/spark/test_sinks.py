@@ -9,10 +9,12 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from headgate.errors import UserCodeError
 from headgate.spark.application.cluster import private_session
 from headgate.spark.file_system import Files
+from headgate.spark.outbox import KEEP_RATIO, CallbackSink, StagedSink
 from headgate.spark.physical_plans import Measured, PhysicalPlans
-from headgate.spark.sinks import FILE_SINKS, KEEP_RATIO, CallbackSink, ConsoleSink, FileSink, NoopSink
+from headgate.spark.sinks import FILE_SINKS, ConsoleSink, FileSink, NoopSink
 
 pytestmark = pytest.mark.spark
 
@@ -204,19 +206,82 @@ def test_the_console_is_silent_about_a_batch_without_rows(
     assert capsys.readouterr().out == ""
 
 
-def test_a_callback_gets_each_batch_that_has_rows_with_its_number_and_share(
-    rows_of: Callable[..., DataFrame],
+def test_a_callback_gets_each_committed_batch_that_has_rows_with_its_number_and_share(
+    private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
     seen: list[tuple[pa.Table, int]] = []
-    sink = CallbackSink("q", "f", lambda table, batch_id: seen.append((table, batch_id)))
+
+    def note(table: pa.Table, batch_id: int) -> None:
+        seen.append((table, batch_id))
+
+    sink = CallbackSink("callback f", note, Files(private), f"{tmp_path}/outbox")
     sink.write(unmeasured(rows_of(1, 2)), 0, 0)
-    assert seen == []
     sink.publish(0, 2, [0], 0.25)
+    assert seen == []
+    sink.deliver()
     sink.write(unmeasured(rows_of()), 1, 0)
     sink.publish(1, 0, [], 1.0)
+    sink.deliver()
     [(table, batch_id)] = seen
     assert (table.to_pydict(), batch_id) == ({"v": [1, 2]}, 0)
     assert table.schema.metadata == {KEEP_RATIO.encode(): b"0.25"}
+    assert list((tmp_path / "outbox").iterdir()) == []
+
+
+def test_after_a_crash_a_callback_gets_what_was_staged_and_nothing_of_ticks_that_did_not_happen(
+    private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    def fail(table: pa.Table, batch_id: int) -> None:
+        raise OSError("no room")
+
+    crashed = CallbackSink("callback f", fail, Files(private), f"{tmp_path}/outbox")
+    for batch_id, values_of_batch in ((4, (1, 2)), (5, (3,))):
+        crashed.write(unmeasured(rows_of(*values_of_batch)), batch_id, 0)
+        crashed.publish(batch_id, len(values_of_batch), [0], 0.5)
+    with pytest.raises(UserCodeError, match="no room"):
+        crashed.deliver()
+    seen: list[tuple[dict[str, list[int]], int]] = []
+
+    def note(table: pa.Table, batch_id: int) -> None:
+        seen.append((table.to_pydict(), batch_id))
+
+    # tick 4 was committed, and tick 5 is tried again with other tuples
+    resumed = CallbackSink("callback f", note, Files(private), f"{tmp_path}/outbox")
+    resumed.discard_after(4)
+    resumed.write(unmeasured(rows_of(7, 8, 9)), 5, 0)
+    resumed.publish(5, 3, [0], 1.0)
+    resumed.deliver()
+    assert seen == [({"v": [1, 2]}, 4), ({"v": [7, 8, 9]}, 5)]
+
+
+def test_staged_rows_have_the_same_places_whenever_they_are_delivered(
+    private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
+) -> None:
+    class Noted(StagedSink):
+        """Notes rows with their places, and whether they are delivered."""
+
+        def __init__(self, is_open: bool) -> None:
+            super().__init__(private, Files(private), f"{tmp_path}/outbox", rows_of().schema)
+            self.is_open, self.seen = is_open, list[tuple[int, str, int]]()
+
+        def _deliver(self, batch_id: int) -> bool:
+            place = ("_metadata.file_name", "_metadata.row_index")
+            self.seen += [tuple(row) for row in self._staged(batch_id).selectExpr("v", *place).collect()]
+            return self.is_open
+
+    away = Noted(False)
+    for number, values_of_slice in enumerate(((9,), (9,), (9,))):
+        away.write(unmeasured(rows_of(*values_of_slice)), 3, number)
+    for number, values_of_slice in enumerate(((1, 2), (3,))):
+        away.write(unmeasured(rows_of(*values_of_slice)), 3, number)
+    away.publish(3, 3, [0, 1], 1.0)
+    away.deliver()
+    back = Noted(True)
+    back.discard_after(3)
+    back.deliver()
+    assert sorted(value for value, _, _ in away.seen) == [1, 2, 3]
+    assert sorted(back.seen) == sorted(away.seen)
+    assert list((tmp_path / "outbox").iterdir()) == []
 
 
 def test_noop_runs_the_plan_and_shows_nothing(private: SparkSession) -> None:

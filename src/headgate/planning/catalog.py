@@ -23,7 +23,7 @@ from headgate.cql.statement import (
     Setting,
 )
 from headgate.errors import QueryError, SetupError, Span, known_names, suggestion, unknown_name
-from headgate.model import network
+from headgate.model import kafka, network
 from headgate.model.expression import Expression
 from headgate.model.network import (
     ComputedColumn,
@@ -307,8 +307,21 @@ def _stream_of(
         computed=tuple(_computed(statement)),
         primary_key=tuple(key.text for key in statement.primary_key),
     )
+    # without brokers a stream can be planned, but not opened
+    if source_format == kafka.KAFKA and kafka.servers(stream):
+        with _reported_at(statement.name.span):
+            kafka.check_stream(stream)
     _check_timestamp(stream, timestamp.span if timestamp else statement.name.span)
     return stream
+
+
+@contextmanager
+def _reported_at(span: Span | None) -> Iterator[None]:
+    """Errors inside name a place in the text."""
+    try:
+        yield
+    except SetupError as error:
+        raise QueryError(str(error), span) from None
 
 
 def _computed(statement: cql.CreateStream) -> Iterator[ComputedColumn]:
@@ -464,7 +477,12 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
         message = f"mode {mode.value!r} is not known; write 'append' for all results"
         raise QueryError(f"{message}, or 'latest' for one row of each key", mode.span)
     is_latest = mode is not None and mode.value.strip().lower() == "latest"
-    if "key" in options and not is_latest:
+    if sink_format == kafka.KAFKA:
+        if is_latest:
+            raise QueryError("INTO kafka appends; leave mode out", mode.span if mode else clause.span)
+        with _reported_at(clause.span):
+            kafka.check_sink(network.SinkDefinition(sink_format, _pairs(options)))
+    elif "key" in options and not is_latest:
         raise QueryError("a key is for mode 'latest'; write it, or leave key out", options["key"].span)
     if "partitionBy" in options and is_latest:
         message = "the latest rows are one file, which is replaced; leave partitionBy out"

@@ -26,7 +26,8 @@ class Checkpoint:
 
     ``spark/`` is Structured Streaming's checkpoint, ``manifests/`` has one document per tick, ``blocks/``
     holds tuples, ``eddies/`` the output of pool jobs, ``dead-letters/`` rows set aside, ``results/`` those of
-    queries INTO memory. ``headgate.json`` names the owner, ``headgate.lock`` the process that uses it.
+    queries INTO memory, ``outbox/`` results that wait to be delivered. ``headgate.json`` names the owner,
+    ``headgate.lock`` the process that uses it.
     """
 
     def __init__(self, files: Files, root: str) -> None:
@@ -115,6 +116,9 @@ class Checkpoint:
 
     def results(self, query: str) -> str:
         return f"{self.root}/results/{query}"
+
+    def outbox(self, query: str) -> str:
+        return f"{self.root}/outbox/{query}"
 
     def block(self, batch_id: int, name: str) -> str:
         return f"blocks/{batch_id:09d}/{name}"

@@ -24,7 +24,7 @@ from headgate.model.shedding import TickSettings
 from headgate.spark.rows import Spread
 from headgate.spark.sql import BEGINNING_US
 
-FORMAT_VERSION = 5
+FORMAT_VERSION = 6
 """Format of documents, incremented whenever the previous version could not read new ones."""
 
 Kind = TypeVar("Kind")
@@ -86,6 +86,14 @@ class BlockRef:
 
 
 @dataclass(frozen=True)
+class PartitionState:
+    """How far a partition of a stream has come, and for how long it has brought nothing."""
+
+    max_ts: int = BEGINNING_US
+    silent_us: int = 0
+
+
+@dataclass(frozen=True)
 class StreamState:
     """How far a stream has come.
 
@@ -104,6 +112,10 @@ class StreamState:
     totals: StreamCounts = field(default_factory=StreamCounts)
     utilities: tuple[float, ...] = ()
     """Quantiles of its tuples' utilities, where a query defines one."""
+    partitions: dict[str, PartitionState] = field(default_factory=dict)
+    """Where partitions have progress of their own: all of them, by topic and number."""
+    seen_us: int = 0
+    """When the last tick took from a stream with partitions."""
 
 
 @dataclass(frozen=True)
