@@ -43,7 +43,7 @@ class Broker:
     def __init__(self, folder: Path, jars: Path) -> None:
         self._folder, self._jars = folder, jars
         self._process: subprocess.Popen[bytes] | None = None
-        self.port, controller = _free_ports(2)
+        self.port, controller = free_ports(2)
         self.servers = f"127.0.0.1:{self.port}"
         self._settings = folder / "server.properties"
         self._settings.write_text(SETTINGS.format(port=self.port, controller=controller, folder=folder))
@@ -116,7 +116,7 @@ def _headers(message: Any) -> Mapping[str, str]:
     return {name: value.decode() for name, value in message.headers() or ()}
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     for one in sockets:
         one.bind(("127.0.0.1", 0))

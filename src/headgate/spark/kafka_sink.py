@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
@@ -23,7 +24,7 @@ from headgate.spark import sql
 from headgate.spark.application.java_classes import new_kafka_object
 from headgate.spark.file_system import Files
 from headgate.spark.outbox import StagedSink
-from headgate.spark.records import NO_CONNECTOR, has_connector, missing_topics, problem_of, root_cause
+from headgate.spark.records import NO_CONNECTOR, has_connector, missing_topics, problem_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -33,7 +34,8 @@ BATCH, ROW = "headgate.batch", "headgate.row"
 _OURS = ("servers", "topic", "format", "transactions", "timestamp", "mode", "key")
 # a broker that is away is asked again after this time
 _AGAIN_AFTER_S = 2.0
-# errors of these names will not pass
+# errors of Kafka, and those of them that will not pass
+_SIGN = "org.apache.kafka"
 _FATAL = (
     "ProducerFenced",
     "Authorization",
@@ -84,37 +86,34 @@ class KafkaSink(StagedSink):
                 self._send(batch_id)
                 return True
             except Exception as error:
-                java = getattr(error, "java_exception", None)
-                if java is None or not self._can_pass(java):
+                trouble = _described(error)
+                if not self._can_pass(trouble):
                     raise
                 if not is_said:
                     _LOG.warning(
                         "query %s: Kafka at %s takes no results (%s); waiting for it",
                         self._query,
                         self._servers,
-                        root_cause(java),
+                        trouble[-1],
                     )
                 is_said = True
             self.close()
             if self._is_hurried.wait(_AGAIN_AFTER_S):
                 return False
 
-    def _can_pass(self, java: Any) -> bool:
-        """Whether an error can pass by itself; raises one that names the topic if it is gone."""
-        kind = str(java.getClass().getName())
+    def _can_pass(self, trouble: Sequence[str]) -> bool:
+        """Whether a failure can pass by itself; raises an error that names the topic if it is gone."""
+        if not any(_SIGN in one for one in trouble):
+            return False
         try:
             missing = missing_topics(self._spark, self._client, (self._topic,))
         except Py4JJavaError:
             return True
         if missing:
             raise SetupError(f"query {self._query}: topic {self._topic} does not exist any more; create it")
-        cause = java
-        while cause is not None:
-            kind = str(cause.getClass().getSimpleName())
-            if any(name in kind for name in _FATAL):
-                raise SetupError(f"query {self._query}: Kafka refuses results: {root_cause(java)}")
-            cause = cause.getCause()
-        return "kafka" in kind.lower() or "org.apache.kafka" in str(java.getClass().getName())
+        if any(name in one for one in trouble for name in _FATAL):
+            raise SetupError(f"query {self._query}: Kafka refuses results: {trouble[-1]}")
+        return True
 
     def _send(self, batch_id: int) -> None:
         records = self._staged(batch_id).selectExpr(*self._items)
@@ -169,6 +168,16 @@ class KafkaSink(StagedSink):
         self._producer = None
 
 
+def _described(error: Exception) -> list[str]:
+    """Class and message of an error of Java and of all its causes; none of an error of Python."""
+    found = []
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    while cause is not None:
+        found.append(f"{cause.getClass().getName()}: {cause.getMessage()}")
+        cause = cause.getCause()
+    return found
+
+
 def _record_items(query: QueryDefinition, columns: StructType, given: dict[str, str]) -> list[str]:
     """The select list of key, value and place of a record."""
     keys = [name.strip() for name in given.get("key", "").split(",") if name.strip()]
@@ -183,8 +192,10 @@ def _record_items(query: QueryDefinition, columns: StructType, given: dict[str, 
     own = [sql.name(known[name.lower()]) for name in keys]
     key = "NULL" if not own else own[0] if len(own) == 1 else f"to_json(struct({', '.join(own)}))"
     value = f"to_{kind}(struct({', '.join(sql.names(columns.names))}){options})"
+    # files of two slices may have one name
+    file = "substring_index(_metadata.file_path, '/', -2)"
     return [
         f"CAST(CAST({key} AS STRING) AS BINARY) AS key",
         f"CAST({value} AS BINARY) AS value",
-        "CAST(concat(_metadata.file_name, ':', _metadata.row_index) AS BINARY) AS row",
+        f"CAST(concat({file}, ':', _metadata.row_index) AS BINARY) AS row",
     ]

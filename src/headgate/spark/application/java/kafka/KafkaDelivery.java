@@ -36,6 +36,8 @@ public class KafkaDelivery {
         own.put("delivery.timeout.ms", "30000");
         own.put("request.timeout.ms", "10000");
         own.put("linger.ms", "5");
+        // the results of a long tick are one transaction; a new producer ends that of one that was killed
+        own.put("transaction.timeout.ms", "600000");
         own.put("compression.type", "lz4");
         own.putAll(settings);
         own.put("transactional.id", name);
