@@ -84,7 +84,6 @@ def test_partitions_out_of_step_an_outage_and_kills_change_no_result(
     for topic, partitions in (("numbers", PARTITIONS), ("even", 2), ("odd", 2)):
         broker.create(topic, partitions)
     (tmp_path / "q.sql").write_text(SCRIPT.format(servers=broker.servers, folder=tmp_path))
-    half = ROWS // 2
 
     def kept() -> int:
         return len(stored(tmp_path, "kept", "n"))
@@ -96,17 +95,16 @@ def test_partitions_out_of_step_an_outage_and_kills_change_no_result(
 
         return check
 
-    broker.produce("numbers", map(record, range(half)))
-    for rows in (1, half // 2):
+    broker.produce("numbers", map(record, range(ROWS)))
+    for rows in (1, ROWS // 4):
         with running(tmp_path, connector) as process:
             eventually(has(process, rows), TIMEOUT_S)
     with running(tmp_path, connector) as process:
-        eventually(has(process, half // 2 + 1), TIMEOUT_S)
+        eventually(has(process, ROWS // 4 + 1), TIMEOUT_S)
         broker.stop()
         with pytest.raises(subprocess.TimeoutExpired):
             process.wait(15)
         broker.start()
-        broker.produce("numbers", map(record, range(half, ROWS)))
         good = [number for number in range(ROWS) if not is_bad(number)]
         eventually(has(process, len(good)), TIMEOUT_S)
         # all partitions fall silent, and windows up to the last timestamp are complete

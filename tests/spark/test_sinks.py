@@ -265,7 +265,7 @@ def test_staged_rows_have_the_same_places_whenever_they_are_delivered(
             self.is_open, self.seen = is_open, list[tuple[int, str, int]]()
 
         def _deliver(self, batch_id: int) -> bool:
-            place = ("_metadata.file_name", "_metadata.row_index")
+            place = ("_metadata.file_path", "_metadata.row_index")
             self.seen += [tuple(row) for row in self._staged(batch_id).selectExpr("v", *place).collect()]
             return self.is_open
 

@@ -477,7 +477,14 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
         message = f"mode {mode.value!r} is not known; write 'append' for all results"
         raise QueryError(f"{message}, or 'latest' for one row of each key", mode.span)
     is_latest = mode is not None and mode.value.strip().lower() == "latest"
-    if sink_format == kafka.KAFKA:
+    if sink_format == "jdbc":
+        if is_latest:
+            message = "INTO jdbc, key is enough to keep the last result of each key; leave mode out"
+            raise QueryError(message, mode.span if mode else clause.span)
+        if not {"url", "dbtable"} <= options.keys():
+            message = "jdbc needs a database and a table; write OPTIONS (url 'jdbc:...', dbtable 'name')"
+            raise QueryError(message, clause.span)
+    elif sink_format == kafka.KAFKA:
         if is_latest:
             raise QueryError("INTO kafka appends; leave mode out", mode.span if mode else clause.span)
         with _reported_at(clause.span):

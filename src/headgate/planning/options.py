@@ -100,6 +100,7 @@ _SINKS = {
     "memory": f"maxRecordsPerFile# {_ANY_SINK} {_WRITTEN['parquet']}",
     "console": f"numRows# {_ANY_SINK}",
     "callback": f"function {_ANY_SINK}",
+    "jdbc": f"url dbtable driver user password batchsize# numPartitions# queryTimeout {_ANY_SINK}",
     "kafka": f"servers topic format transactions? {_ANY_SINK} kafka.bootstrap.servers {_VALUES_OUT}",
     "noop": _ANY_SINK,
 }

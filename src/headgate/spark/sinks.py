@@ -16,13 +16,14 @@ from headgate.model.kafka import KAFKA
 from headgate.model.network import QueryDefinition, SinkDefinition
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
+from headgate.spark.jdbc_sink import JdbcSink
 from headgate.spark.kafka_sink import KafkaSink
 from headgate.spark.outbox import CallbackSink
 from headgate.spark.physical_plans import Measured, Target
 from headgate.spark.sql import is_system
 
 FILE_SINKS = ("parquet", "json", "csv", "orc")
-SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "kafka", "noop")
+SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "kafka", "jdbc", "noop")
 
 # the name of the file of a table
 _TABLE = "table"
@@ -324,6 +325,8 @@ def open_sink(
         timeout_s = found.timeout_s if isinstance(found, TimedCallback) else None
         what = f"callback {name} of query {query.name}"
         return CallbackSink(what, found, files, checkpoint.outbox(query.name), timeout_s)
+    if kind == "jdbc":
+        return JdbcSink(spark, query, files, checkpoint.outbox(query.name), columns, checkpoint.uid)
     if kind == KAFKA:
         return KafkaSink(spark, query, files, checkpoint.outbox(query.name), columns, checkpoint.uid)
     if kind == "noop":
