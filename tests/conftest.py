@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
+from tests.interpretation import INTERPRETATION
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# child processes are over before Java's second compiler pays
-os.environ.setdefault("HEADGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1")
+# no test runs long enough for Java's second compiler to pay, which takes nearly half of the processor time
+os.environ.setdefault(
+    "HEADGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
+)
 # tests leave no process behind that fills the user's cache
 os.environ.setdefault("HEADGATE_CLASS_SHARING", "off")
 
@@ -48,16 +51,22 @@ def run_seed(pytestconfig: pytest.Config) -> int:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need no JVM go first, so that cheap failures show early.
+    """Tests that need no JVM go first, and before short ones those that take long."""
+    on_spark = [item for item in items if is_marked(item, "spark")]
+    others = [item for item in items if not is_marked(item, "spark")]
+    items[:] = [*long_ones_first(others, "slow"), *long_ones_first(on_spark, "takes_minutes")]
 
-    Of the others, those that take minutes go first: beside them, other workers run the rest.
-    """
-    items.sort(
-        key=lambda item: (
-            item.get_closest_marker("spark") is not None,
-            item.get_closest_marker("takes_minutes") is None,
-        )
-    )
+
+def long_ones_first(items: list[pytest.Item], mark: str) -> list[pytest.Item]:
+    """Each half of the tests begins with long ones: two workers get one half each, and steal in the end."""
+    long = [item for item in items if is_marked(item, mark)]
+    short = [item for item in items if not is_marked(item, mark)]
+    middle = max(0, len(items) // 2 - len(long[::2]))
+    return [*long[::2], *short[:middle], *long[1::2], *short[middle:]]
+
+
+def is_marked(item: pytest.Item, mark: str) -> bool:
+    return item.get_closest_marker(mark) is not None
 
 
 @pytest.fixture(autouse=True)
@@ -70,27 +79,28 @@ def _whole_first_ticks(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """One Spark application for all tests."""
+    """One Spark application for all tests.
+
+    It interprets plans: most tests have a handful of rows, for which compiling a plan is most of the work.
+    """
     # tests without it must not pay for the import
     from headgate.spark.application.cluster import own_session
 
-    with pytest.MonkeyPatch.context() as patch:
-        # this one runs for minutes
-        patch.delenv("HEADGATE_JAVA_OPTIONS")
-        session = own_session("local[2]")
+    session = own_session("local[2]")
+    for key, value in INTERPRETATION.items():
+        session.conf.set(key, value)
     yield session
     session.stop()
 
 
 @pytest.fixture(scope="module")
-def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
-    """Every random query would be compiled for a handful of rows; the other tests run compiled plans."""
-    interpretation = {"spark.sql.codegen.wholeStage": "false", "spark.sql.codegen.factoryMode": "NO_CODEGEN"}
-    for key, value in interpretation.items():
-        spark.conf.set(key, value)
-    yield spark
-    for key in interpretation:
+def compiled(spark: SparkSession) -> Iterator[SparkSession]:
+    """The same application with compiled plans, as users run it: for what users read, time or look up."""
+    for key in INTERPRETATION:
         spark.conf.unset(key)
+    yield spark
+    for key, value in INTERPRETATION.items():
+        spark.conf.set(key, value)
 
 
 @pytest.fixture

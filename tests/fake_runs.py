@@ -16,8 +16,12 @@ from headgate.handle import Launcher, Run, RunSettings
 from headgate.model.network import Network
 from headgate.planning.lower import lower
 from headgate.planning.rules import optimize
+from headgate.runtime.drive import ReplaceableStrategy
+from headgate.scheduling import strategy_named
 from headgate.session import Session
 from headgate.spark.eddies.pools import PoolStatus
+from headgate.spark.engine import TickLimits
+from headgate.spark.file_system import Files
 from headgate.statistics.store import StatisticsStore
 from headgate.status import Recorder
 
@@ -44,6 +48,8 @@ class FakeSparkRun:
         self.checkpoint = SimpleNamespace(root=str(folder))
         self.spark = SimpleNamespace(sparkContext=SimpleNamespace(_jsc=object()))
         self.pools = FakePools()
+        self.strategy = ReplaceableStrategy(strategy_named("fifo"))
+        self.limits = TickLimits(budget_s=1.0, memory_bytes=1e6, processors=2)
         self.changes: list[tuple[Any, ...]] = []
         self.over = threading.Event()
         self.error: BaseException | None = None
@@ -123,6 +129,7 @@ def without_spark(monkeypatch: pytest.MonkeyPatch, session: Session) -> Session:
     vars(session).update(_spark=spark, _sources=sources)
     launcher = FakeLauncher(spark, sources, {}, {})
     monkeypatch.setattr(session, "_launcher", lambda: launcher)
+    monkeypatch.setattr(session, "_files", Files)
     return session
 
 

@@ -9,9 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.busy import busy_processors
-from typer.testing import CliRunner
-
-from headgate.cli.app import app
+from tests.commands import Commands, commands
 
 ROOT = Path(__file__).parents[1]
 QUIET, BUSY = (ROOT / "docs" / "capacity.md").read_text().split("\n## On a busy machine\n")
@@ -27,11 +25,11 @@ _VARYING = ("sure within", "not sure", "measuring longer", "starting Spark", "wa
 def test_the_page_shows_the_example_and_all_of_its_steps() -> None:
     [shown] = [text for _, _, kind, text in _STEP.findall(QUIET) if kind == "sql"]
     assert words(shown) == words((ROOT / EXAMPLE).read_text())
-    assert commands(QUIET) == ["profile", "advise", "run", "run", "advise", "run"]
-    assert commands(BUSY) == ["profile", "advise", "run"]
+    assert commands_of(QUIET) == ["profile", "advise", "run", "run", "advise", "run"]
+    assert commands_of(BUSY) == ["profile", "advise", "run"]
 
 
-def commands(page: str) -> list[str]:
+def commands_of(page: str) -> list[str]:
     return [text.split()[1] for _, _, kind, text in _STEP.findall(page) if kind == "sh"]
 
 
@@ -40,40 +38,42 @@ def words(cql: str) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
-@pytest.mark.parametrize("is_busy", [False, True], ids=["quiet", "busy"])
-def test_what_is_promised_is_kept(is_busy: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "200")
-    EXAMPLE.parent.mkdir()
-    EXAMPLE.write_text((ROOT / EXAMPLE).read_text())
-    story = Story()
-    with busy_processors() if is_busy else nullcontext():
-        for old, new, kind, text in _STEP.findall(BUSY if is_busy else QUIET):
-            if old:
-                story.edit(old, new)
-            elif kind == "sh":
-                story.run(text)
-            elif not kind and not is_busy:
-                story.compare(text)
+@pytest.mark.takes_minutes
+def test_what_is_promised_is_kept(tmp_path: Path) -> None:
+    with commands() as process:
+        for page, is_busy in ((QUIET, False), (BUSY, True)):
+            story = Story(process, tmp_path / ("busy" if is_busy else "quiet"))
+            with busy_processors() if is_busy else nullcontext():
+                for old, new, kind, text in _STEP.findall(page):
+                    if old:
+                        story.edit(old, new)
+                    elif kind == "sh":
+                        story.run(text)
+                    elif not kind and not is_busy:
+                        story.compare(text)
 
 
 class Story:
     """The commands so far: the verdict of the last ``advise``, and what the last one printed."""
 
-    def __init__(self) -> None:
+    def __init__(self, process: Commands, folder: Path) -> None:
+        self._process = process
+        self._folder = folder
+        self._example = folder / EXAMPLE
+        self._example.parent.mkdir(parents=True)
+        self._example.write_text((ROOT / EXAMPLE).read_text())
         self._verdict = ""
         self._printed = ""
         self._is_as_shown = True
 
     def edit(self, old: str, new: str) -> None:
-        assert old in EXAMPLE.read_text()
-        EXAMPLE.write_text(EXAMPLE.read_text().replace(old, new))
+        assert old in self._example.read_text()
+        self._example.write_text(self._example.read_text().replace(old, new))
 
     def run(self, line: str) -> None:
         """Run a command, whose exit code must be what it prints."""
         _, *arguments = shlex.split(line)
-        result = CliRunner().invoke(app, arguments)
+        result = self._process.run(self._folder, arguments)
         self._printed = printed = result.stdout + result.stderr
         if arguments[0] == "profile":
             assert result.exit_code == ("not measured: " in printed), printed

@@ -108,7 +108,7 @@ def test_toml_blocks_are_workloads_or_networks(block: str, tmp_path: Path) -> No
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("compiled")
 @pytest.mark.parametrize("block", blocks("python"))
 def test_python_blocks_run(
     block: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch

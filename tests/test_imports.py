@@ -20,7 +20,7 @@ ENGINE = {"errors", "model", "outputs", "routing", "runtime", "scheduling", "sta
 ENGINE |= PLAIN | BORDER
 BELOW_SESSION = ENGINE | {"control", "cql", "planning", "queueing", "simulator", "spark"}
 BELOW_FRONT = BELOW_SESSION | {"declarations", "handle", "placed", "predicting", "run_options", "session"}
-BELOW_FRONT |= {"statements", "status"}
+BELOW_FRONT |= {"preview", "statements", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -55,17 +55,23 @@ ALLOWED: dict[str, set[str]] = {
     "watching": {"report", "status"} | PLAIN,
     # all that it takes to start a network that has been planned
     "handle": ENGINE | {"arguments", "control", "cql", "planning", "spark", "status", "watching"},
+    # a run that goes on with other queries
+    "changing": ENGINE | {"handle", "planning", "spark"},
     # texts of options, with the checks of whatever they are for
     "run_options": {"control", "cql", "errors", "model", "placed", "planning", "scheduling"},
-    "statements": {"cql", "planning", "run_options"},
+    "statements": {"cql", "errors", "planning", "run_options"},
     "declarations": BELOW_SESSION | {"arguments", "placed", "run_options", "statements"},
     # by the models of queueing, with the priorities of the simulator
     "predicting": {"control", "errors", "model", "queueing", "scheduling", "simulator", "statistics"},
-    "session": BELOW_SESSION | {"arguments", "declarations", "handle", "placed", "predicting", "status"},
+    "preview": {"errors", "planning", "predicting", "queueing", "statistics"} | PLAIN,
+    "session": BELOW_SESSION
+    | {"arguments", "changing", "declarations", "handle", "placed", "predicting", "preview", "status"},
+    # all that it knows of queries and runs it asks the session
+    "server": {"cql", "errors", "handle", "model", "session", "status"} | PLAIN,
     # a table or figure of a paper is drawn by report
     "experiments": BELOW_FRONT | {"report"},
     # a command starts the thing it is named after
-    "cli": BELOW_FRONT | {"experiments", "report"},
+    "cli": BELOW_FRONT | {"experiments", "report", "server"},
     "__init__": BELOW_FRONT,
     "__main__": {"cli"},
 }

@@ -423,3 +423,18 @@ def test_a_stopped_application_is_named_whatever_it_raises(
     monkeypatch.setattr(type(session._launcher()), "_launch", broken)
     with pytest.raises(headgate.SparkError, match="the Spark application has been stopped"):
         session.start()
+
+
+def test_what_a_run_has_measured_goes_before_what_was_known(
+    session: Session, temporary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, costs = session.start(), TickCosts(0.2, 0.0, 0.5)
+    assert session._measured_in(run) == run.measured()
+    session.measured = Measured({"a.project": Profile(1.0), "b.project": Profile(2.0)}, tick=costs)
+    monkeypatch.setattr(run, "measured", lambda: Measured({"a.project": Profile(3.0)}, {"s": 7.0}))
+    found = session._measured_in(run)
+    assert {name: one.seconds_per_tuple for name, one in found.profiles.items()} == {
+        "a.project": 3.0,
+        "b.project": 2.0,
+    }
+    assert (found.tick, found.tuples_per_s) == (costs, {"s": 7.0})

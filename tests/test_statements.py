@@ -260,3 +260,46 @@ def test_join_orders_can_be_set(session: Session, started: list[RunSettings]) ->
     session.execute("SET orders = 'a = y x'", origin="net.sql")
     with pytest.raises(QueryError, match=r"^net.sql:1:14: orders: the order y, x does not fit query a"):
         session.start()
+
+
+def test_altering_a_query_changes_the_settings_that_are_named(session: Session) -> None:
+    session.execute("CREATE QUERY b WITH (latency = '9 s', memory = '1 MB') AS SELECT v FROM s")
+    session.execute("ALTER QUERY B SET (latency = '2 s', on_error = 'stop')")
+    altered = session.network().queries["b"]
+    assert (altered.latency_s, altered.memory_bytes, altered.on_error) == (2.0, 2**20, "stop")
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ("start = 'log'", "start is part of what the query computes; write CREATE OR REPLACE QUERY a"),
+        ("latncy = '2 s'", "unknown setting latncy; did you mean latency"),
+        ("latency = '0 s'", "latency must be more than 0"),
+    ],
+)
+def test_a_query_is_not_altered_in_what_it_computes_or_by_what_is_wrong(
+    session: Session, settings: str, message: str
+) -> None:
+    with pytest.raises(QueryError, match=message):
+        session.execute(f"ALTER QUERY a SET ({settings})")
+    assert session.network().queries["a"].latency_s is None
+
+
+def test_without_a_run_no_query_can_be_paused(session: Session) -> None:
+    with pytest.raises(QueryError, match="no run is on whose query could be paused; start one first"):
+        session.execute("PAUSE QUERY a")
+
+
+def test_the_script_of_a_session_declares_what_there_is_now(session: Session) -> None:
+    session.execute(
+        """CREATE QUERY b AS SELECT v FROM s; ALTER QUERY b SET (latency = '2 s'); ALTER POOL web SLOTS 3;
+           CREATE QUERY gone AS SELECT v FROM s; ALTER QUERY gone SET (latency = '1 s'); DROP QUERY gone;
+           CREATE OR REPLACE QUERY a AS SELECT v + 1 AS w FROM s"""
+    )
+    with pytest.raises(QueryError):
+        session.execute("CREATE QUERY c AS SELECT v FROM s; CREATE QUERY d AS SELECT w FROM s")
+    again = Session().execute(session.script)
+    assert "gone" not in session.script
+    assert again.network().fingerprint == session.network().fingerprint
+    assert again.network().queries == session.network().queries
+    assert again.catalog.pools == session.catalog.pools

@@ -13,30 +13,35 @@ from headgate import arguments, cql
 from headgate.control.admission import check_admission
 from headgate.cql.statement import (
     PLURALS,
+    AlterPool,
+    AlterQuery,
     Create,
     CreateFunction,
     CreateQuery,
     Declaration,
+    DeriveStream,
     Drop,
     Existing,
+    PauseQuery,
     Place,
     PlaceProbe,
-    Question,
+    ResumeQuery,
+    SetOption,
     Source,
     Statement,
 )
-from headgate.errors import SetupError
+from headgate.errors import QueryError, SetupError
 from headgate.model.kafka import KAFKA
 from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.model.sql_tree import quote
-from headgate.placed import located_function, plain_function
+from headgate.placed import is_grouped, located_function, plain_function
 from headgate.planning.catalog import Catalog, restored_on_failure
 from headgate.planning.explain import STAGES, Explanation, explain_sql, explain_stages
 from headgate.planning.listing import Answer, Description, Listing, describe, show
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages, lower
-from headgate.planning.queries import bind
+from headgate.planning.queries import bind, bind_stream
 from headgate.planning.rules import optimize
 from headgate.planning.type_check import SessionFunctions
 from headgate.run_options import RunOptions
@@ -51,7 +56,7 @@ if TYPE_CHECKING:
 
 Own = TypeVar("Own", bound="Declarations")
 # by name in lower case: a name, a function and the type of its values; None if it is dropped
-_Functions = dict[str, tuple[str, Callable[..., Any], str] | None]
+_Functions = dict[str, tuple[str, Callable[..., Any], str, bool] | None]
 
 # task slots for pools, in addition to the processors: two jobs of an eddy overlap, besides those of another
 POOL_TASKS = 4
@@ -90,6 +95,8 @@ class Declarations(ABC):
         self._functions: dict[str, Callable[..., Any]] = {}
         self._measured: Measured | None = None
         self._planned: tuple[int, Stages] | None = None
+        self._texts: dict[tuple[str, ...], str] = {}
+        """The statements that declare what there is."""
         self.options = RunOptions()
         """Options of runs that SET has given."""
         self.answers: tuple[Answer, ...] = ()
@@ -115,6 +122,19 @@ class Declarations(ABC):
     @abstractmethod
     def _check_idle(self, method: str) -> None:
         """Raise if nothing can be declared now."""
+
+    @property
+    @abstractmethod
+    def _is_running(self) -> bool:
+        """Whether a run is on."""
+
+    @abstractmethod
+    def _admit_to_run(self, new: Sequence[str], is_forced: bool) -> tuple[str, ...]:
+        """Let what is declared now take effect in the run that is on; returns warnings."""
+
+    @abstractmethod
+    def _pause(self, query: str, is_paused: bool) -> None:
+        """Pause or resume a query of the run that is on."""
 
     @cached_property
     def _spark(self) -> Any:
@@ -153,7 +173,7 @@ class Declarations(ABC):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        own = self._registered, self._functions, self.options.given, self._frames
+        own = self._registered, self._functions, self.options.given, self._frames, self._texts
         with self._on_spark(), restored_on_failure(*own), self.catalog.all_or_nothing():
             yield
 
@@ -167,49 +187,105 @@ class Declarations(ABC):
         """Execute the statements of a CQL text in order: all of them, or none if one is wrong.
 
         Queries are checked at once; Spark is started for that only if they read a source whose columns are
-        not declared. While a run is on, nothing can be declared or set. What SHOW and DESCRIBE give is in
-        ``answers``; SET applies to all runs that are started later. ``origin`` is named in errors.
+        not declared. While a run is on, it goes on with what is declared then from the next tick on, and
+        this returns once it does; nothing can be set. What SHOW and DESCRIBE give is in ``answers``; SET
+        applies to all runs that are started later. ``origin`` is named in errors.
 
         Raises ``Refused`` if, according to a profile, a query would exceed its latency or memory bound, or
         make another one exceed its own. ``force`` admits them all the same.
         """
         self._check_open()
         given = arguments.text("text", text, "'CREATE STREAM ...; CREATE QUERY ...'")
-        statements = cql.parse(given, arguments.name("origin", origin, "'queries.sql'"))
+        origin = arguments.name("origin", origin, "'queries.sql'")
+        parsed = cql.parse_with_texts(given, origin, self.catalog.aggregates)
+        statements = [statement for statement, _ in parsed]
         is_forced = arguments.flag("force", force)
-        if not all(isinstance(statement, Question) for statement in statements):
-            self._check_idle("execute")
+        is_running = self._is_running
+        if any(isinstance(statement, SetOption) for statement in statements):
+            self._check_idle("SET")
         with self._all_or_nothing():
-            answers, functions = self._perform(statements)
+            pausing = self._pausing(statements)
+            answers, functions = self._perform(statements, [own for _, own in parsed])
             # some may have been dropped or replaced again
             left = {s.name.text: s for s in statements if isinstance(s, CreateQuery)}
             new = [query for name, query in left.items() if self.catalog.queries.get(name) is query]
             self._check_plans(statements, new)
             warnings = self.warnings
-            if self._measured is not None and new and not is_forced:
-                names = [query.name.text for query in new]
+            names = [query.name.text for query in new]
+            if self._measured is not None and new and not is_forced and not is_running:
                 warnings = check_admission(self.network(), names, self._measured, self._processors())
             for name, found in functions.items():
                 self._unregister(name) if found is None else self._register(*found)
+            if is_running and any(isinstance(statement, Declaration) for statement in statements):
+                warnings = self._admit_to_run(names, is_forced)
+        for query, is_paused in pausing.items():
+            self._pause(query, is_paused)
         self.answers, self.warnings = answers, warnings
         return self
 
-    def _perform(self, statements: Sequence[Statement]) -> tuple[tuple[Answer, ...], _Functions]:
-        """Change the catalog and the options; return the answers, and how functions change."""
-        answers, functions = [], _Functions()
+    @property
+    def script(self) -> str:
+        """The statements that declare all that there is now, but for what was declared from Python."""
+        gone = {key for key in self._texts if key[-2] == "query" and not self.catalog.is_query(key[-1])}
+        return "".join(f"{text};\n" for key, text in self._texts.items() if key not in gone)
+
+    def _pausing(self, statements: Sequence[Statement]) -> dict[str, bool]:
+        """The queries to pause or resume, whether they are declared already or by these statements."""
+        created = {s.name.text.lower(): s.name.text for s in statements if isinstance(s, CreateQuery)}
+        found = {}
         for statement in statements:
+            if isinstance(statement, (PauseQuery, ResumeQuery)):
+                name, span = statement.name.text, statement.name.span
+                if not self._is_running:
+                    raise QueryError("no run is on whose query could be paused; start one first", span)
+                query = created.get(name.lower()) or self.catalog.declared_name("query", name, span)
+                found[query] = isinstance(statement, PauseQuery)
+        return found
+
+    def _perform(
+        self, statements: Sequence[Statement], texts: Sequence[str] = ()
+    ) -> tuple[tuple[Answer, ...], _Functions]:
+        """Change the catalog and the options; return the answers, and how functions change.
+
+        ``texts`` are those of the statements, where what they declare is to last.
+        """
+        answers, functions = [], _Functions()
+        for statement, text in zip(statements, texts or [""] * len(statements), strict=True):
+            if isinstance(statement, (PauseQuery, ResumeQuery)):
+                continue
             has_effect = isinstance(statement, Declaration) and not self.catalog.has_no_effect(statement)
             if answer := perform(statement, self.catalog, self.options):
                 answers.append(answer)
+            if has_effect and isinstance(statement, Declaration):
+                self._keep_text(statement, text)
             if has_effect and isinstance(statement, CreateFunction):
                 found = located_function(statement.location.text, statement.location.span)
                 name = statement.name.text
-                functions[name.lower()] = name, found, statement.returns
+                functions[name.lower()] = name, found, statement.returns, statement.is_aggregate
             elif has_effect and isinstance(statement, Drop) and statement.kind == "function":
                 functions[statement.name.text.lower()] = None
             elif has_effect and isinstance(statement, (Source, Drop)):
                 self._drop_frames()
         return tuple(answers), functions
+
+    def _keep_text(self, declaration: Declaration, text: str) -> None:
+        name = declaration.name.text.lower()
+        if isinstance(declaration, (Create, Drop)):
+            kind = declaration.kind
+            if isinstance(declaration, Drop) or kind == "query":
+                # what was altered since belongs to the one that goes
+                for key in [k for k in self._texts if k[1:] == (kind, name)]:
+                    del self._texts[key]
+            if isinstance(declaration, Drop):
+                self._texts.pop((kind, name), None)
+            else:
+                self._texts[kind, name] = text
+        elif isinstance(declaration, (AlterPool, AlterQuery)):
+            kind = "pool" if isinstance(declaration, AlterPool) else "query"
+            key = ("alter", kind, name)
+            self._texts[key] = f"{self._texts[key]};\n{text}" if key in self._texts else text
+        else:
+            self._texts["place", "stream" if isinstance(declaration, PlaceProbe) else "function", name] = text
 
     def _drop_frames(self) -> None:
         """Forget the DataFrames of streams and relations that are gone, or declared anew by a statement."""
@@ -226,6 +302,10 @@ class Declarations(ABC):
         else:
             # of thousands of queries, executed one by one, each is planned once
             lower([optimize(bind(query, self.catalog)) for query in new], self.catalog)
+        # what no query reads yet, no query checks
+        for statement in statements:
+            if isinstance(statement, DeriveStream) and statement in self.catalog.derived.values():
+                bind_stream(statement, self.catalog)
 
     def show(self, what: str) -> Listing:
         """Streams, relations, queries, functions, pools or settings, as SHOW lists them."""
@@ -293,25 +373,38 @@ class Declarations(ABC):
     def function(self: Own, name: str, fn: Callable[..., Any], returns: str | DataType = "string") -> Own:
         """Register a Python function (or a Spark UDF) for use in expressions.
 
-        ``returns`` is the type of its values: text of Spark SQL, or a type of PySpark. A UDF has its own.
+        ``returns`` is the type of its values: text of Spark SQL, or a type of PySpark. A UDF has its own. A
+        pandas UDF of Series that returns a single value is an aggregate function.
         """
+        return self._declare_function(name, fn, returns, is_aggregate=is_grouped(fn))
+
+    def aggregate(self: Own, name: str, fn: Callable[..., Any], returns: str | DataType = "double") -> Own:
+        """Register an aggregate function: called for each group, with a pandas Series for each argument."""
+        return self._declare_function(name, fn, returns, is_aggregate=True)
+
+    def _declare_function(
+        self: Own, name: str, fn: Callable[..., Any], returns: str | DataType, is_aggregate: bool
+    ) -> Own:
         self._check_idle("function")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", arguments.name("name", name, "'parity_of'")):
             raise SetupError(f"{name!r} cannot name a function; use letters, digits and _ only")
         arguments.function(f"function {name}", fn)
         declared_type = arguments.data_type("returns", getattr(fn, "returnType", returns))
         with self._all_or_nothing():
-            self.catalog.add_function(FunctionDefinition(name, declared_type))
+            self.catalog.add_function(FunctionDefinition(name, declared_type, is_aggregate=is_aggregate))
             self._stages()
-            self._register(name, fn, declared_type)
+            self._register(name, fn, declared_type, is_aggregate)
         return self
 
-    def _register(self, name: str, fn: Callable[..., Any], returns: str) -> None:
-        from headgate.spark.user_functions import declared
+    def _register(self, name: str, fn: Callable[..., Any], returns: str, is_aggregate: bool) -> None:
+        from headgate.spark.user_functions import declared, declared_aggregate
 
         is_udf = hasattr(fn, "returnType")
         self._forget(name)
-        self._registered[name] = (fn, None) if is_udf else (declared(name, fn, returns), returns)
+        if is_aggregate:
+            self._registered[name] = declared_aggregate(name, fn, returns), None
+        else:
+            self._registered[name] = (fn, None) if is_udf else (declared(name, fn, returns), returns)
         if "_spark" in vars(self):
             self._spark.udf.register(name, *self._registered[name])
         self._functions[name.lower()] = plain_function(fn)
@@ -396,7 +489,7 @@ class Declarations(ABC):
 def _changes_others(statement: Statement) -> bool:
     """Whether queries that there are already may have to be planned in another way."""
     is_replaced = isinstance(statement, Create) and statement.existing is Existing.REPLACE
-    return is_replaced or isinstance(statement, (CreateFunction, Place, PlaceProbe))
+    return is_replaced or isinstance(statement, (AlterQuery, CreateFunction, Place, PlaceProbe))
 
 
 def _functions_of(spark: SparkSession) -> SessionFunctions:

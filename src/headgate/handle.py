@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,13 +18,16 @@ from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, Contr
 from headgate.control.overrides import FixedController, ManualController, Overrides, check_keep_ratios
 from headgate.display import html_paragraph, listed, plural
 from headgate.errors import SetupError, SparkError, unknown_name
+from headgate.model.event import QueryPaused, QueryResumed
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.planning.logical import LogicalPlan
+from headgate.planning.lower import Stages
 from headgate.routing.policies import Router
-from headgate.runtime.drive import Controller, Observer, guarded
-from headgate.scheduling import Strategy
+from headgate.runtime.drive import Controller, Observer, guarded, notify
+from headgate.scheduling import Strategy, strategy_names
 from headgate.scheduling.capacity import Threshold
+from headgate.scheduling.chain_envelope import ProgressChart
 from headgate.spark.application.ending import remove_folder, temporary_folder
 from headgate.spark.failures import jobs_spared, spark_errors
 from headgate.statistics.profile_file import Measured
@@ -35,6 +38,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from headgate.spark import DataFrame
+    from headgate.spark.reconcile import Transition
+    from headgate.spark.run import SparkRun
 
 # CPU seconds of a tick where no query has a latency bound
 _TICK_S = 1.0
@@ -42,6 +47,19 @@ _TICK_S = 1.0
 _MOST_PATIENCE_S = 60.0
 _POLL_EVERY_S = 0.1
 _ATTEMPTS_TO_READ = 5
+
+
+@dataclass(frozen=True)
+class SettingsInForce:
+    """What a run goes by now; None where there is no limit or bound."""
+
+    strategy: str
+    memory_bytes: float | None
+    tick_budget_s: float | None
+    processors: int
+    latency_s: Mapping[str, float | None]
+    strategies: tuple[str, ...] = strategy_names()
+    """Names that a strategy can be chosen by."""
 
 
 @dataclass(eq=False, repr=False)
@@ -62,6 +80,12 @@ class Run:
     _is_reported: bool = field(default=False, init=False)
     """Whether the failure of the run, if it has failed, has been raised."""
     _is_removed: bool = field(default=False, init=False)
+    _launched: Launched | None = field(default=None, init=False)
+    """How it was started; None for a run whose queries cannot change."""
+    _is_changing: bool = field(default=False, init=False)
+    """Whether it has been halted, to go on with other queries."""
+    _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
+    """Held while queries come and go, or the run is stopped."""
 
     def __repr__(self) -> str:
         queries = plural(len(self._network.queries), "query", "queries")
@@ -79,7 +103,7 @@ class Run:
     @property
     def is_running(self) -> bool:
         """Whether the queries are still running."""
-        return bool(self._run.is_running)
+        return self._is_changing or bool(self._run.is_running)
 
     def wait(self, timeout_s: str | float | None = None) -> bool:
         """Wait for the end, and return whether it has come. Raises the error that made the run fail.
@@ -88,7 +112,17 @@ class Run:
         ends the waiting alone.
         """
         limit_s = math.inf if timeout_s is None else arguments.seconds("timeout_s", timeout_s)
-        return self._ended(lambda: self._run.wait(None if limit_s > threading.TIMEOUT_MAX else limit_s))
+        return self._ended(lambda: self._wait(limit_s))
+
+    def _wait(self, limit_s: float) -> bool:
+        """Wait for the end of the run behind this one that no other one follows."""
+        until_s = time.monotonic() + limit_s
+        while True:
+            behind, left_s = self._run, max(0.0, until_s - time.monotonic())
+            ended = behind.wait(None if left_s > threading.TIMEOUT_MAX else left_s)
+            if not ended or (behind is self._run and not self._is_changing):
+                return bool(ended)
+            time.sleep(min(left_s, _POLL_EVERY_S))
 
     def _ended(self, wait: Callable[[], Any]) -> bool:
         with jobs_spared(), self._spark_errors():
@@ -125,7 +159,8 @@ class Run:
 
     def stop(self) -> None:
         """Finish the current tick, then end; on a run that is over, nothing happens."""
-        self._ended(self._run.stop)
+        with self._lock:
+            self._ended(self._run.stop)
 
     def discard(self) -> None:
         """Stop, and remove the checkpoint if it was made for this run alone, with results in memory.
@@ -145,6 +180,9 @@ class Run:
 
     def ask_to_stop(self) -> None:
         """Let the run end after the current tick, without waiting for that."""
+        if self._launched is not None:
+            # heeded after a change that is under way
+            self._launched.is_to_stop = True
         self._run.ask_to_stop()
 
     def keep_checkpoint(self) -> None:
@@ -172,8 +210,51 @@ class Run:
             self._known(query)
         chosen = None if strategy is None else arguments.strategy(strategy)
         limit = None if memory is None else arguments.size_bytes("memory", memory)
-        self._check_running("change")
-        self._run.change(chosen, limit, bounds)
+        with self._lock:
+            self._check_running("change")
+            self._run.change(chosen, limit, bounds)
+            if self._launched is not None:
+                self._launched.note(chosen, limit, bounds)
+
+    def pause(self, query: str) -> None:
+        """Pause a query: its tuples wait, and nothing of it is lost; returns when that is durable."""
+        self._pause(query, True)
+
+    def resume(self, query: str) -> None:
+        """Let a paused query process what has waited, and go on."""
+        self._pause(query, False)
+
+    def _pause(self, query: str, is_paused: bool) -> None:
+        self._known(query)
+        with self._lock, self._spark_errors():
+            self._check_running("pause" if is_paused else "resume")
+            others = set(self._run.manifest.paused) - {query}
+            self._run.pause({*others, query} if is_paused else others)
+            event = (QueryPaused if is_paused else QueryResumed)(
+                time.time(), query, self._run.manifest.batch_id
+            )
+            notify([self._recorder] if self._launched is None else self._launched.observers, event)
+
+    @property
+    def network(self) -> Network:
+        """The operators that run, and the streams and queries around them."""
+        return self._network
+
+    def settings(self) -> SettingsInForce:
+        """What ``change`` changes, as it is now, and the limits of ticks."""
+        limits, strategy = self._run.limits, self._run.strategy
+        return SettingsInForce(
+            strategy=strategy.name,
+            memory_bytes=limits.memory_bytes if limits.memory_bytes < inf else None,
+            tick_budget_s=limits.budget_s if limits.budget_s < inf else None,
+            processors=self._processors,
+            latency_s=strategy.latency_bounds(self._network),
+        )
+
+    def progress_charts(self, most: int = 24) -> dict[tuple[str, ...], ProgressChart]:
+        """The progress charts of at most so many paths, by their operators, from the current profiles."""
+        profiles, paths = self.profiles(), self._network.paths()[: arguments.whole("most", most, 1, 24)]
+        return {path: ProgressChart.of([profiles[name] for name in path]) for path in paths}
 
     def shed(self, keep: Mapping[str, float]) -> None:
         """Set the keep ratios of streams, from 0 to 1, from the tick after next on.
@@ -230,6 +311,14 @@ class Run:
             found: DataFrame = self._run.results_of_tick(query, batch_id)
             return found.toArrow()
 
+    def result_ticks(self, query: str) -> list[int]:
+        """Ticks whose results ``results_of_tick`` can read, in order."""
+        self._known(query)
+        self._check_kept(f"the results of query {query}")
+        with self._spark_errors():
+            found: list[int] = self._run.result_ticks(query)
+            return found
+
     def path_of(self, query: str) -> str | None:
         """Where the results of a query are; None if they go to no files, or these go with the run."""
         self._known(query)
@@ -283,6 +372,26 @@ class Run:
             raise SetupError(f"{what} went with the session, which is closed; {advice}")
 
 
+@dataclass
+class Launched:
+    """How a run was started, and what has been changed by hand since."""
+
+    settings: RunSettings
+    observers: list[Observer]
+    latencies_s: dict[str, float | None] = field(default_factory=dict)
+    is_to_stop: bool = False
+
+    def note(
+        self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]
+    ) -> None:
+        """Remember changes by hand, for when other queries come."""
+        if strategy is not None:
+            self.settings = replace(self.settings, strategy=strategy)
+        if memory_bytes is not None:
+            self.settings = replace(self.settings, memory_bytes=memory_bytes)
+        self.latencies_s.update(latencies_s)
+
+
 @dataclass(frozen=True)
 class RunSettings:
     """How a network is to run, see ``Session.start``; with ``overrides``, a controller may adapt it."""
@@ -302,6 +411,12 @@ class RunSettings:
     controller: Controller | None = None
     warnings: Sequence[str] = ()
     """Of admission."""
+    transition: Transition | None = None
+    """What becomes of the queries that the checkpoint has; None if they must be the very same."""
+    stages: Stages | None = None
+    """The plans of its queries; None for a run whose queries cannot change."""
+    script: str = ""
+    """The statements that declare them."""
 
 
 @dataclass(frozen=True)
@@ -325,12 +440,32 @@ class Launcher:
             raise
 
     def _launch(self, network: Network, settings: RunSettings, folder: str) -> Run:
-        from headgate.spark.application.cluster import processors, remove_with_jvm
-        from headgate.spark.engine import TickLimits
-        from headgate.spark.run import SparkRun
+        from headgate.spark.application.cluster import remove_with_jvm
 
         if settings.checkpoint is None:
             remove_with_jvm(self.spark, folder)
+        recorder = Recorder(network)
+        launched = Launched(settings, [recorder, *guarded(settings.observers)])
+        run, manual, processors = self._assemble(network, launched, folder, recorder)
+        is_temporary = settings.checkpoint is None
+        handle = Run(run, recorder, is_temporary, network, manual, settings.statistics, processors)
+        if settings.transition is not None:
+            handle._launched = launched
+            recorder.follow(network, settings.transition.registered, run.manifest.paused)
+        for warning in (*settings.warnings, *filter(None, [run.pools_want_tasks])):
+            recorder.warn(warning)
+        run.start()
+        return handle
+
+    def _assemble(
+        self, network: Network, launched: Launched, folder: str, recorder: Recorder
+    ) -> tuple[SparkRun, ManualController, int]:
+        """A run with its limits, controller and observers, which is not started yet."""
+        from headgate.spark.application.cluster import processors
+        from headgate.spark.engine import TickLimits
+        from headgate.spark.run import SparkRun
+
+        settings = launched.settings
         budget_s = self._budget_s(network, settings)
         limits = TickLimits(
             budget_s=budget_s,
@@ -341,9 +476,8 @@ class Launcher:
         strategy, statistics = settings.strategy, settings.statistics
         if isinstance(strategy, Threshold) and settings.memory_bytes is not None:
             strategy.memory_bytes = limits.memory_bytes
-        recorder = Recorder(network)
         statistics.follow(recorder.recent)
-        observers: list[Observer] = [recorder, *guarded(settings.observers)]
+        observers = list(launched.observers)
         controller = settings.controller or FixedController()
         if settings.overrides is not None:
             controlled = ControlledRun(
@@ -378,13 +512,35 @@ class Launcher:
             router=settings.routing,
             balance_pools=settings.balance_pools,
             rest_s=settings.rest_s,
+            transition=settings.transition,
+            script=settings.script,
         )
-        is_temporary = settings.checkpoint is None
-        handle = Run(run, recorder, is_temporary, network, manual, statistics, limits.processors)
-        for warning in (*settings.warnings, *filter(None, [run.pools_want_tasks])):
-            recorder.warn(warning)
+        return run, manual, limits.processors
+
+    def check(self, network: Network, settings: RunSettings, running: Run) -> None:
+        """Raise if a network cannot run in place of another one; that one goes on."""
+        from headgate.spark.prepare import Preparation
+
+        predicates, store = settings.statistics.predicates, running._run.store
+        Preparation(self.spark, network, self.sources, self.functions, store, predicates).run()
+        for name, query in network.queries.items():
+            function = dict(query.sink.options).get("function", name)
+            if query.sink.format == "callback" and function not in self.callbacks:
+                advice = f"register it with session.callback('{function}', function)"
+                raise SetupError(f"query {name}: no callback {function}; {advice}")
+
+    def relaunch(self, handle: Run, network: Network, settings: RunSettings) -> None:
+        """Let a run that has been halted go on with another network, in the same checkpoint."""
+        launched, transition = handle._launched, settings.transition
+        assert launched is not None and transition is not None
+        launched.settings = settings
+        run, manual, _ = self._assemble(network, launched, handle.checkpoint, handle._recorder)
+        handle._recorder.follow(network, transition.registered, run.manifest.paused)
+        handle._run, handle._network, handle._controller = run, network, manual
+        handle._statistics = settings.statistics
+        known = {name: bound for name, bound in launched.latencies_s.items() if name in transition.goes_on}
+        run.change(None, None, known)
         run.start()
-        return handle
 
     def _is_batch(self, network: Network, settings: RunSettings) -> bool:
         """Files that are read to their end are a batch, which nothing waits for."""

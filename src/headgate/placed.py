@@ -18,6 +18,8 @@ from headgate.routing.policies import Optimal
 _SOLVE_EVERY_S = 2.0
 # kinds of UDFs that are called with the values of one row, not with whole columns
 _BY_ROW = (100, 101)
+# kinds that make one value of all of a group, of pandas Series and of Arrow arrays
+_BY_GROUP = (202, 252)
 
 
 def router_from(name: str) -> Router:
@@ -85,6 +87,11 @@ def _from_file(path: Path, span: Span | None) -> ModuleType:
 
     pickle_by_value(module)
     return module
+
+
+def is_grouped(fn: object) -> bool:
+    """Whether it is a UDF of Spark that makes one value of whole groups."""
+    return getattr(fn, "evalType", None) in _BY_GROUP
 
 
 def plain_function(fn: Callable[..., Any]) -> Callable[..., Any]:

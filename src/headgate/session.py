@@ -5,12 +5,16 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from headgate import arguments
-from headgate.control.admission import with_machine_bounds
+from headgate import arguments, cql
+from headgate.changing import change_queries, network_after, provisional
+from headgate.control.admission import check_admission, with_machine_bounds
 from headgate.control.overrides import FixedController, has_orders
 from headgate.cql.measure import LARGEST
+from headgate.cql.statement import CreateQuery
 from headgate.declarations import Declarations
 from headgate.display import html_paragraph, html_table, listed, plural
 from headgate.errors import SetupError, unknown_name
@@ -18,6 +22,7 @@ from headgate.handle import Launcher, Run, RunSettings, locate
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.predicting import Conditions, predict
+from headgate.preview import Preview, preview
 from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice
 from headgate.routing.policies import Router
 from headgate.runtime.drive import Observer
@@ -32,7 +37,20 @@ from headgate.statistics.store import StatisticsStore
 # least ticks of a profiling round: fewer prove nothing
 _TICKS_PER_ROUND = 3
 
+if TYPE_CHECKING:
+    from headgate.spark import DataFrame
+    from headgate.spark.file_system import Files
+    from headgate.spark.reconcile import Transition
+
 _log = logging.getLogger("headgate")
+
+
+class _Undone(Exception):
+    """Takes back all declarations that were made for a preview."""
+
+    def __init__(self, found: Preview) -> None:
+        super().__init__()
+        self.found = found
 
 
 class Session(Declarations):
@@ -120,16 +138,98 @@ class Session(Declarations):
                 "end it with session.run.stop(), or use another Session"
             )
 
-    def _network_on(self, checkpoint: str | Path | None) -> Network:
-        """The operators that would run: unshared ones, where the checkpoint was written without sharing."""
+    @property
+    def _is_running(self) -> bool:
+        return self.run is not None and self.run.is_running
+
+    def transition(self, checkpoint: str | Path | None) -> Transition:
+        """What would become of the queries of a checkpoint: which go on, start and end; nothing runs.
+
+        Without a checkpoint, all start.
+        """
         from headgate.spark.checkpoint import Checkpoint
+        from headgate.spark.manifest import Manifest
+        from headgate.spark.reconcile import Reconciliation, transition_to
+
+        self._check_queries("run")
+        planned = self._stages()
+        if checkpoint is None:
+            return Reconciliation(Manifest(), planned.unshared).transition()
+        with spark_errors(self._spark):
+            kept = Checkpoint(self._files(), locate(arguments.folder("checkpoint", checkpoint)))
+            return transition_to(planned.lowered, planned.unshared, kept)
+
+    def restore(self, checkpoint: str | Path) -> Session:
+        """Declare what ran in a checkpoint when it was written last, also what came while it ran.
+
+        Streams, functions and callbacks that were declared from Python have to be declared before.
+        """
+        from headgate.spark.history import History
+
+        self._check_idle("restore")
+        folder = locate(arguments.folder("checkpoint", checkpoint))
+        with spark_errors(self._spark):
+            history = History(self._files(), folder)
+            ticks = history.ticks()
+            script = history.read(ticks[-1]).script if ticks else ""
+        if not script:
+            raise SetupError(f"{folder} tells of no queries; declare them with session.execute")
+        self.execute(script, origin=f"{folder} (its queries)", force=True)
+        return self
+
+    def _files(self) -> Files:
         from headgate.spark.file_system import Files
 
+        return Files(self._spark)
+
+    def _admit_to_run(self, new: Sequence[str], is_forced: bool) -> tuple[str, ...]:
+        run, stages = self.run, self._stages()
+        if run is None or run._launched is None:
+            self._check_idle("execute")
+            return ()
+        expected = network_after(stages, provisional(run, stages))
+        measured, before = self._measured_in(run), run._launched.settings
+        warnings: tuple[str, ...] = ()
+        if new and not is_forced:
+            warnings = check_admission(expected, new, measured, self._processors())
+
+        def settings(network: Network, transition: Transition) -> RunSettings:
+            return replace(
+                before,
+                transition=transition,
+                stages=stages,
+                plans=stages.optimized,
+                script=self.script,
+                statistics=run._statistics.for_network(network),
+                overrides=before.overrides and before.overrides.within(network),
+            )
+
+        change_queries(run, self._launcher(), stages, settings)
+        for warning in warnings:
+            run._recorder.warn(warning)
+        return warnings
+
+    def _measured_in(self, run: Run) -> Measured:
+        """What the run has measured, over what was measured before it."""
+        found = run.measured()
+        if self.measured is None:
+            return found
+        known = self.measured
+        return replace(
+            found,
+            profiles={**known.profiles, **found.profiles},
+            definitions={**known.definitions, **found.definitions},
+            tick=found.tick or known.tick,
+        )
+
+    def _pause(self, query: str, is_paused: bool) -> None:
+        assert self.run is not None
+        self.run.pause(query) if is_paused else self.run.resume(query)
+
+    def _network_on(self, checkpoint: str | Path | None) -> Network:
+        """The operators that would run."""
         planned = self._stages()
-        if checkpoint is None or not planned.lowered.shared:
-            return planned.lowered
-        kept = Checkpoint(Files(self._spark), locate(checkpoint))
-        return planned.unshared if kept.belongs_to(planned.unshared) else planned.lowered
+        return planned.lowered if checkpoint is None else network_after(planned, self.transition(checkpoint))
 
     def start(
         self,
@@ -177,6 +277,7 @@ class Session(Declarations):
         try:
             with self._on_spark():
                 network = self._network_on(folder)
+                stages = self._stages()
                 settings = RunSettings(
                     strategy=chosen,
                     statistics=self._statistics(network, measured),
@@ -186,10 +287,13 @@ class Session(Declarations):
                     tick_budget_s=budget_s,
                     observers=watching,
                     overrides=self.options.overrides(network, ratios, drawn, in_order),
-                    plans=self._stages().optimized,
+                    plans=stages.optimized,
                     routing=router,
                     balance_pools=balances,
                     warnings=self.warnings,
+                    transition=self.transition(folder),
+                    stages=stages,
+                    script=self.script,
                 )
                 run = self._launcher().launch(network, settings)
         except OSError as error:
@@ -230,6 +334,40 @@ class Session(Declarations):
             return predict(network, measured, at_rates, conditions, Origin(command="session.profile()"))
         except ArithmeticError as error:
             raise SetupError(f"rates, tick or profiles are beyond what can be computed: {error}") from error
+
+    def preview(self, text: str, origin: str = "<cql>") -> Preview:
+        """What ``execute`` would come to: plans, and whether all queries keep their bounds.
+
+        Nothing is declared. Advice rests on the statistics of the run that is on, or else on ``measured``;
+        where these do not tell, it is left out, with the reason.
+        """
+        self._check_open()
+        given = arguments.text("text", text, "'CREATE QUERY ...'")
+        parsed = cql.parse_with_texts(given, arguments.name("origin", origin, "'queries.sql'"))
+        is_running = self.run is not None and self.run.is_running
+        measured = self._measured_in(self.run) if self.run is not None and is_running else self.measured
+        new = {s.name.text for s, _ in parsed if isinstance(s, CreateQuery)}
+        try:
+            with self._all_or_nothing():
+                self._perform(parsed)
+                conditions = Conditions(Fifo(), self._processors())
+                raise _Undone(preview(self.catalog, new, measured, conditions))
+        except _Undone as undone:
+            return undone.found
+
+    def select(self, text: str) -> DataFrame:
+        """The rows of a SELECT over stored relations, results and dead letters of the last run."""
+        from headgate.spark.file_system import Files
+        from headgate.spark.stored_tables import Tables
+
+        self._check_open()
+        given = arguments.text("text", text, "'SELECT * FROM q'")
+        if self.run is None:
+            raise SetupError("there are no results to select from: no run has been started")
+        with self._on_spark():
+            # views of its own: those of the run have names of the user's too
+            own = self._spark.newSession()
+            return Tables(own, Files(own), self.run.checkpoint).select(given)
 
     def _statistics(self, network: Network, profiles: Profiles) -> StatisticsStore:
         return StatisticsStore(network, Measured(profiles, predicates=self._known_predicates()))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from headgate.cql.statement import Describe, SetOption, Show, Statement
+from headgate.cql.statement import Describe, PauseQuery, ResumeQuery, SetOption, Show, Statement
+from headgate.errors import QueryError
 from headgate.planning.catalog import Catalog
 from headgate.planning.listing import Answer, describe, show
 from headgate.run_options import RunOptions
@@ -14,6 +15,8 @@ def perform(statement: Statement, catalog: Catalog, options: RunOptions) -> Answ
         return options.listing() if statement.what == "settings" else show(catalog, statement.what)
     if isinstance(statement, Describe):
         return describe(catalog, statement.name.text, statement.kind, statement.name.span)
+    if isinstance(statement, (PauseQuery, ResumeQuery)):
+        raise QueryError("only queries of a run can be paused; start one first", statement.name.span)
     if isinstance(statement, SetOption):
         options.set(statement)
     else:

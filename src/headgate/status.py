@@ -6,12 +6,21 @@ import math
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
+from typing import Protocol
 
 from headgate.display import html_paragraph, html_table, plural
 from headgate.model.duration import rounded_up
-from headgate.model.event import Event, SettingsChanged, StreamCounts, TickCommitted, keep_ratio
+from headgate.model.event import (
+    Event,
+    QueryPaused,
+    QueryResumed,
+    SettingsChanged,
+    StreamCounts,
+    TickCommitted,
+    keep_ratio,
+)
 from headgate.model.network import Network
 from headgate.model.operator import WindowJoin
 from headgate.model.window import UnboundedWindow
@@ -49,6 +58,9 @@ class QueryStatus:
     """Tuples of its streams without late and bad ones: processed and shed."""
     set_aside: int = 0
     """Tuples for which one of its expressions failed."""
+    start_us: int | None = None
+    """The first timestamp that it sees, if it joined a running network; None: it sees all tuples."""
+    is_paused: bool = False
 
 
 @dataclass(frozen=True)
@@ -126,6 +138,8 @@ class RunStatus:
                     "keep_ratio": finite(q.keep_ratio),
                     "shed": q.shed,
                     "set_aside": q.set_aside,
+                    **({} if q.start_us is None else {"start_s": q.start_us / 1e6}),
+                    **({"paused": True} if q.is_paused else {}),
                 }
                 for name, q in self.queries.items()
             },
@@ -156,6 +170,16 @@ def late_warning(stream: str, counts: StreamCounts, lateness_us: int) -> str | N
     return f"{found}: {reason}; watermark '{enough}' would have kept them"
 
 
+class Registered(Protocol):
+    """Since when a query runs: the change that brought it, and the first timestamp that it sees."""
+
+    @property
+    def epoch(self) -> int: ...
+
+    @property
+    def start_us(self) -> int | None: ...
+
+
 class Recorder:
     """An observer that accumulates the status of a run."""
 
@@ -174,6 +198,27 @@ class Recorder:
         self._late_streams: dict[str, str] = {}
         self._ticks = 0
         self._peak_tuples = self._peak_bytes = 0
+        self._epochs: dict[str, int] = {}
+        self._starts_us: dict[str, int | None] = {}
+        self._paused: frozenset[str] = frozenset()
+
+    def follow(self, network: Network, registered: Mapping[str, Registered], paused: Iterable[str]) -> None:
+        """Count for the queries of another network; those of both go on."""
+        with self._lock:
+            same = {n for n in network.queries if self._epochs.get(n, 0) == registered[n].epoch}
+            self._epochs = {name: registered[name].epoch for name in network.queries}
+            self._starts_us = {name: registered[name].start_us for name in network.queries}
+            self._paused = frozenset(paused)
+            self._streams_of = {name: network.streams_of(name) for name in network.queries}
+            counts = (self._rows_out, self._set_aside)
+            self._rows_out, self._set_aside = (
+                {name: own.get(name, 0) if name in same else 0 for name in network.queries} for own in counts
+            )
+            tallies = self._latencies
+            self._latencies = {n: tallies.get(n, LatencyTally()) for n in same} | {
+                name: LatencyTally() for name in network.queries if name not in same
+            }
+            self._streams = {name: self._streams.get(name, StreamCounts()) for name in network.streams}
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, TickCommitted):
@@ -182,6 +227,10 @@ class Recorder:
         elif isinstance(event, SettingsChanged):
             with self._lock:
                 self._changes.append(event)
+        elif isinstance(event, (QueryPaused, QueryResumed)):
+            with self._lock:
+                others = self._paused - {event.query}
+                self._paused = others | {event.query} if isinstance(event, QueryPaused) else others
 
     def _add(self, tick: TickCommitted) -> None:
         for name, counts in tick.streams.items():
@@ -268,6 +317,8 @@ class Recorder:
             read.shed,
             read.usable,
             self._set_aside[name],
+            self._starts_us.get(name),
+            name in self._paused,
         )
 
 

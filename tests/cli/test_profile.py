@@ -11,7 +11,7 @@ from tests.cli.support import invoke
 
 TRAFFIC = """\
 CREATE STREAM packets (ts TIMESTAMP, src STRING, port INT)
-  FROM burst OPTIONS (rate '20000', seed '1', timestamp 'ts', duration '4 s', speed 'max');
+  FROM burst OPTIONS (rate '4000', seed '1', timestamp 'ts', duration '4 s', speed 'max');
 CREATE QUERY web AS SELECT src FROM packets
   WHERE aggregate(sequence(1, 60), concat(src, ts), (d, i) -> sha2(d, 256)) > '4' AND port = 443
   INTO parquet OPTIONS (path '{out}');
@@ -19,7 +19,7 @@ CREATE QUERY web AS SELECT src FROM packets
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("compiled")
 def test_costs_and_selectivities_lie_beside_the_script(tmp_path: Path) -> None:
     out = tmp_path / "out"
     script = tmp_path / "web.sql"
@@ -57,7 +57,7 @@ CREATE QUERY rare AS SELECT src FROM packets WHERE bytes > 100000;
 
 
 @pytest.mark.spark
-@pytest.mark.usefixtures("spark")
+@pytest.mark.usefixtures("compiled")
 def test_on_a_busy_machine_no_number_is_made_up(tmp_path: Path) -> None:
     script = tmp_path / "live.sql"
     script.write_text(LIVE)

@@ -154,6 +154,7 @@ def simulated(*arguments: object) -> Any:
 SHORT = S3 + "[simulation]\nseconds = 20\n"
 
 
+@pytest.mark.slow
 def test_a_network_is_simulated_under_a_policy(tmp_path: Path) -> None:
     path = written(tmp_path, SHORT)
     found = simulated(path, "--policy", "q", "--rate", 100)
@@ -164,6 +165,7 @@ def test_a_network_is_simulated_under_a_policy(tmp_path: Path) -> None:
     assert simulated(path, "--seed", 1) != simulated(path, "--seed", 2)
 
 
+@pytest.mark.slow
 def test_all_policies_are_a_list(tmp_path: Path) -> None:
     found = simulated(written(tmp_path, SHORT), "--policy", "all")
     assert [result["policy"] for result in found] == ["t", "q", "sc", "wsc", "scq", "wscq", "optimal"]
@@ -173,6 +175,7 @@ def test_all_policies_are_a_list(tmp_path: Path) -> None:
     assert len(rows) == 7 and times == sorted(times)
 
 
+@pytest.mark.slow
 def test_nodes_links_and_sharing_come_from_the_file(tmp_path: Path) -> None:
     text = """
     [sources.s]
@@ -210,6 +213,7 @@ class Undecided:
 """
 
 
+@pytest.mark.slow
 def test_a_router_of_the_users_is_simulated(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(ROUTER)
     path = written(tmp_path, SHORT)

@@ -14,7 +14,7 @@ from tests.cli.support import CQL, invoke, script
 from headgate.cli.progress import Progress
 from headgate.model.event import Event, TickCommitted
 
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("spark")]
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
 
 ENDLESS = """\
 CREATE STREAM packets (src STRING, bytes INT) FROM burst OPTIONS (rate '100', seed '1');

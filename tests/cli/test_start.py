@@ -6,8 +6,6 @@ import subprocess
 import sys
 from importlib import import_module
 
-import pytest
-
 from headgate.cli import commands
 from headgate.cli.app import app
 from headgate.queueing.advice import DEFAULT_PERCENTILE
@@ -17,30 +15,31 @@ HEAVY = ("matplotlib", "numba", "numpy", "pandas", "py4j", "pyarrow", "pyspark",
 PRINT_WHAT_IS_IMPORTED = """
 import sys
 from headgate.cli.app import main
-sys.argv[1:] = {arguments!r}
-try:
-    main()
-except SystemExit as end:
-    assert not end.code, end.code
-print("imported:", *sorted({{name.partition(".")[0] for name in sys.modules}}), sep="\\n")
+for arguments in {commands!r}:
+    sys.argv[1:] = arguments
+    try:
+        main()
+    except SystemExit as end:
+        assert not end.code, end.code
+    print("imported:", *sorted({{name.partition(".")[0] for name in sys.modules}}))
 """
 
 
-def imported_by(*arguments: str) -> set[str]:
-    """Top-level names of all that a process has imported once the command is through."""
-    code = PRINT_WHAT_IS_IMPORTED.format(arguments=list(arguments))
+def imported_by(argument_lists: list[list[str]]) -> list[set[str]]:
+    """Top-level names of all that a process has imported after each of some commands."""
+    code = PRINT_WHAT_IS_IMPORTED.format(commands=argument_lists)
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return set(done.stdout.partition("imported:\n")[2].splitlines())
+    lines = [line.split() for line in done.stdout.splitlines()]
+    return [set(names) for kind, *names in filter(None, lines) if kind == "imported:"]
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [["--help"], ["--version"], *([command.name, "--help"] for command in app.registered_commands)],
-)
-def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
-    imported = imported_by(*arguments)
-    assert "headgate" in imported
-    assert imported.isdisjoint(HEAVY)
+def test_help_imports_nothing_heavy() -> None:
+    helps = [[str(command.name), "--help"] for command in app.registered_commands]
+    helped = [["--help"], ["--version"], *helps]
+    found = imported_by(helped)
+    assert len(found) == len(helped)
+    for arguments, imported in zip(helped, found, strict=True):
+        assert "headgate" in imported and imported.isdisjoint(HEAVY), arguments
 
 
 def test_what_help_states_without_an_import_is_what_there_is() -> None:

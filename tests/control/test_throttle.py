@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.control.controller import Throttle, TickLoad
+from headgate.control.throttle import Throttle, TickLoad
 
 TARGET_S, OVERHEAD_S = 2.0, 0.3
 

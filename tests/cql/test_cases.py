@@ -12,6 +12,7 @@ from headgate.cql.parser import parse
 from headgate.cql.statement import (
     AggregateCall,
     AlterPool,
+    AlterQuery,
     ColumnReference,
     CreateFunction,
     CreatePool,
@@ -23,9 +24,11 @@ from headgate.cql.statement import (
     Existing,
     FromItem,
     JoinKind,
+    PauseQuery,
     Place,
     PlaceProbe,
     RankItem,
+    ResumeQuery,
     ScalarExpression,
     Select,
     SetOption,
@@ -78,6 +81,9 @@ def outcome(text: str) -> str:
 
 def statement_lines(statement: Statement) -> Iterator[str]:
     """A statement, one line for every clause."""
+    if isinstance(statement, (AlterQuery, PauseQuery, ResumeQuery)):
+        yield living_line(statement)
+        return
     if isinstance(statement, (Drop, SetOption, Show, Describe)):
         yield short_line(statement)
         return
@@ -118,6 +124,14 @@ def short_line(statement: Drop | SetOption | Show | Describe) -> str:
     if isinstance(statement, Describe):
         return f"describe {kind}{statement.name.text}"
     return f"drop {kind}{statement.name.text}{' if exists' if statement.if_exists else ''}"
+
+
+def living_line(statement: AlterQuery | PauseQuery | ResumeQuery) -> str:
+    """A change of a query that runs."""
+    if isinstance(statement, AlterQuery):
+        settings = ", ".join(f"{setting.key.text} = {setting.value}" for setting in statement.settings)
+        return f"alter query {statement.name.text} set {settings}"
+    return f"{'pause' if isinstance(statement, PauseQuery) else 'resume'} query {statement.name.text}"
 
 
 def pool_line(statement: CreatePool | AlterPool | CreateFunction | Place | PlaceProbe) -> str:

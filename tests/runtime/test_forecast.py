@@ -58,6 +58,7 @@ def test_an_operator_takes_no_more_than_it_may_and_leaves_the_budget_to_others()
     assert tick.view().queues["0.0"].ready == 0 and tick.view().queues["0.0"].length == 70
     # as much as 30 tuples cost
     assert tick.spent_s == pytest.approx(0.03)
+    assert tick.turns == {("0.0",): 30}
     assert tick.view().queues["0.1"].ready == 115
 
 

@@ -60,19 +60,17 @@ def result_and_cache_hits(package: Path) -> tuple[int, int]:
     return int(result), int(hits)
 
 
-@pytest.mark.parametrize(
-    ("file", "before", "after", "expected"),
-    [
-        ("simulator/inner.py", "FACTOR * value", "FACTOR * value - 5", 16),
-        ("model/__init__.py", "2", "3", 31),
-    ],
-)
-def test_an_edit_behind_a_compiled_function_is_seen(
-    package: Path, file: str, before: str, after: str, expected: int
-) -> None:
+@pytest.mark.slow
+def test_an_edit_behind_a_compiled_function_is_seen(package: Path) -> None:
     assert result_and_cache_hits(package) == (21, 0)
     assert result_and_cache_hits(package) == (21, 1)
-    edited = package / "headgate" / file
-    edited.write_text(edited.read_text().replace(before, after))
-    assert result_and_cache_hits(package) == (expected, 0)
-    assert result_and_cache_hits(package) == (expected, 1)
+    edit(package / "headgate" / "simulator" / "inner.py", "FACTOR * value", "FACTOR * value - 5")
+    assert result_and_cache_hits(package) == (16, 0)
+    edit(package / "headgate" / "model" / "__init__.py", "2", "3")
+    assert result_and_cache_hits(package) == (26, 0)
+    assert result_and_cache_hits(package) == (26, 1)
+
+
+def edit(file: Path, before: str, after: str) -> None:
+    assert before in file.read_text()
+    file.write_text(file.read_text().replace(before, after))

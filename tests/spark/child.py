@@ -15,6 +15,7 @@ from pathlib import Path
 from random import Random
 
 import duckdb
+from tests.interpretation import INTERPRETATION
 from tests.oracle.brute_force import (
     SECOND,
     Aggregation,
@@ -261,7 +262,12 @@ def log_of(folder: Path) -> Path:
 
 def main(folder: Path, seed: int, wild_ticks: int, files_a_tick: int, master: str) -> None:
     """Run to the end, if allowed to."""
-    session = Session(own_session(master))
+    spark = own_session(master)
+    # on executors, operators of all kinds run compiled, as users run them
+    if master.startswith("local["):
+        for key, value in INTERPRETATION.items():
+            spark.conf.set(key, value)
+    session = Session(spark)
     session.function("is_odd", is_odd, "boolean").function("grade", grade, "int")
     session.execute("\n".join(statements(folder, files_a_tick)))
     strategy = RandomCuts(seed, wild_ticks)

@@ -16,7 +16,8 @@ from headgate import Session
 from headgate.errors import QueryError
 from headgate.handle import Run
 
-pytestmark = pytest.mark.spark
+# errors of expressions come from compiled code too
+pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
 
 # v is 3 and w is v now and then, and s is no number in every tenth tuple
 A = [{"ts": i, "k": i, "v": i % 7, "s": "x" if i % 10 == 4 else str(i)} for i in range(60)]
@@ -63,6 +64,42 @@ QUERIES = {
         "SELECT a.k, label FROM a, labels WHERE CAST(a.s AS INT) = labels.id",
         "SELECT a.k, label FROM a, labels WHERE try_cast(a.s AS INT) = labels.id",
     ),
+    "preserved": (
+        "SELECT a.k, b.w FROM a [RANGE 3 SECONDS] LEFT JOIN b [RANGE 3 SECONDS] ON 12 / (a.v - b.w) > 2",
+        "SELECT a.k, b.w FROM a [RANGE 3 SECONDS] LEFT JOIN b [RANGE 3 SECONDS]"
+        " ON coalesce(try_divide(12, a.v - b.w) > 2, TRUE)"
+        " WHERE b.w IS NULL OR try_divide(12, a.v - b.w) > 2",
+    ),
+    "strangers": (
+        "SELECT k FROM a [RANGE 2 SECONDS] ANTI JOIN b [RANGE 2 SECONDS] ON a.v > 3 AND 12 / (a.v - b.w) > 2",
+        "SELECT k FROM a [RANGE 2 SECONDS] ANTI JOIN b [RANGE 2 SECONDS]"
+        " ON a.v > 3 AND coalesce(try_divide(12, a.v - b.w) > 2, TRUE)",
+    ),
+    "matched": (
+        "SELECT k FROM a [RANGE 3 SECONDS] SEMI JOIN b [RANGE 3 SECONDS] ON 12 / (a.v - b.w) > 2",
+        "SELECT k FROM a [RANGE 3 SECONDS] SEMI JOIN b [RANGE 3 SECONDS] ON try_divide(12, a.v - b.w) > 2",
+    ),
+    "labelled": (
+        "SELECT a.k, label FROM a LEFT JOIN labels ON a.k = id AND 10 / (v - 3) > 0",
+        "SELECT a.k, label FROM a LEFT JOIN labels ON a.k = id AND try_divide(10, v - 3) > 0"
+        " WHERE v <> 3 OR a.k % 3 <> 0",
+    ),
+    "unlabelled": (
+        "SELECT k FROM a ANTI JOIN labels ON a.k = id AND 10 / (v - 3) > 0",
+        "SELECT k FROM a ANTI JOIN labels ON a.k = id AND try_divide(10, v - 3) > 0"
+        " WHERE v <> 3 OR k % 3 <> 0",
+    ),
+    "alive": (
+        "SELECT a.k, b.w FROM a [UNTIL ts + 6 div (v - 3)] JOIN b [NOW] ON a.v = b.w",
+        "SELECT a.k, b.w FROM a [UNTIL ts + CASE WHEN v <> 3 THEN 6 div (v - 3) END] JOIN b [NOW]"
+        " ON a.v = b.w",
+    ),
+    "derived": (
+        "SELECT k, COUNT(*) AS n FROM (SELECT k % 4 AS k, v FROM a) [UNTIL ts + 6 div (v - 3)] AS x"
+        " GROUP BY k",
+        "SELECT k, COUNT(*) AS n FROM (SELECT k % 4 AS k, v FROM a)"
+        " [UNTIL ts + CASE WHEN v <> 3 THEN 6 div (v - 3) END] AS x WHERE v <> 3 GROUP BY k",
+    ),
 }
 
 PAIRS = [(a, b) for a in A for b in B if abs(a["ts"] - b["ts"]) <= 3 and a["v"] == b["w"]]
@@ -75,6 +112,15 @@ SET_ASIDE = {
     "paired": sorted(max(a["ts"], b["ts"]) for a, b in PAIRS),
     "equal": [a["ts"] for a in A if a["s"] == "x"],
     "looked_up": [a["ts"] for a in A if a["s"] == "x"],
+    "preserved": sorted(max(a["ts"], b["ts"]) for a, b in PAIRS),
+    "strangers": sorted(
+        max(a["ts"], b["ts"]) for a, b in PAIRS if a["v"] > 3 and abs(a["ts"] - b["ts"]) <= 2
+    ),
+    "matched": sorted(max(a["ts"], b["ts"]) for a, b in PAIRS),
+    "labelled": [a["ts"] for a in A if a["v"] == 3 and a["k"] % 3 == 0],
+    "unlabelled": [a["ts"] for a in A if a["v"] == 3 and a["k"] % 3 == 0],
+    "alive": [a["ts"] for a in A if a["v"] == 3],
+    "derived": [a["ts"] for a in A if a["v"] == 3],
 }
 
 

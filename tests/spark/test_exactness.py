@@ -18,7 +18,7 @@ from tests.oracle.runs import Course, difference, found_rows, random_course, sta
 
 from headgate.handle import Run
 from headgate.spark import blocks, stream_log
-from headgate.spark.operators import windowed
+from headgate.spark.operators import panes, windowed
 from headgate.spark.physical_plans import LightPlan, PhysicalPlans
 from headgate.statistics.operators import OperatorEstimates
 
@@ -36,6 +36,8 @@ def _tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windowed, "MOST_ROWS_PER_SLICE", 20)
     monkeypatch.setattr(windowed, "SLICE_PER_OVERLAP", 0.05)
     monkeypatch.setattr(windowed, "_LEAST_TO_COPY", 10)
+    monkeypatch.setattr(panes, "LEAST_READ_AGAIN", 12)
+    monkeypatch.setattr(panes, "_MOST_OPEN", 2)
     monkeypatch.setattr(blocks, "FEWEST_MERGED", 2)
     monkeypatch.setattr(stream_log, "MOST_SCANS", 2)
 
@@ -68,6 +70,7 @@ def random_case(seed: int) -> tuple[World, Course]:
     return world, random_course(rng, world)
 
 
+@pytest.mark.takes_minutes
 @settings(
     max_examples=PAIRS,
     deadline=None,
@@ -78,20 +81,20 @@ def random_case(seed: int) -> tuple[World, Course]:
 )
 @given(seeds=st.lists(st.integers(0, 2**32 - 1), min_size=2, max_size=2, unique=True))
 def test_random_queries_give_what_the_brute_force_gives(
-    interpreted: SparkSession, tmp_path: Path, seeds: list[int]
+    spark: SparkSession, tmp_path: Path, seeds: list[int]
 ) -> None:
     # two runs at a time: planning is the work of one processor
     running = []
     for seed in seeds:
         world, course = random_case(seed)
         note(f"{seed}: {course}")
-        running.append((started(interpreted, tmp_path, world, course), world, course))
+        running.append((started(spark, tmp_path, world, course), world, course))
     for run, world, course in running:
         check(world, results(run, world, course))
 
 
 def test_results_do_not_depend_on_where_ticks_begin(
-    interpreted: SparkSession, tmp_path: Path, run_seed: int, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, tmp_path: Path, run_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(run_seed)
     # plans of what flows out of a derived stream are made anew in every tick
@@ -99,9 +102,9 @@ def test_results_do_not_depend_on_where_ticks_begin(
     cuts = [sorted(rng.sample(range(1, len(s.arrivals)), min(9, len(s.arrivals) - 1))) for s in world.streams]
     at_once = Course("csv", cuts, files_a_tick=None, cut_seed=None, strategy="fifo")
     piecemeal = replace(at_once, files_a_tick=1)
-    one = results(started(interpreted, tmp_path, world, at_once), world, at_once)
+    one = results(started(spark, tmp_path, world, at_once), world, at_once)
     shared = count_of_queries_that_share_jobs(monkeypatch)
-    many = results(started(interpreted, tmp_path, world, piecemeal), world, piecemeal)
+    many = results(started(spark, tmp_path, world, piecemeal), world, piecemeal)
     assert one == many
     check(world, one)
     assert shared, "no query was executed by the plan of an earlier tick"

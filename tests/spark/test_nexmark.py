@@ -21,13 +21,13 @@ pytestmark = pytest.mark.spark
 EXAMPLES = Path(__file__).parents[2] / "examples" / "nexmark"
 
 
-def test_queries_give_what_duckdb_gives(spark: SparkSession, tmp_path: Path, run_seed: int) -> None:
+def test_queries_give_what_duckdb_gives(compiled: SparkSession, tmp_path: Path, run_seed: int) -> None:
     rng = Random(run_seed)
     data = tmp_path / "nexmark"
     # slow enough for several windows, and for the hours of a day
     sequence = EventSequence(rng.randrange(1000), rng.choice((Fraction(20), Fraction(100))), DEFAULT_START_US)
     DataSet(data, sequence, events=2_000, files=3).write()
-    session = Session(spark)
+    session = Session(compiled)
     for number in ANSWERS:
         path = EXAMPLES / f"q{number}.sql"
         text = path.read_text().replace("'nexmark/", f"'{data}/").replace("'out/", f"'{tmp_path}/out/")
@@ -42,7 +42,7 @@ def test_queries_give_what_duckdb_gives(spark: SparkSession, tmp_path: Path, run
     for name in ("person", "auction", "bid", "side_input"):
         duck.execute(f"CREATE VIEW {name} AS FROM '{data}/{name}/*.parquet'")
     for number, query in ANSWERS.items():
-        found = spark.read.parquet(f"{tmp_path}/out/q{number}").toArrow()
+        found = compiled.read.parquet(f"{tmp_path}/out/q{number}").toArrow()
         wanted = duck.sql(query).to_arrow_table()
         if number == 10:
             # the column of folders comes last, and as a date

@@ -52,8 +52,8 @@ class Ticks:
 
 
 @pytest.fixture(scope="module")
-def private(spark: SparkSession) -> SparkSession:
-    return private_session(spark)
+def private(compiled: SparkSession) -> SparkSession:
+    return private_session(compiled)
 
 
 @pytest.fixture

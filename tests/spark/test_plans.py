@@ -95,10 +95,6 @@ def test_large_row_windows_are_joined_in_one_task_without_a_shuffle(private: Spa
     assert "Exchange" not in plan_of(private.sql(joined))
 
 
-def test_stages_of_like_text_are_one_class(private: SparkSession) -> None:
-    assert private.conf.get("spark.sql.codegen.useIdInClassName") == "false"
-
-
 def test_results_have_dictionaries_where_values_repeat(private: SparkSession, tmp_path: Path) -> None:
     rows = (
         private.range(100)

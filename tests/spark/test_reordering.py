@@ -33,7 +33,7 @@ def drifting(name: str, place: int) -> Stream:
 
 
 def test_the_plan_changes_within_five_ticks_and_the_results_are_the_oracles(
-    interpreted: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path
 ) -> None:
     a, b, c = (drifting(name, place) for place, name in enumerate("abc"))
     sides = [Side(stream, stream.name, last(3 * SECOND)) for stream in (a, b, c)]
@@ -43,7 +43,7 @@ def test_the_plan_changes_within_five_ticks_and_the_results_are_the_oracles(
         [compare("a", "k", "=", "b", "k"), compare("b", "v", "=", "c", "v")],
     )
     query = Query("abc", [joined])
-    session = Session(interpreted)
+    session = Session(spark)
     cuts = range(ROWS_A_TICK, TICKS * ROWS_A_TICK, ROWS_A_TICK)
     for stream in (a, b, c):
         write_stream(tmp_path / stream.name, stream, cuts, "parquet", "TIMESTAMP")

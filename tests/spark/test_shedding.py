@@ -87,9 +87,9 @@ def finished(
     return run
 
 
-def test_a_box_keeps_the_same_tuples_wherever_ticks_begin(interpreted: SparkSession, tmp_path: Path) -> None:
+def test_a_box_keeps_the_same_tuples_wherever_ticks_begin(spark: SparkSession, tmp_path: Path) -> None:
     whole = stream()
-    kept = kept_of(interpreted, whole)
+    kept = kept_of(spark, whole)
     write_stream(tmp_path / "a", whole, [60, 130, 200], "csv", "BIGINT")
     with (tmp_path / "a" / "003.csv").open("a") as file:
         file.write("no,number,at,all\n")
@@ -97,7 +97,7 @@ def test_a_box_keeps_the_same_tuples_wherever_ticks_begin(interpreted: SparkSess
     for files_a_tick in (1, 4):
         events: list[Event] = []
         told: dict[int, float] = {}
-        run = finished(interpreted, tmp_path, whole, files_a_tick, events, told)
+        run = finished(spark, tmp_path, whole, files_a_tick, events, told)
         counts = run.status().streams["a"]
         assert (counts.rows_in, counts.late, counts.bad) == (241, len(whole.late()), 1)
         assert counts.rows_in == len(kept.arrivals) + counts.shed + counts.late + counts.bad

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable
 from pathlib import Path
 from random import Random
+from typing import Any
 
+import duckdb
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from tests.spark.duck import assert_agreement, create_streams, sorted_rows, write_stream
 
 from headgate import Session
 from headgate.errors import SetupError
+from headgate.spark.checkpoint import roll_back
+from headgate.spark.file_system import Files
+from headgate.spark.sinks import TableFileSink
 
 pytestmark = pytest.mark.spark
 
@@ -21,6 +29,7 @@ ENDS = """
   ends AS (SELECT unnest(generate_series(time_bucket(INTERVAL 2 SECONDS, min(seen)),
                                          max(seen) + INTERVAL 6 SECONDS, INTERVAL 2 SECONDS)) AS e FROM s)
 """
+RECENT = "(FROM s WHERE seen >= (SELECT max(seen) FROM s) - INTERVAL 9 SECONDS)"
 # a query in CQL, and the same in DuckDB over views of all tuples; s has one tuple to an instant
 RANKINGS = {
     "most_frequent": (
@@ -116,6 +125,24 @@ TABLES = {
         FROM (SELECT k, v, COUNT(*) AS n, MAX(k + v) AS m FROM s GROUP BY k, v) WHERE n > 1 GROUP BY n
         """,
     ),
+    "recent_groups": (
+        "SELECT k, COUNT(*) AS n, median(v) AS m FROM s [RANGE 9 SECONDS] WHERE v > 2 GROUP BY k",
+        f"SELECT k, COUNT(*), median(v) FROM {RECENT} WHERE v > 2 GROUP BY k",
+    ),
+    "recent_total": (
+        "SELECT COUNT(*) AS n, MAX(v) AS m FROM s [RANGE 9 SECONDS] WHERE v > 100",
+        f"SELECT COUNT(*), MAX(v) FROM {RECENT} WHERE v > 100",
+    ),
+    "recent": ("SELECT k, v, seen FROM s [RANGE 9 SECONDS]", f"SELECT k, v, seen FROM {RECENT}"),
+    "recent_values": ("SELECT DISTINCT v FROM s [RANGE 9 SECONDS]", f"SELECT DISTINCT v FROM {RECENT}"),
+    "recent_first": (
+        "SELECT k, v, seen FROM s [RANGE 9 SECONDS] ORDER BY v DESC, seen LIMIT 3",
+        f"SELECT k, v, seen FROM {RECENT} ORDER BY v DESC, seen LIMIT 3",
+    ),
+    "recent_of_derived": (
+        "SELECT w, COUNT(*) AS n FROM (SELECT v % 3 AS w FROM s) [RANGE 9 SECONDS] AS x GROUP BY w",
+        f"SELECT v % 3 AS w, COUNT(*) FROM {RECENT} GROUP BY w",
+    ),
     "values": ("SELECT DISTINCT k, v % 4 AS w FROM s", "SELECT DISTINCT k, v % 4 FROM s"),
     "values_of_groups": (
         "SELECT DISTINCT n % 3 AS w FROM (SELECT v, COUNT(*) AS n FROM s GROUP BY v) AS x",
@@ -146,9 +173,87 @@ KEYED = {
     ),
 }
 
+# tables whose changes are taken, and the same over the tuples up to an instant
+CHANGES = {
+    "changing_groups": (
+        """SELECT k, COUNT(*) AS n, AVG(v) AS m, MAX(v) AS z, COUNT(DISTINCT v) AS d, 12 / COUNT(*) AS part
+           FROM r WHERE v <> 5 GROUP BY k HAVING COUNT(*) % 4 <> 1 INTO memory OPTIONS (mode 'changes')""",
+        """
+        SELECT k, COUNT(*), AVG(v), MAX(v), COUNT(DISTINCT v), 12 / COUNT(*)
+        FROM upto WHERE v <> 5 GROUP BY k HAVING COUNT(*) % 4 <> 1
+        """,
+    ),
+    "changing_total": (
+        "SELECT MAX(v) AS m FROM r INTO memory OPTIONS (mode 'changes')",
+        "SELECT MAX(v) FROM upto",
+    ),
+    "changing_values": (
+        "SELECT DISTINCT v % 7 AS w FROM r INTO memory OPTIONS (mode 'changes')",
+        "SELECT DISTINCT v % 7 FROM upto",
+    ),
+    "changing_ranks": (
+        """SELECT k, v, place FROM (
+             SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v DESC, seen) AS place FROM r
+           ) AS x WHERE place <= 3 AND v < 12 INTO memory OPTIONS (mode 'changes')""",
+        """
+        SELECT k, v, place FROM (
+          SELECT k, v, row_number() OVER (PARTITION BY k ORDER BY v DESC, seen) AS place FROM upto
+        ) WHERE place <= 3 AND v < 12
+        """,
+    ),
+    "changing_first_rows": (
+        "SELECT k, v, seen FROM r ORDER BY seen DESC, v, k LIMIT 4 INTO memory OPTIONS (mode 'changes')",
+        "SELECT k, v, seen FROM upto ORDER BY seen DESC, v, k LIMIT 4",
+    ),
+    "changing_last": (
+        "SELECT k, v, seen FROM r INTO memory OPTIONS (mode 'changes', key 'k')",
+        """
+        SELECT k, v, seen FROM upto
+        QUALIFY row_number() OVER (PARTITION BY k ORDER BY seen DESC, v DESC) = 1
+        """,
+    ),
+}
+
+
+def test_changes_are_the_differences_between_tables_of_consecutive_instants(
+    spark: SparkSession, tmp_path: Path, run_seed: int
+) -> None:
+    write_stream(tmp_path / "r", Random(run_seed), (0, 0, 250_000, 1_000_000))
+    statements = create_streams(tmp_path, ("r",))
+    statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in CHANGES.items()]
+    run = Session(spark).execute("\n".join(statements)).start(until_done=True)
+    assert run.wait(300)
+    duck = duckdb.connect()
+    duck.execute("SET TimeZone = 'UTC'")
+    duck.execute(f"CREATE VIEW r AS FROM '{tmp_path}/r/*.parquet'")
+    instants = [ts for (ts,) in duck.sql("SELECT DISTINCT seen FROM r ORDER BY seen").fetchall()]
+    for name, (_, query) in CHANGES.items():
+        found = run.results(name).toArrow()
+        columns = [name for name in found.column_names if name not in ("ts", "change")]
+        changes: dict[tuple[Any, bool], Counter[str]] = {}
+        for change in found.to_pylist():
+            is_new = change["change"] in ("insert", "update_after")
+            row = _rounded(change[column] for column in columns)
+            changes.setdefault((change["ts"], is_new), Counter())[row] += 1
+        before: Counter[str] = Counter()
+        for instant in instants:
+            duck.execute(f"CREATE OR REPLACE VIEW upto AS FROM r WHERE seen <= TIMESTAMPTZ '{instant}'")
+            after = Counter(map(_rounded, duck.sql(query).fetchall()))
+            assert changes.pop((instant, True), Counter()) == after - before, (name, instant)
+            assert changes.pop((instant, False), Counter()) == before - after, (name, instant)
+            before = after
+        assert not changes, name
+    kinds = Counter(run.results("changing_groups").toArrow().column("change").to_pylist())
+    assert kinds["update_before"] == kinds["update_after"] > 0 and kinds["insert"] and kinds["delete"]
+    assert {*run.results("changing_values").toArrow().column("change").to_pylist()} == {"insert"}
+
+
+def _rounded(row: Iterable[Any]) -> str:
+    return ", ".join(str(round(one, 9) if isinstance(one, float) else one) for one in row)
+
 
 def test_rankings_and_tables_give_what_duckdb_gives(
-    spark: SparkSession, tmp_path: Path, run_seed: int
+    spark: SparkSession, tmp_path: Path, run_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(run_seed)
     write_stream(tmp_path / "s", rng, (250_000, 500_000, 1_000_000))
@@ -162,7 +267,18 @@ def test_rankings_and_tables_give_what_duckdb_gives(
         for name, (query, key, _) in KEYED.items()
     ]
     session = Session(spark).execute("\n".join(statements))
-    run = session.start(until_done=True, strategy=rng.choice(("fifo", "chain", "path-capacity")))
+    last = tmp_path / "last" / "table.snappy.parquet"
+    shown: dict[int, list[tuple[object, ...]]] = {}
+    publish, restore = TableFileSink.publish, TableFileSink.restore
+
+    def published(sink: TableFileSink, batch_id: int, *others: Any) -> None:
+        publish(sink, batch_id, *others)
+        if last.exists():
+            shown[batch_id] = sorted_rows(pq.read_table(last))
+
+    monkeypatch.setattr(TableFileSink, "publish", published)
+    strategy, checkpoint = rng.choice(("fifo", "chain", "path-capacity")), str(tmp_path / "state")
+    run = session.start(until_done=True, strategy=strategy, checkpoint=checkpoint)
     assert run.wait(300)
     answers = {name: query for name, (_, query) in (RANKINGS | TABLES).items()}
     answers |= {name: query for name, (_, _, query) in KEYED.items()}
@@ -171,4 +287,19 @@ def test_rankings_and_tables_give_what_duckdb_gives(
     with pytest.raises(SetupError, match="query with_ties appends its results and has no table"):
         run.table("with_ties")
     # one file for each table, whatever the number of ticks
-    assert [path.name for path in (tmp_path / "last").glob("*.parquet")] == ["table.snappy.parquet"]
+    assert [path.name for path in (tmp_path / "last").glob("*.parquet")] == [last.name]
+    earlier = max(batch for batch, rows in shown.items() if rows != shown[max(shown)])
+    done, before = roll_back(Files(), checkpoint, earlier), dict(shown)
+    restored: list[int] = []
+
+    def restoring(sink: TableFileSink, rows: DataFrame | None, batch_id: int) -> None:
+        restore(sink, rows, batch_id)
+        restored.append(batch_id)
+
+    monkeypatch.setattr(TableFileSink, "restore", restoring)
+    run = session.start(until_done=True, checkpoint=checkpoint)
+    assert shown[earlier] == before[earlier]
+    windows = [name for name in TABLES if name.startswith("recent")]
+    assert restored == [done.to_tick] * (len(TABLES | KEYED) - len(windows))
+    assert run.wait(300)
+    assert_agreement(run, tmp_path, STREAMS, answers)

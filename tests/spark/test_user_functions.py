@@ -10,10 +10,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import pandas_udf
 
 from headgate.errors import UserCodeError
 from headgate.model.event import Event
@@ -225,3 +227,27 @@ def test_a_strategy_that_raises_is_named(session: Session) -> None:
 
     session.execute("CREATE QUERY q AS SELECT v FROM s INTO noop")
     assert failure(session, strategy=Broken()).startswith("strategy broken raised LookupError: no idea (")
+
+
+def test_aggregate_functions_of_the_user_are_called_with_the_values_of_a_group(session: Session) -> None:
+    @pandas_udf("double")  # type: ignore[call-overload]
+    def weighted(values: pd.Series, weights: pd.Series) -> float:
+        return float((values * weights).sum() / weights.sum())
+
+    session.aggregate("spread", lambda values: values.max() - values.min(), returns="bigint")
+    session.function("weighted", weighted)
+    session.aggregate("listed", lambda values: ",".join(map(str, values)), returns="string")
+    session.execute("""
+      CREATE QUERY together AS
+        SELECT spread(v) + 1 AS s, COUNT(*) AS n, weighted(v, ts) AS w, listed(v) FILTER (WHERE v <> 8) AS l
+        FROM s [TUMBLE 10 SECONDS] HAVING spread(v) > 1;
+      CREATE QUERY by_tuple AS SELECT listed(DISTINCT v % 2) AS l FROM s [ROWS 2];
+    """)
+    run = session.start(until_done=True)
+    assert run.wait(TIMEOUT_S)
+    [row] = run.results("together").drop("ts").collect()
+    assert row[:2] + row[3:] == (3, 3, "7,9") and row["w"] == pytest.approx((7 + 16 + 27) / 6)
+    assert sorted(row["l"] for row in run.results("by_tuple").collect()) == ["0,1", "0,1", "1"]
+    session.execute("DROP QUERY together; DROP QUERY by_tuple")
+    session.aggregate("failing", raises).execute("CREATE QUERY q AS SELECT failing(v) AS f FROM s [ROWS 2]")
+    assert failure(session).startswith("function failing in query q raised ValueError: not today")

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import checkpoint, commands, sql
+from headgate.cli import checkpoint, commands, serving, sql
 from headgate.cli.signals import ending_at_once, exit_code, leave_nothing
 from headgate.errors import (
     HeadgateError,
@@ -142,6 +142,9 @@ _register(commands.simulate, "examples/two_operators.toml --strategy all --plot 
 _register(commands.route, "examples/three_selections.toml --optimize art --rate 220")
 _register(commands.nexmark, "nexmark --events 1000000 --seed 1")
 _register(sql.sql, "'SELECT src, bits FROM big ORDER BY bits DESC LIMIT 10' --checkpoint state/")
+_register(serving.serve, "examples/network.sql --checkpoint state/")
+_register(serving.stop, "--token-file state/headgate.token")
+_register(serving.replay, "state/")
 _register(commands.reproduce, "chain --out figures --trace arrivals.parquet")
 _register(commands.bench, "burst --out bench-out")
 app.add_typer(checkpoint.commands, name="checkpoint", epilog=checkpoint.EXAMPLE)

@@ -89,7 +89,7 @@ def run(
     strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
     tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
-    checkpoint: str | None = value("DIR", "Keep state here; the same queries go on from it."),
+    checkpoint: str | None = value("DIR", "Keep state here; queries that are the same go on from it."),
     master: str = MASTER,
     routing: str | None = value(
         "NAME",
@@ -106,6 +106,7 @@ def run(
     packages: str | None = value("G:A:V,...", "Packages that Spark fetches, such as connectors."),
     jars: str | None = value("FILE,...", "Jars for Spark, instead of packages."),
     conf: list[str] = value("NAME=VALUE", "A setting of Spark; may be given several times.", default=[]),
+    dry_run: bool = flag("--dry-run", "Say which queries would go on, start and end; run nothing."),
     as_json: bool = JSON,
     rows_json: bool = flag("--rows-json", "Print each result of queries without INTO as a line of JSON."),
     debug: bool = DEBUG,
@@ -114,8 +115,9 @@ def run(
 
     Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
     profile), queries that would break their latency or memory bounds are refused. An option that is given
-    here goes before SET in the file. Ctrl-C finishes the tick under way; if the run was to end by itself, the
-    exit code is 130 then, or 143 after SIGTERM.
+    here goes before SET in the file. A checkpoint takes up a changed file: queries that are the same go on
+    with their state, new ones start, and others end, which is said before it happens. Ctrl-C finishes the
+    tick under way; if the run was to end by itself, the exit code is 130 then, or 143 after SIGTERM.
     """
     from headgate.run_options import RunOptions
 
@@ -143,8 +145,11 @@ def run(
 
     extras = Extras.of(packages, jars, conf)
     script = read_while_spark_starts(file, master, options, extras)
-    from headgate.cli.execution import execute
+    from headgate.cli.execution import execute, show_transition
 
+    if dry_run:
+        show_transition(script, master, options, as_json, extras)
+        return
     profile = None if force or not beside(file).is_file() else beside(file)
     output: Any = "json" if as_json else "rows" if rows_json else "tables"
     execute(script, master, profile, options, output, extras)

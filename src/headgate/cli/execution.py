@@ -64,6 +64,8 @@ def execute(
             session.execute(script.text, script.origin)
             if output != "json":
                 print_answers(session.answers)
+            for line in _changes(session):
+                progress.say(line)
             network = session.network()
             lines = RowLines(_without_sink(network) if output == "rows" else (), standard_output)
             run = session.start(observers=[progress, lines])
@@ -86,6 +88,30 @@ def execute(
     is_to_end_itself = options.value("until_done") or options.value("for") is not None
     if interrupt.number is not None and is_to_end_itself:
         raise typer.Exit(exit_code(interrupt.number))
+
+
+def _changes(session: Session) -> list[str]:
+    """What a changed script makes of the queries of its checkpoint; nothing if there is none."""
+    checkpoint = session.options.value("checkpoint")
+    if checkpoint is None:
+        return []
+    found = session.transition(checkpoint)
+    return found.lines() if found.from_tick >= 0 and found.changes else []
+
+
+def show_transition(
+    script: Script, master: str, options: RunOptions, as_json: bool, extras: Extras = NO_EXTRAS
+) -> None:
+    """Print which queries would go on, start and end."""
+    with Progress("starting Spark"):
+        session = Session(master=master, extras=extras)
+        session.options = options
+        session.execute(script.text, script.origin, force=True)
+        found = session.transition(options.value("checkpoint"))
+    if as_json:
+        print(json_text(found.to_json()))
+    else:
+        print("\n".join(found.lines()))
 
 
 def _without_sink(network: Network) -> tuple[str, ...]:

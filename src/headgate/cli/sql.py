@@ -1,11 +1,15 @@
-"""``headgate sql``: SELECT over the relations, results and dead letters of a checkpoint."""
+"""``headgate sql``: a shell for a server, or SELECT over what a checkpoint keeps."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from headgate.cli.commands import DEBUG, JSON, MASTER, argument, value
-from headgate.errors import QueryError
+import typer
+
+from headgate.cli.commands import DEBUG, JSON, MASTER, value
+from headgate.cli.serving import TOKEN_FILE, URL
+from headgate.errors import QueryError, SetupError
 
 if TYPE_CHECKING:
     from headgate.planning.listing import Answer
@@ -16,18 +20,37 @@ _KINDS = {"TABLES": "", "RELATIONS": "relation", "QUERIES": "query"}
 
 
 def sql(
-    statement: str = argument("SELECT", "A SELECT of Spark SQL, SHOW TABLES, or DESCRIBE name."),
-    checkpoint: str = value("DIR", "The folder of --checkpoint.", default=..., show_default=False),
+    statement: str | None = typer.Argument(
+        None, metavar="[STATEMENT]", help="Statements; without any, a shell reads them.", show_default=False
+    ),
+    url: str = URL,
+    token_file: Path | None = TOKEN_FILE,
+    checkpoint: str | None = value("DIR", "Ask the state of a run in this folder, not a server."),
     limit: int = value("N", "Rows to show in a table.", default=_SHOWN_ROWS, min=1, max=1_000_000),
     master: str = MASTER,
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
-    """Query what a run has kept: stored relations, results of queries, and dead_letters.
+    """Execute statements on a server; or SELECT from what a run has kept, without one.
 
-    Results are those of the ticks that have been committed, also while the run goes on. Queries have the
-    names that they were created with. Relations that are not in files are left out.
+    The shell has a history and completes names; \\? lists its commands. SELECT reads stored relations,
+    results of queries and dead_letters, as of the last committed tick, also while the run goes on. Relations
+    that are not in files are left out. With --checkpoint, there is SELECT of Spark SQL, SHOW TABLES and
+    DESCRIBE name.
     """
+    if checkpoint is None:
+        from headgate.cli.client import Client
+        from headgate.cli.shell import Shell
+
+        shell = Shell(Client.of(url, token_file), limit, as_json)
+        shell.loop() if statement is None else shell.execute(statement)
+        return
+    if statement is None:
+        raise SetupError("--checkpoint needs a statement, such as 'SELECT * FROM q'; a shell needs a server")
+    _ask_checkpoint(statement, checkpoint, limit, master, as_json)
+
+
+def _ask_checkpoint(statement: str, checkpoint: str, limit: int, master: str, as_json: bool) -> None:
     from headgate.cli.checkpoint import opened
     from headgate.cql.tokens import Cursor
     from headgate.spark.application.cluster import own_session

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 
 from headgate.control.overrides import FixedController, has_orders
+from headgate.control.throttle import Throttle, TickLoad
 from headgate.model.event import Event, TickCommitted
 from headgate.model.network import Network
 from headgate.model.operator import WindowJoin, connected_order
@@ -47,15 +48,6 @@ _SAME = 0.03
 # boxes open by no more than this per tick: a ratio that is too large makes one tick that is much too long
 _OPENING = 2.0
 _AJAR = 0.05
-# a tick that is too long, with no more tuples than usual, may be one long pause of Java
-_RISE = 1.3
-_USUAL_MEMORY = 0.7
-# one that predicts a next one so many times too long leaves no time to find out
-_EMERGENCY = 1.5
-# boxes open in steps, since twice the tuples of three streams may be eight times the work
-_STEP = 1.2
-_POWER = 1 / 4
-_LEAST_KEEP = 0.01
 _LEAST_ROWS = 100
 # keep ratios below this apply to all streams, not only to those that the model would shed
 _HARD = 0.5
@@ -93,68 +85,6 @@ class ControlledRun:
     def has_choices(self) -> bool:
         """Whether there are drop boxes or join orders to choose."""
         return self.sheds or has_orders(self.network)
-
-
-@dataclass(frozen=True)
-class TickLoad:
-    """A tick, ``overhead_s`` of which was no work; its tuples arrived within ``arrived_s``."""
-
-    seconds: float
-    arrived_s: float
-    overhead_s: float
-    tuples: float
-    bytes_held: float
-    """With those of windows."""
-    share: float = 1.0
-    """What drop boxes let through of what keep ratios asked for."""
-
-    @property
-    def work_s_per_s(self) -> float:
-        """Work per second of arrivals."""
-        return max(0.0, self.seconds - self.overhead_s) / self.arrived_s
-
-
-class Throttle:
-    """Feedback where a model is wrong: ``keep_ratio`` is the share to keep of what it would keep."""
-
-    def __init__(self, target_s: float, memory_bytes: float) -> None:
-        self._target_s = target_s
-        self._memory_bytes = memory_bytes
-        self._usual_per_s: float | None = None
-        self._was_long = False
-        self.keep_ratio = 1.0
-
-    def add(self, load: TickLoad) -> str:
-        """Adjust the keep ratio to a tick; the reason if it falls."""
-        room = min(self._room_in_time(load), self._room_in_memory(load))
-        rate = load.tuples / load.arrived_s if load.arrived_s > 0 else 0.0
-        usual = rate if self._usual_per_s is None else self._usual_per_s
-        has_risen = rate > _RISE * usual
-        self._usual_per_s = _USUAL_MEMORY * usual + (1 - _USUAL_MEMORY) * rate
-        is_urgent = room < 1 / _EMERGENCY
-        is_long, self._was_long = room < 1 and (has_risen or is_urgent or self._was_long), room < 1
-        if is_long:
-            self.keep_ratio = max(_LEAST_KEEP, self.keep_ratio * load.share * max(room, _LEAST_KEEP))
-            return self._reason(load)
-        if room > 1:
-            self.keep_ratio = min(1.0, self.keep_ratio * min(room**_POWER, _STEP))
-        return ""
-
-    def _reason(self, load: TickLoad) -> str:
-        if self._room_in_memory(load) < 1:
-            held, limit = load.bytes_held / 2**20, self._memory_bytes / 2**20
-            return f"{held:.3g} MB are held where {limit:.3g} MB are wanted"
-        next_s = load.overhead_s + load.work_s_per_s * load.seconds
-        return f"the next tick would take {next_s:.2g} s where {self._target_s:.2g} s are wanted"
-
-    def _room_in_time(self, load: TickLoad) -> float:
-        if load.arrived_s <= 0 or load.seconds <= load.overhead_s:
-            return 2.0
-        # what arrives during this tick is the work of the next
-        return max(0.0, self._target_s - load.overhead_s) / (load.work_s_per_s * load.seconds)
-
-    def _room_in_memory(self, load: TickLoad) -> float:
-        return self._memory_bytes / load.bytes_held if load.bytes_held > 0 else 2.0
 
 
 class AdaptiveController(FixedController):

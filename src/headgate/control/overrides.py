@@ -57,6 +57,13 @@ class Overrides:
         check_keep_ratios(network, keep)
         return Overrides(keep, seed, _by_operator(network, orders))
 
+    def within(self, network: Network) -> Overrides:
+        """What of them another network allows."""
+        sheddable, operators = network.sheddable(), network.operators
+        keep = {stream: ratio for stream, ratio in self.keep.items() if stream in sheddable}
+        orders = {name: order for name, order in self.orders.items() if name in operators}
+        return replace(self, keep=keep, orders=orders)
+
 
 class ManualController:
     """Keep ratios set by hand replace those of another controller."""

@@ -157,7 +157,7 @@ def _aggregates(tokens: Sequence[Token]) -> Iterator[AggregateCall]:
         if _name(called) in _QUANTIFIERS:
             hint = f"write {_QUANTIFIERS[_name(called)]}(condition)"
             raise QueryError(f"{_name(called)} is not supported as an aggregate; {hint}", called.span)
-        if _name(called) in AGGREGATES:
+        if called.is_aggregate or _name(called) in AGGREGATES:
             call, end = _aggregate(tokens, opener, close)
             yield call
 

@@ -1,8 +1,8 @@
-"""CQL text to statements: CREATE, DROP, ALTER POOL, PLACE, SET, SHOW and DESCRIBE."""
+"""CQL text to statements: CREATE, DROP, ALTER, PAUSE, RESUME, PLACE, SET, SHOW and DESCRIBE."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from decimal import Decimal
 
 from sqlglot.tokens import TokenType
@@ -14,7 +14,7 @@ from headgate.cql.statement import Name, ScalarExpression, Select, Setting, Stat
 from headgate.cql.tokens import Token, never_closed, one_line, outside_brackets, partners, repeated, span_of
 from headgate.errors import QueryError, known_names, nearest, suggestion
 
-_STATEMENTS = ("CREATE", "DROP", "ALTER", "PLACE", "SET", "SHOW", "DESCRIBE")
+_STATEMENTS = ("CREATE", "DROP", "ALTER", "PAUSE", "RESUME", "PLACE", "SET", "SHOW", "DESCRIBE")
 _KINDS = {kind.upper(): kind for kind in cql.PLURALS}
 _SHOWN = (*(plural.upper() for plural in cql.PLURALS.values()), "SETTINGS")
 
@@ -28,14 +28,25 @@ _TYPES = tuple(_TYPE_WORDS.split())
 _MOST_SLOTS = 10_000
 
 
-def parse(text: str, origin: str = "<cql>") -> list[Statement]:
-    """Parse all statements of a text; error messages name ``origin``, such as a file."""
-    reader = StatementReader(text, origin)
-    statements: list[Statement] = []
+def parse(text: str, origin: str = "<cql>", aggregates: Collection[str] = ()) -> list[Statement]:
+    """Parse all statements of a text; error messages name ``origin``, such as a file.
+
+    ``aggregates`` are the aggregate functions of the user's, in lower case, besides those of the text itself.
+    """
+    return [statement for statement, _ in parse_with_texts(text, origin, aggregates)]
+
+
+def parse_with_texts(
+    text: str, origin: str = "<cql>", aggregates: Collection[str] = ()
+) -> list[tuple[Statement, str]]:
+    """The statements of a text, each with its own text."""
+    reader = StatementReader(text, origin, aggregates)
+    statements: list[tuple[Statement, str]] = []
     while reader.current is not None:
         if reader.accept(";"):
             continue
-        statements.append(reader.read_statement())
+        first = reader.span
+        statements.append((reader.read_statement(), reader.since(first).excerpt))
         if not reader.at_end:
             raise reader.expected("';' at the end of the statement")
     if not statements:
@@ -55,6 +66,12 @@ class StatementReader(SelectReader):
             return self._place()
         if self.accept("ALTER", "POOL"):
             return cql.AlterPool(self.name("the name of a pool"), self._slots())
+        if self.accept("ALTER", "QUERY"):
+            return self._alter_query()
+        if self.at("PAUSE") or self.at("RESUME"):
+            pausing = cql.PauseQuery if self.take().word == "PAUSE" else cql.ResumeQuery
+            self.expect("QUERY", " and the name of a query")
+            return pausing(self.name("the name of a query"))
         if self.accept("SET"):
             return self._set()
         if self.accept("SHOW"):
@@ -65,8 +82,12 @@ class StatementReader(SelectReader):
 
     def _unknown_statement(self) -> QueryError:
         if self.at("ALTER"):
-            return self.fail("only pools can be altered; write ALTER POOL name SLOTS n")
+            return self.fail("pools and queries can be altered; write ALTER POOL or ALTER QUERY")
         found = self.expected(f"{', '.join(_STATEMENTS[:-1])} or {_STATEMENTS[-1]}")
+        if self.at("INSERT"):
+            return self.fail(
+                f"{found.message}; write CREATE QUERY name AS SELECT ... INTO parquet OPTIONS (...)"
+            )
         if self.at("SELECT"):
             return self.fail(f"{found.message}; write CREATE QUERY name AS SELECT ...")
         return found
@@ -84,6 +105,7 @@ class StatementReader(SelectReader):
         if self.accept("OR"):
             self.expect("REPLACE", " after CREATE OR")
             existing = cql.Existing.REPLACE
+        is_aggregate = self.at("AGGREGATE", "FUNCTION") and self.accept("AGGREGATE")
         kind = _KINDS[self._one_of(tuple(_KINDS), f"CREATE {existing.value}".rstrip())]
         first = self.span
         if self.accept("IF", "NOT", "EXISTS"):
@@ -98,7 +120,7 @@ class StatementReader(SelectReader):
         if kind == "pool":
             return cql.CreatePool(name, self._slots(), existing=existing)
         if kind == "function":
-            return self._function(name, existing)
+            return self._function(name, existing, is_aggregate)
         if kind == "query":
             return self._query(name, existing)
         if kind == "stream" and self.accept("AS"):
@@ -190,6 +212,12 @@ class StatementReader(SelectReader):
         pool = self.name("the name of a pool")
         return (cql.PlaceProbe if is_probe else cql.Place)(name, pool)
 
+    def _alter_query(self) -> cql.AlterQuery:
+        name, settings = self.name("the name of a query"), self._settings("SET")
+        if not settings:
+            raise self.expected("SET (latency = '2 s') or other settings of the query")
+        return cql.AlterQuery(name, settings)
+
     def _slots(self) -> int:
         self.expect("SLOTS", " and how many, as in SLOTS 4")
         token = self.current
@@ -202,7 +230,7 @@ class StatementReader(SelectReader):
             raise self.fail(f"a slot is a thread; write at most SLOTS {_MOST_SLOTS}")
         return int(self.take().value)
 
-    def _function(self, name: Name, existing: cql.Existing) -> cql.CreateFunction:
+    def _function(self, name: Name, existing: cql.Existing, is_aggregate: bool) -> cql.CreateFunction:
         where = "where the function is, such as 'scores.py:score'"
         returns = "the type of its results, such as BOOLEAN"
         self.expect("AS", f" and {where}")
@@ -218,7 +246,7 @@ class StatementReader(SelectReader):
         words = self.stretch()
         if not words:
             raise self.expected(returns)
-        return cql.CreateFunction(name, location, span_of(words).excerpt, existing=existing)
+        return cql.CreateFunction(name, location, span_of(words).excerpt, is_aggregate, existing=existing)
 
     def _format(self, clause: str) -> Name:
         self.expect(clause, " and a format, such as kafka or parquet")

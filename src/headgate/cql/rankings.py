@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -23,8 +23,8 @@ _RANK_LIMITS = {"<=": 0, "<": -1, "=": 0}
 class RankingReader(Cursor):
     """Reads the clauses of a SELECT that take the first rows."""
 
-    def __init__(self, text: str, origin: str) -> None:
-        super().__init__(text, origin)
+    def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
+        super().__init__(text, origin, aggregates)
         self.ranking: cql.RankingClause | None = None
         """The rank in the select list that is being read."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -51,8 +51,8 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
 class SelectReader(WindowReader, RankingReader):
     """Reads SELECT."""
 
-    def __init__(self, text: str, origin: str) -> None:
-        super().__init__(text, origin)
+    def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
+        super().__init__(text, origin, aggregates)
         self._common: dict[str, tuple[Select, ...]] = {}
         """What the WITH clauses around the current place define, by name in lower case."""
 
@@ -254,7 +254,8 @@ class SelectReader(WindowReader, RankingReader):
         if self.at("."):
             raise self.fail("names of streams have no dots; write one name, or put it into backquotes")
         if self.at("("):
-            raise self.fail("a function in FROM is not supported; name a stream or relation")
+            message = "a function in FROM is not supported; name a stream or relation"
+            raise self.fail(f"{message}, with its window in brackets, as in s [TUMBLE 10 SECONDS]")
         window = self.read_window() if self.at("[") else None
         alias = self._alias() or source
         if window is None and self.at("["):

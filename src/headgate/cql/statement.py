@@ -310,12 +310,13 @@ class CreateQuery(_CreateStatement):
 
 @dataclass(frozen=True)
 class CreateFunction(_CreateStatement):
-    """``CREATE FUNCTION name AS 'file.py:callable' RETURNS type``; the type is Spark's own DDL text."""
+    """``CREATE [AGGREGATE] FUNCTION name AS 'file.py:callable' RETURNS type``, a type of Spark's DDL."""
 
     kind = "function"
     name: Name
     location: Name
     returns: str
+    is_aggregate: bool = False
 
 
 @dataclass(frozen=True)
@@ -333,6 +334,27 @@ class AlterPool:
 
     name: Name
     slots: int
+
+
+@dataclass(frozen=True)
+class AlterQuery:
+    """``ALTER QUERY name SET (latency = ...)``: settings that leave results as they are."""
+
+    name: Name
+    settings: tuple[Setting, ...]
+
+
+@dataclass(frozen=True)
+class _PauseStatement:
+    name: Name
+
+
+class PauseQuery(_PauseStatement):
+    """``PAUSE QUERY name``: its tuples wait until it is resumed."""
+
+
+class ResumeQuery(_PauseStatement):
+    """``RESUME QUERY name``."""
 
 
 @dataclass(frozen=True)
@@ -384,9 +406,10 @@ class Describe:
 
 Source = CreateStream | CreateRelation
 Create = Source | DeriveStream | CreateView | CreateQuery | CreateFunction | CreatePool
-Declaration = Create | AlterPool | Place | PlaceProbe | Drop
+Declaration = Create | AlterPool | AlterQuery | Place | PlaceProbe | Drop
 Question = Show | Describe
-Statement = Declaration | SetOption | Question
+Pausing = PauseQuery | ResumeQuery
+Statement = Declaration | Pausing | SetOption | Question
 
 # a kind of declaration, and how SHOW calls all of them
 PLURALS = {

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from itertools import groupby
 from typing import ClassVar, TypeVar
 
@@ -54,6 +54,8 @@ class Token:
     word: str
     span: Span
     parts: tuple[SqlglotToken, ...]
+    is_aggregate: bool = False
+    """Whether it names an aggregate function of the user's."""
 
     @property
     def is_string(self) -> bool:
@@ -75,6 +77,15 @@ class Token:
         return flat if flat.startswith(("'", '"', "`")) else f"'{flat}'"
 
 
+def _declared_aggregates(tokens: Sequence[Token]) -> Iterator[str]:
+    """The names that CREATE AGGREGATE FUNCTION declares."""
+    words = [token.word for token in tokens]
+    for index in range(len(words) - 2):
+        if words[index : index + 2] == ["AGGREGATE", "FUNCTION"]:
+            skipped = 3 if words[index + 2 : index + 5] == ["IF", "NOT", "EXISTS"] else 0
+            yield from (token.value.lower() for token in tokens[index + 2 + skipped : index + 3 + skipped])
+
+
 def span_of(tokens: Sequence[Token]) -> Span:
     first, last = tokens[0].span, tokens[-1].span
     return Span(first.text, first.start, last.end, first.origin)
@@ -83,7 +94,7 @@ def span_of(tokens: Sequence[Token]) -> Span:
 class Cursor:
     """A position in the tokens of a text."""
 
-    def __init__(self, text: str, origin: str) -> None:
+    def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
         try:
             raw = _Tokenizer(Spark()).tokenize(text)
         except TokenError:
@@ -97,6 +108,9 @@ class Cursor:
             word = "" if kind in _WITHOUT_WORD else " ".join(value.upper().split())
             span = Span(text, parts[0].start, parts[-1].end + 1, origin)
             self._tokens.append(Token(kind, value, word, span, parts))
+        known = {*aggregates, *_declared_aggregates(self._tokens)}
+        if known:
+            self._tokens = [replace(one, is_aggregate=one.value.lower() in known) for one in self._tokens]
         end = self._tokens[-1].span.end if self._tokens else len(text.rstrip())
         self._end = Span(text, max(0, end - 1), end, origin)
 

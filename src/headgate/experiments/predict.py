@@ -152,9 +152,10 @@ def _mean_waiting(ticks: Sequence[TickRecord]) -> float:
 
 
 def _throughput(ticks: Sequence[TickRecord]) -> float:
-    """Tuples per second, once the run has settled."""
-    counted = ticks[_SETTLING_TICKS:]
-    return sum(tick.rows_in for tick in counted) / (ticks[-1].at_s - ticks[_SETTLING_TICKS - 1].at_s)
+    """Tuples per second, once the run has settled; of a run of very few ticks, in the last one."""
+    since = min(_SETTLING_TICKS, len(ticks) - 1)
+    begin_s = ticks[since - 1].at_s if since else ticks[0].at_s - ticks[0].seconds
+    return sum(tick.rows_in for tick in ticks[since:]) / (ticks[-1].at_s - begin_s)
 
 
 def _lengths_s(ticks: Sequence[TickRecord]) -> NDArray[np.float64]:

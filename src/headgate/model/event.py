@@ -87,6 +87,15 @@ class QueryCounts:
 
 
 @dataclass(frozen=True)
+class OperatorCounts:
+    """One operator in a tick: tuples that it took, and tuples and bytes that wait before it afterwards."""
+
+    taken: float = 0.0
+    waiting: float = 0.0
+    waiting_bytes: float = 0.0
+
+
+@dataclass(frozen=True)
 class TickCommitted:
     """A tick of the Spark engine is durable. Counts are of this tick alone.
 
@@ -110,6 +119,9 @@ class TickCommitted:
     """The watermark delay with which no tuple of a stream would have been late, where some were."""
     waiting: frozenset[str] = frozenset()
     """Streams that have brought as much as the tick was to take, so that more may wait in their sources."""
+    operators: Mapping[str, OperatorCounts] = field(default_factory=dict)
+    turns: Mapping[tuple[str, ...], float] = field(default_factory=dict)
+    """Tuples that the strategy let pass through these operators, by predicted numbers."""
 
     @property
     def totals(self) -> StreamCounts:
@@ -148,6 +160,43 @@ class SettingsChanged:
         }
 
 
+@dataclass(frozen=True)
+class _QueryChange:
+    now_s: float
+    query: str
+    batch_id: int
+    """The last tick before it."""
+
+
+@dataclass(frozen=True)
+class QueryAdded(_QueryChange):
+    """A query runs from the next tick on; it sees tuples from ``start_us`` on, all if that is None."""
+
+    start_us: int | None = None
+
+
+@dataclass(frozen=True)
+class QueryDropped(_QueryChange):
+    """A query has ended; its results stay."""
+
+
+@dataclass(frozen=True)
+class QueryAltered(_QueryChange):
+    """The quality of service of a query is another one from the next tick on."""
+
+
+@dataclass(frozen=True)
+class QueryPaused(_QueryChange):
+    """The tuples of a query wait from the next tick on."""
+
+
+@dataclass(frozen=True)
+class QueryResumed(_QueryChange):
+    """A paused query goes on."""
+
+
+QueryChange = QueryAdded | QueryDropped | QueryAltered | QueryPaused | QueryResumed
+
 Event = (
     TickStarted
     | TuplesArrived
@@ -156,4 +205,5 @@ Event = (
     | ProfilesLearnt
     | TickCommitted
     | SettingsChanged
+    | QueryChange
 )

@@ -59,11 +59,15 @@ class PoolDefinition:
 
 @dataclass(frozen=True)
 class FunctionDefinition:
-    """A Python function: its Spark type, and its file or module unless it was registered from Python."""
+    """A Python function: its Spark type, and its file or module unless it was registered from Python.
+
+    An aggregate is called with all values of a group.
+    """
 
     name: str
     returns: str
     location: str | None = None
+    is_aggregate: bool = False
 
     @property
     def is_boolean(self) -> bool:
@@ -117,6 +121,10 @@ class RelationDefinition:
     refresh_us: int | None = None
 
 
+SINK_MODES = ("append", "latest", "changes")
+"""What sinks take: all results, the current rows, or all changes of these."""
+
+
 @dataclass(frozen=True)
 class SinkDefinition:
     """Where results go; ``format`` is one of Spark, or console, memory, callback."""
@@ -131,9 +139,14 @@ class SinkDefinition:
         return None if given.strip().lower() == "none" else given.strip()
 
     @property
+    def mode(self) -> str:
+        """``append`` for all results, ``latest`` for current rows, ``changes`` for every change of these."""
+        return next((value for key, value in self.options if key == "mode"), "append").strip().lower()
+
+    @property
     def is_latest(self) -> bool:
         """Whether it holds the current row of every key, rather than all results."""
-        return any(key == "mode" and value.strip().lower() == "latest" for key, value in self.options)
+        return self.mode == "latest"
 
     @property
     def partition_columns(self) -> tuple[str, ...]:
@@ -155,6 +168,8 @@ class QueryDefinition:
     utility: Utility | None = None
     on_error: str = "set aside"
     """What happens to tuples for which an expression fails: they are set aside, or the run stops."""
+    start: str = "now"
+    """Where it begins if others run already: with the next tuples, or with what logs of streams hold."""
 
 
 class Network:

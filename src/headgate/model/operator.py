@@ -12,12 +12,27 @@ from headgate.model.window import TimeWindow, Window
 
 
 @dataclass(frozen=True)
+class Start:
+    """Where a query begins that joins a running network: it sees tuples from a timestamp on.
+
+    ``epoch`` counts the changes of the network: queries of different epochs share no operator, even if they
+    begin at the same timestamp.
+    """
+
+    us: int
+    epoch: int
+
+
+@dataclass(frozen=True)
 class StreamInput:
     """Tuples straight from a stream, its ``columns`` renamed to ``alias__column``."""
 
     stream: str
     alias: str
     columns: tuple[str, ...]
+    # no part of fingerprints, which old checkpoints have without it
+    since: Start | None = field(default=None, repr=False)
+    """None for all tuples."""
 
     def __str__(self) -> str:
         return aliased(self.stream, self.alias)
@@ -40,6 +55,8 @@ class DerivedInput(OperatorInput):
     stream: str
     alias: str
     columns: tuple[str, ...]
+    since: Start | None = field(default=None, repr=False)
+    """None for all tuples."""
 
     def __str__(self) -> str:
         return aliased(self.stream, self.alias)
@@ -367,6 +384,13 @@ class Table(_Unary):
 
     def __str__(self) -> str:
         return table_text(self.state, self.steps)
+
+
+class Changes(Table):
+    """Emits every change of the rows of a table, with its kind."""
+
+    def __str__(self) -> str:
+        return f"changes of {super().__str__()}"
 
 
 @dataclass(frozen=True)

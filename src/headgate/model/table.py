@@ -10,11 +10,14 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from headgate.model.expression import AggregateExpression, Expression, NamedExpression
+from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
 from headgate.model.sql_tree import column_tree
 
 RANK = "r0"
 """The plan column with the rank of a row."""
+
+CHANGE = "change"
+"""The column with the kind of a change."""
 
 
 @dataclass(frozen=True)
@@ -103,6 +106,26 @@ class RankedState:
 
 
 @dataclass(frozen=True)
+class Held:
+    """The tuples of the last ``range_us``, with the plan columns of what is computed from each of them."""
+
+    read: tuple[Expression, ...]
+    range_us: int
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        found = dict.fromkeys(column for one in self.read for column in one.columns)
+        return tuple(column for column in found if column not in (TIMESTAMP_US, RANK))
+
+    @property
+    def expressions(self) -> Iterator[Expression]:
+        yield from (one for one in self.read if RANK not in one.columns)
+
+    def __str__(self) -> str:
+        return f"tuples [RANGE {self.range_us / 1e6:g} s]"
+
+
+@dataclass(frozen=True)
 class Where:
     """The rows for which every predicate holds."""
 
@@ -132,7 +155,7 @@ class Named:
         return f"select {', '.join(map(str, self.items))}"
 
 
-State = Groups | RankedState
+State = Groups | RankedState | Held
 Step = Where | Groups | Ranked | Named
 
 

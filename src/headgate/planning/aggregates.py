@@ -95,6 +95,22 @@ def parts_of(
     return Parts(name, given, distinct and name not in ("MIN", "MAX"), final)
 
 
+def parts_of_registered(
+    function: str, arguments: Sequence[Expression], distinct: bool, condition: Expression | None
+) -> Parts:
+    """An aggregate function of the user's: called with the values of all tuples, in the order of time."""
+    columns = [f"a{number}" for number in range(len(arguments))]
+    trees = {column: operand(one.tree) for column, one in zip(columns, arguments, strict=True)}
+    by_time = "" if distinct else f"'by', `{TIMESTAMP_US}`, "
+    fields = ", ".join(f"'{column}', {column}" for column in columns)
+    values = Expression(
+        Expression.parse(f"named_struct({by_time}{fields})").over(trees).tree, arguments[0].span
+    )
+    given = values if condition is None else _if(condition, values)
+    lists = ", ".join(f"transform(array_sort(v), e -> e.{column})" for column in columns)
+    return Parts("COLLECT_SET" if distinct else "COLLECT_LIST", (given,), False, f"{function}({lists})")
+
+
 def _over(text: str, arguments: Sequence[Expression]) -> Expression:
     trees = {letter: operand(one.tree) for letter, one in zip("xy", arguments, strict=False)}
     return Expression(Expression.parse(text).over(trees).tree, arguments[0].span)

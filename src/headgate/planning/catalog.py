@@ -53,7 +53,9 @@ _TIME_WORDS = (
 _TIMES = frozenset(_TIME_WORDS.split())
 # options of streams that need a timestamp, and the settings that they are
 _DELAYS = {"watermark": "watermark_delay_us", "idle_after": "idle_after_us", "max_ahead": "max_ahead_us"}
-_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error", "retention")
+_KNOWN = ("latency", "memory", "overload", "quality", "utility", "on_error", "retention", "start")
+# settings that leave results as they are
+_ALTERABLE = ("latency", "memory", "overload", "utility", "on_error")
 _FILES = ("parquet", "json", "csv", "orc", "text")
 
 
@@ -96,12 +98,15 @@ class Catalog(Names):
         elif isinstance(statement, cql.CreateFunction):
             if name.lower() in self.functions and statement.existing is not Existing.REPLACE:
                 raise QueryError(f"function {name} already exists; choose another name", span)
-            self.add_function(FunctionDefinition(name, statement.returns, statement.location.text))
+            location, is_aggregate = statement.location.text, statement.is_aggregate
+            self.add_function(FunctionDefinition(name, statement.returns, location, is_aggregate))
         elif isinstance(statement, cql.CreatePool):
             self._claim(name, "pool", span, statement.existing)
             self.pools[name.lower()] = PoolDefinition(name, statement.slots)
         elif isinstance(statement, cql.AlterPool):
             self.pools[name.lower()] = replace(self._pool(statement.name), slots=statement.slots)
+        elif isinstance(statement, cql.AlterQuery):
+            self._alter(statement)
         elif isinstance(statement, cql.Drop):
             self._drop(statement.kind, statement.name)
         else:
@@ -154,6 +159,11 @@ class Catalog(Names):
     def add_function(self, function: FunctionDefinition) -> None:
         self.functions[function.name.lower()] = function
         self.version += 1
+
+    @property
+    def aggregates(self) -> frozenset[str]:
+        """The aggregate functions of the user's, in lower case."""
+        return frozenset(name for name, function in self.functions.items() if function.is_aggregate)
 
     def find_derived(self, name: str) -> DeriveStream | None:
         return self.derived.get(self._declared.get(name.lower(), NOTHING).name)
@@ -208,6 +218,16 @@ class Catalog(Names):
         self._release(kind, spelling)
         self._placed.pop(("probe" if kind == "stream" else kind, key), None)
 
+    def _alter(self, statement: cql.AlterQuery) -> None:
+        name = self.declared_name("query", statement.name.text, statement.name.span)
+        for setting in statement.settings:
+            if (key := setting.key.text.lower()) in _KNOWN and key not in _ALTERABLE:
+                message = f"{key} is part of what the query computes; write CREATE OR REPLACE QUERY {name}"
+                raise QueryError(message, setting.span)
+        query = self.queries[name]
+        settings = {**_by_key(query.settings), **_by_key(statement.settings)}
+        self.queries[name] = replace(query, settings=tuple(settings.values()))
+
     def _need_of(self, kind: str, name: str) -> str:
         """Who needs a declaration, and what to drop before it."""
         if kind == "pool":
@@ -237,6 +257,9 @@ class Catalog(Names):
         """What a statement places: its kind, its name, and how messages name it."""
         key = statement.name.text.lower()
         declared = self._declared.get(key, NOTHING)
+        if isinstance(statement, cql.Place) and key in self.aggregates:
+            message = f"{self.functions[key].name} is an aggregate function; place functions of single tuples"
+            raise QueryError(message, statement.name.span)
         if isinstance(statement, cql.Place) and key in self.functions:
             return "function", key, f"function {self.functions[key].name}"
         if isinstance(statement, cql.PlaceProbe) and declared.name in self.derived:
@@ -429,7 +452,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functi
         if key not in _KNOWN:
             hint = suggestion(key, _KNOWN, f"known: {known_names(_KNOWN)}")
             raise QueryError(f"unknown setting {setting.key.text}; {hint}", setting.key.span)
-    latency, memory, overload, quality, utility, on_error, retention = map(by_key.get, _KNOWN)
+    latency, memory, overload, quality, utility, on_error, retention, start = map(by_key.get, _KNOWN)
     if utility and (overload is None or overload.value.lower() != "shed"):
         raise QueryError("utility requires overload = 'shed'; add it", utility.span)
     if utility and quality and quality.value.lower() == "true":
@@ -442,6 +465,7 @@ def with_service(plan: LogicalPlan, settings: tuple[Setting, ...], known: Functi
         overload=_one_of(overload, ("backpressure", "shed")) if overload else plan.query.overload,
         utility=_utility_of(utility, plan, known) if utility else None,
         on_error=_one_of(on_error, ("set aside", "stop")) if on_error else plan.query.on_error,
+        start=_one_of(start, ("now", "log")) if start else plan.query.start,
     )
     has_quality = quality is not None and _one_of(quality, ("true", "false")) == "true"
     plan = replace(plan, query=query, quality=has_quality)
@@ -473,28 +497,30 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
     if sink_format in _FILES and "path" not in options:
         raise QueryError(f"{sink_format} needs a path; write OPTIONS (path 'out/')", clause.span)
     mode = options.get("mode")
-    if mode is not None and mode.value.strip().lower() not in ("append", "latest"):
+    if mode is not None and mode.value.strip().lower() not in network.SINK_MODES:
         message = f"mode {mode.value!r} is not known; write 'append' for all results"
-        raise QueryError(f"{message}, or 'latest' for one row of each key", mode.span)
-    is_latest = mode is not None and mode.value.strip().lower() == "latest"
+        hint = "'latest' for one row of each key, or 'changes' for every change of these"
+        raise QueryError(f"{message}, {hint}", mode.span)
+    sink = network.SinkDefinition(sink_format, _pairs(options))
     if sink_format == "jdbc":
-        if is_latest:
+        if sink.is_latest:
             message = "INTO jdbc, key is enough to keep the last result of each key; leave mode out"
             raise QueryError(message, mode.span if mode else clause.span)
         if not {"url", "dbtable"} <= options.keys():
             message = "jdbc needs a database and a table; write OPTIONS (url 'jdbc:...', dbtable 'name')"
             raise QueryError(message, clause.span)
     elif sink_format == kafka.KAFKA:
-        if is_latest:
+        if sink.is_latest:
             raise QueryError("INTO kafka appends; leave mode out", mode.span if mode else clause.span)
         with _reported_at(clause.span):
-            kafka.check_sink(network.SinkDefinition(sink_format, _pairs(options)))
-    elif "key" in options and not is_latest:
-        raise QueryError("a key is for mode 'latest'; write it, or leave key out", options["key"].span)
-    if "partitionBy" in options and is_latest:
+            kafka.check_sink(sink)
+    elif "key" in options and sink.mode == "append":
+        message = "a key is for mode 'latest' or 'changes'; write one of them, or leave key out"
+        raise QueryError(message, options["key"].span)
+    if "partitionBy" in options and sink.is_latest:
         message = "the latest rows are one file, which is replaced; leave partitionBy out"
         raise QueryError(message, options["partitionBy"].span)
-    return network.SinkDefinition(sink_format, _pairs(options))
+    return sink
 
 
 def _utility_of(setting: Setting, plan: LogicalPlan, known: Functions) -> Utility:

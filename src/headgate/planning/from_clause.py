@@ -69,6 +69,8 @@ class Scope:
 
     def __init__(self, select: Select, catalog: Catalog, derived: DerivedStreams) -> None:
         self._catalog = catalog
+        self.aggregates = catalog.aggregates
+        """The aggregate functions of the user's, in lower case."""
         self._derived = derived
         self._is_aggregate = select.is_aggregate
         self._joining: Source | None = None

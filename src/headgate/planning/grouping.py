@@ -14,7 +14,7 @@ from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
 from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, tree_key
 from headgate.model.window import SessionWindow, UnboundedWindow, is_emitted_whole
-from headgate.planning.aggregates import parts_of
+from headgate.planning.aggregates import parts_of, parts_of_registered
 from headgate.planning.from_clause import Scope
 from headgate.planning.sources import WindowBound, over_text
 from headgate.planning.type_check import TypeCheck
@@ -120,7 +120,10 @@ class Grouping:
         """The value of an aggregate, over the column of what computes it."""
         arguments = [self._scope.bind(argument) for argument in call.arguments]
         condition = None if call.condition is None else self._scope.condition(call.condition)
-        parts = parts_of(call.function, arguments, call.distinct, condition)
+        if call.function.lower() in self._scope.aggregates:
+            parts = parts_of_registered(call.function, arguments, call.distinct, condition)
+        else:
+            parts = parts_of(call.function, arguments, call.distinct, condition)
         argument, others = (parts.arguments[0] if parts.arguments else None), parts.arguments[1:]
         new = AggregateExpression(
             f"a{len(self._calls)}", parts.function, argument, parts.distinct, tuple(others)

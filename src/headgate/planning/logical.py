@@ -237,6 +237,13 @@ class Table(Project):
         return table_text(self.state, self.steps)
 
 
+class Changes(Table):
+    """Every change of the rows of a table, with its kind."""
+
+    def __str__(self) -> str:
+        return f"changes of {super().__str__()}"
+
+
 Node = StreamScan | RelationScan | Filter | WindowJoin | RelationJoin | Aggregate | Top | Values | Project
 
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from headgate.errors import InternalError, QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import Expression
+from headgate.model.identity import is_own, windows_above, with_inputs
 from headgate.model.network import Network, QueryDefinition, RelationDefinition, StreamDefinition
 from headgate.model.operator import DerivedInput, Input, Operator, OperatorInput, StreamInput
 from headgate.model.window import RowWindow, TimeWindow, Window, is_emitted_whole
@@ -102,7 +103,8 @@ class _Lowering:
         """The name of the last operator of the branch."""
         below, name = self.lower(branch.input), self._name
         if isinstance(branch, logical.Table):
-            return self._add(physical.Table(name("table"), below, branch.state, branch.steps)).operator
+            kind = physical.Changes if isinstance(branch, logical.Changes) else physical.Table
+            return self._add(kind(name("table"), below, branch.state, branch.steps)).operator
         return self._add(physical.Project(name("project"), below, branch.items)).operator
 
     def lower(self, node: Node, has_order: bool = False) -> Input:
@@ -196,33 +198,13 @@ def share_subplans(network: Network) -> Network:
         return source if isinstance(source, StreamInput) else replace(source, operator=names[source.operator])
 
     for name, operator in network.operators.items():
-        given = _with_inputs(operator, renamed)
+        given = with_inputs(operator, renamed)
         names[name] = name
-        if not _is_own(operator):
-            names[name] = by_key.setdefault((_bare(given), _windows_above(network, name)), name)
+        if not is_own(operator):
+            names[name] = by_key.setdefault((_bare(given), windows_above(network, name)), name)
         operators[names[name]] = _merged(operators.get(names[name], given), given)
     shared = {name: first for name, first in names.items() if name != first}
     return network.changed(operators=tuple(operators.values()), shared=shared)
-
-
-def _windows_above(network: Network, name: str) -> frozenset[Window]:
-    """The windows that tuples of an operator enter, here or further up."""
-    operator = network.operators[name]
-    if isinstance(operator, physical.Aggregate):
-        return frozenset({operator.window})
-    if isinstance(operator, physical.WindowUpdate):
-        return frozenset()
-    found: set[Window] = set()
-    for reader in network.readers(name):
-        above = network.operators[reader]
-        if any(isinstance(i, DerivedInput) and i.operator == name for i in above.inputs):
-            # windows over results hold other tuples
-            continue
-        if isinstance(above, physical.WindowUpdate):
-            found |= {s.window for s in above.sides if s.input == OperatorInput(name)}
-        else:
-            found |= _windows_above(network, reader)
-    return frozenset(found)
 
 
 def _merged(operator: Operator, equal: Operator) -> Operator:
@@ -231,28 +213,12 @@ def _merged(operator: Operator, equal: Operator) -> Operator:
     return _with_columns(operator, lambda one: tuple(dict.fromkeys((*one.columns, *read[one.alias]))))
 
 
-def _is_own(operator: Operator) -> bool:
-    # windows with placed probes are retained for the tuples of their one eddy
-    is_probed = isinstance(operator, physical.WindowUpdate) and not isinstance(operator, physical.WindowJoin)
-    return is_probed or isinstance(operator, (physical.Project, physical.Table))
-
-
 def _bare(operator: Operator) -> Operator:
     """Equal for operators that can be shared: without name, columns, and order of single-tuple predicates."""
     bare = _with_columns(replace(operator, name=""), lambda _: ())
     if isinstance(bare, (physical.Select, physical.RelationJoin)):
         return replace(bare, predicates=tuple(sorted(bare.predicates, key=lambda p: p.key)))
     return bare
-
-
-def _with_inputs(operator: Operator, change: Callable[[Input], Input]) -> Operator:
-    if isinstance(operator, physical.WindowUpdate):
-        sides = tuple(replace(side, input=change(side.input)) for side in operator.sides)
-        return replace(operator, sides=sides)
-    if isinstance(operator, physical.Union):
-        return replace(operator, inputs=tuple(map(change, operator.inputs)))
-    assert not isinstance(operator, physical.Synthetic), "no query has one"
-    return replace(operator, input=change(operator.input))
 
 
 def _sources(operator: Operator) -> Iterator[Source]:
@@ -267,7 +233,7 @@ def _with_columns(operator: Operator, columns: Callable[[Source], tuple[str, ...
             return replace(source, columns=columns(source))
         return source
 
-    changed = _with_inputs(operator, change)
+    changed = with_inputs(operator, change)
     if isinstance(changed, physical.RelationJoin):
         return replace(changed, columns=columns(changed))
     return changed

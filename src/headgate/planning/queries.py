@@ -10,15 +10,16 @@ from headgate.planning.bind import Branch, Derived, bound_branches
 from headgate.planning.catalog import Catalog, sink_of, with_service
 from headgate.planning.logical import DerivedPlan, LogicalPlan, Project
 from headgate.planning.retention import check_ends
-from headgate.planning.tables import bind_table
+from headgate.planning.tables import bind_table, changes_of
 
 
 def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
     """The query as a plan with WHERE above all joins; a QueryError points at what is wrong."""
     derived = Derived(query.name.text, catalog)
     sink = sink_of(query.sink, catalog.known_sinks)
-    if sink.is_latest:
-        branches: tuple[Project, ...] = (bind_table(query, catalog, derived),)
+    if sink.mode != "append":
+        table = bind_table(query, catalog, derived)
+        branches: tuple[Project, ...] = (table if sink.is_latest else changes_of(table, query),)
     else:
         own = [Branch(select, catalog, derived) for select in query.branches]
         branches = bound_branches(query.branches, own, derived)

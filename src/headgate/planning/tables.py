@@ -17,8 +17,10 @@ from headgate.model.expression import TIMESTAMP_US, Expression, NamedExpression,
 from headgate.model.network import Column, Schema, StreamDefinition
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import (
+    CHANGE,
     RANK,
     Groups,
+    Held,
     Named,
     Ranked,
     RankedState,
@@ -28,15 +30,17 @@ from headgate.model.table import (
     Step,
     Where,
 )
-from headgate.model.window import UnboundedWindow, is_emitted_whole
+from headgate.model.window import TimeWindow, UnboundedWindow, is_emitted_whole
 from headgate.planning.bind import TIMESTAMP, Branch, Clauses, Derived
 from headgate.planning.catalog import Catalog
 from headgate.planning.from_clause import conjunct
 from headgate.planning.grouping import RowGrouping, StateGrouping
-from headgate.planning.logical import Node, Table
+from headgate.planning.logical import Changes, Node, Table
 from headgate.planning.placed_calls import without_pool
 
 _CHANGES = "changes"
+# at every instant all of them are at hand
+_MOST_RANKED = 100
 
 
 def bind_table(query: CreateQuery, catalog: Catalog, derived: Derived) -> Table:
@@ -44,13 +48,38 @@ def bind_table(query: CreateQuery, catalog: Catalog, derived: Derived) -> Table:
     binding = _Binding(catalog, derived)
     given = _key_option(query.sink)
     [select, *others] = query.branches
-    if not others and binding.changes(select):
+    if not others and (binding.changes(select) or (given is None and binding.holds(select))):
         rows = binding.rows(select)
     else:
         rows = binding.latest_by_key(query.branches, given, select)
     if given is not None:
         _check_key(rows, given)
     return Table(rows.input, rows.items, rows.state, rows.steps)
+
+
+def changes_of(table: Table, query: CreateQuery) -> Changes:
+    """All changes of the rows of a table, each with its kind; what they cannot be computed of is refused."""
+    span = query.branches[0].span
+    if any(item.name.lower() == CHANGE for item in table.items):
+        named = (item.alias for item in query.branches[0].items if isinstance(item, cql.SelectItem))
+        found = next((alias.span for alias in named if alias and alias.text.lower() == CHANGE), span)
+        message = f"the kind of a change is called {CHANGE}; write AS another_name"
+        raise QueryError(message, found)
+    state, hint = table.state, "write mode 'latest'"
+    if isinstance(state, Held):
+        message = "changes are those of all tuples so far, and a window loses tuples at any time"
+        raise QueryError(f"{message}; {hint}, or leave the window out", span)
+    if any(isinstance(step, (Groups, Ranked)) for step in table.steps):
+        message = "changes are those of groups or rankings of tuples, not of rows that change themselves"
+        raise QueryError(f"{message}; {hint}", span)
+    if isinstance(state, RankedState):
+        if state.ranking.function != "ROW_NUMBER":
+            message = f"{state.ranking.function} may take any number of rows"
+            raise QueryError(f"{message}; use ROW_NUMBER, or {hint}", span)
+        if state.ranking.rows > _MOST_RANKED:
+            message = f"changes are those of the first {_MOST_RANKED} rows at most"
+            raise QueryError(f"{message}; take fewer, or {hint}", span)
+    return Changes(table.input, table.items, state, table.steps)
 
 
 def _key_option(sink: SinkClause | None) -> Setting | None:
@@ -113,6 +142,12 @@ class _Binding:
         is_whole = window is not None and is_emitted_whole(window.window)
         return self._table_below(select) is not None or (select.summarizes_windows and not is_whole)
 
+    def holds(self, select: Select) -> bool:
+        """Whether rows of a SELECT are those that a window over time holds."""
+        [item, *others] = select.sources
+        window = None if item.window is None else item.window.window
+        return not others and isinstance(window, TimeWindow) and not is_emitted_whole(window)
+
     def _table_below(self, select: Select) -> Select | None:
         """The subquery or view that a SELECT reads the current rows of; with a window it is a stream."""
         [item, *others] = select.sources
@@ -125,7 +160,7 @@ class _Binding:
         """The current rows of a SELECT that change."""
         if select.emission is not None:
             message = f"{select.emission.kind.value} makes a stream of rows that change"
-            raise QueryError(f"{message}; leave it out with mode 'latest'", select.emission.span)
+            raise QueryError(f"{message}; leave it out with mode 'latest' or 'changes'", select.emission.span)
         inner = self._table_below(select)
         if inner is None:
             return self._over_streams(select)
@@ -147,13 +182,17 @@ class _Binding:
     def _over_streams(self, select: Select) -> _Rows:
         """All tuples so far, grouped or ranked."""
         branch = Branch(select, self.catalog, self.derived)
+        if self.holds(select):
+            return self._over_window(select, branch)
         for source in branch.scope.streams:
             if not isinstance(source.window, UnboundedWindow):
                 written = source.item.window
                 assert written is not None
-                message = f"the latest results are those of all tuples so far; remove {written.span.excerpt}"
-                hint = "or write [TUMBLE 10 SECONDS] and a key, to keep those of the last window"
-                raise QueryError(f"{message}, {hint}", written.span)
+                message = (
+                    f"a table is of all tuples so far, or of one stream [RANGE t], not {written.span.excerpt}"
+                )
+                hint = "write [TUMBLE 10 SECONDS] and a key, to keep those of the last window"
+                raise QueryError(f"{message}; {hint}", written.span)
         node, clauses = branch.source(branch.clauses(StateGrouping))
         if len(branch.scope.streams) > 1:
             node, renamed = self.derived.joined(node, clauses.read, UnboundedWindow())
@@ -169,13 +208,24 @@ class _Binding:
         key = tuple(item.name for item in clauses.items) if select.is_distinct else _key_of(clauses)
         return _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
 
+    def _over_window(self, select: Select, branch: Branch) -> _Rows:
+        """The tuples of the last stretch of time: grouped, ranked, or as they are."""
+        window = branch.scope.streams[0].window
+        assert isinstance(window, TimeWindow)
+        node, clauses = branch.source(branch.clauses(RowGrouping))
+        state = Held(tuple(clauses.read), window.range_us)
+        steps = _finished(clauses) if clauses.grouping is None else [clauses.grouping, *_finished(clauses)]
+        key = _key_of(clauses)
+        rows = _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
+        return _distinct_rows(rows) if select.is_distinct else rows
+
     def latest_by_key(self, branches: tuple[Select, ...], given: Setting | None, first: Select) -> _Rows:
         """The last result of each key; of results with equal timestamps the greatest one."""
         wanted = self._primary_key(branches) if given is None else _names(given)
         span = first.span if given is None else given.span
         if not wanted:
-            message = "the latest results need a key that tells which ones replace each other"
-            raise QueryError(f"{message}; write OPTIONS (mode 'latest', key 'column')", first.span)
+            message = "results need a key that tells which ones replace each other"
+            raise QueryError(f"{message}; write key 'column' beside mode", first.span)
         name = Name(_CHANGES, first.span)
         star = Select(
             (cql.Star(None, first.span),), (FromItem(name, None, name, branches),), (), (), None, first.span

@@ -50,6 +50,21 @@ _SYMBOLS: Mapping[type[exp.Expr], str] = {
 _COMPARISONS = ("=", "<", "<=>")
 
 
+# functions of other stream systems, and what is written here
+_WRITTEN_ELSEWHERE = {
+    **dict.fromkeys(
+        ("tumble", "tumble_start", "tumble_end"),
+        "write FROM s [TUMBLE 10 SECONDS], and window_start or window_end in SELECT",
+    ),
+    **dict.fromkeys(
+        ("hop", "hop_start", "hop_end"),
+        "write FROM s [HOP 10 SECONDS EVERY 2 SECONDS], and window_end in SELECT",
+    ),
+    **dict.fromkeys(("session_start", "session_end"), "write FROM s [SESSION 10 SECONDS], and window_end"),
+    "proctime": "write the stream's timestamp column",
+}
+
+
 @dataclass(frozen=True)
 class SessionFunctions:
     """What a Spark session knows of functions beyond the catalogue."""
@@ -265,7 +280,9 @@ class TypeCheck:
 
     def _unknown(self, call: exp.Expr) -> QueryError:
         known = [*functions.function_names(), *self.functions.registered]
-        hint = suggestion(call.name, known, "it is neither of Spark nor registered; write CREATE FUNCTION")
+        hint = _WRITTEN_ELSEWHERE.get(call.name.lower()) or suggestion(
+            call.name, known, "it is neither of Spark nor registered; write CREATE FUNCTION"
+        )
         return QueryError(f"unknown function {call.name}; {hint}", self._name_place(call))
 
     def _mismatch(self, call: exp.Expr, types: Sequence[Type], found: Outcome) -> QueryError:

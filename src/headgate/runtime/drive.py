@@ -123,6 +123,11 @@ class ReplaceableStrategy:
             self._latencies_s.update(latencies_s)
             self._changed = True
 
+    def latency_bounds(self, network: Network) -> dict[str, float | None]:
+        """The bounds of all queries in force."""
+        with self._lock:
+            return {q.name: self._latencies_s.get(q.name, q.latency_s) for q in network.queries.values()}
+
     def prepare(self, network: Network, profiles: Profiles) -> None:
         with self._lock:
             self._known = network, profiles

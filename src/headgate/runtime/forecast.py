@@ -61,6 +61,8 @@ class Forecast:
         """Processor seconds that the turns so far take."""
         self.offered: dict[str, float] = {name: queue.ready for name, queue in queues.items()}
         self.taken: dict[str, float] = dict.fromkeys(network.operators, 0.0)
+        self.turns: dict[tuple[str, ...], float] = {}
+        """Tuples of all turns, by the operators that they pass through."""
 
     @property
     def spent(self) -> bool:
@@ -107,6 +109,7 @@ class Forecast:
         # at least one tuple: a tick that moves nothing would never end a backlog
         tuples = min(turn.max_tuples, self._ready(turn.operators[0]), max(1.0, affordable))
         self.spent_s += tuples * per_tuple_s
+        self.turns[turn.operators] = self.turns.get(turn.operators, 0.0) + tuples
         self._move(turn.operators, tuples)
 
     def _seconds_through(self, operators: tuple[str, ...]) -> float:

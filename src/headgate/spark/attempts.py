@@ -6,7 +6,8 @@ it ends some ticks after the last tuple was set aside. Where all attempts succee
 
 A tuple is set aside if a predicate fails and no other one rules the tuple out, or if a select item, group key
 or argument of an aggregate fails. Of a join, it is the combination of tuples for which a predicate fails, or
-the tuple for which one side of an equality does.
+the tuple for which one side of an equality does. A tuple of an outer, semi or anti join that is part of such
+a combination is not emitted as one without a match: nobody knows.
 """
 
 from __future__ import annotations
@@ -20,22 +21,26 @@ from py4j.java_gateway import is_instance_of  # type: ignore[import-untyped]
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 from sqlglot import exp
 
 from headgate.errors import QueryError
-from headgate.model.expression import Expression
+from headgate.model.expression import Expression, column_of
 from headgate.model.operator import (
     Aggregate,
+    DerivedInput,
     OperatorInput,
-    OuterWindowJoin,
     Project,
     RelationJoin,
     Select,
+    StreamInput,
     Table,
     Top,
     WindowJoin,
     expressions_of,
 )
+from headgate.model.sql_tree import column_tree
+from headgate.model.window import UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.application.java_classes import ATTEMPT
 from headgate.spark.arrival.dead_letters import value_letters
@@ -43,6 +48,9 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.operators.base import SparkOperator
 from headgate.spark.operators.check import spark_complaint
 from headgate.spark.operators.inputs import TickInput
+from headgate.spark.operators.outer_join import OuterJoinOperator
+from headgate.spark.operators.stateless import RelationJoinOperator
+from headgate.spark.operators.windowed import WindowJoinOperator
 from headgate.spark.prepared import Prepared, streams_below
 from headgate.spark.samples import is_harmless
 from headgate.spark.user_functions import is_of_user_code
@@ -89,6 +97,7 @@ class Attempts:
         self._store = store
         self._streams_of = streams_below(prepared.network)
         self._on: dict[str, AttemptedOperator] = {}
+        self._lifetimes: dict[UntilWindow, UntilWindow] = {}
         self._quiet_ticks = 0
 
     def get(self, name: str) -> AttemptedOperator | None:
@@ -111,9 +120,32 @@ class Attempts:
         return replace(strict, name=f"attempt of {select.name}")
 
     @property
+    def are_lifetimes_on(self) -> bool:
+        """Whether ends of tuples are attempted."""
+        return bool(self._lifetimes)
+
+    def window(self, window: Window | None) -> Window | None:
+        """A window as this tick computes it; a tuple whose own end fails is left out."""
+        return self._lifetimes.get(window, window) if isinstance(window, UntilWindow) else window
+
+    def lifetime_letters(
+        self, name: str, source: StreamInput | DerivedInput, window: Window, tuples: str, batch_id: int
+    ) -> str:
+        """Dead letters of tuples that are left out of an attempted window."""
+        [written_as] = [one.end for one, attempted in self._lifetimes.items() if attempted == window]
+        names = {column: column_of(source.alias, column) for column in source.columns}
+        end = written_as.over({column: column_tree(name) for column, name in names.items()})
+        error = _part(end, "error").text
+        queries, streams = self._network.queries_of(name), sorted(self._streams_of[name])
+        return value_letters(
+            tuples, [(written(written_as), error)], [*names.values()], queries, streams, batch_id
+        )
+
+    @property
     def queries(self) -> tuple[str, ...]:
         """The queries that may set tuples aside."""
-        found = {query for name in self._on for query in self._network.queries_of(name)}
+        names = {*self._on, *(name for name, window in self._windows() if window in self._lifetimes)}
+        found = {query for name in names for query in self._network.queries_of(name)}
         return tuple(query for query in self._network.queries if query in found)
 
     def catch(self, error: Exception) -> bool:
@@ -126,10 +158,15 @@ class Attempts:
             for name in self._prepared.operators
             if name not in self._on and (found := self._attempted(name)) is not None
         }
-        if not possible:
+        lifetimes = {window: _attempted_window(window) for _, window in self._windows()}
+        ends = {window: one for window, one in lifetimes.items() if window not in self._lifetimes}
+        if not possible and not ends:
             return False
         named = {name: found for name, found in possible.items() if _holds(found, fragments)}
-        self._on |= named or possible
+        named_ends = {window: one for window, one in ends.items() if _is_part(window.end, fragments)}
+        is_known = bool(named or named_ends)
+        self._on |= named if is_known else possible
+        self._lifetimes |= named_ends if is_known else ends
         self._quiet_ticks = 0
         return True
 
@@ -144,15 +181,25 @@ class Attempts:
         """Evaluate expressions as usual again, once no tuple has been set aside for a while."""
         self._quiet_ticks = 0 if set_aside else self._quiet_ticks + 1
         if self._quiet_ticks >= _PATIENCE_TICKS:
-            self._on = {}
+            self._on, self._lifetimes = {}, {}
+
+    def _windows(self) -> Iterator[tuple[str, UntilWindow]]:
+        """Windows by operator in which tuples have ends that may fail."""
+        for name, operator in self._prepared.operators.items():
+            for window in operator.windows:
+                if isinstance(window, UntilWindow) and not isinstance(window.end.tree, exp.Column):
+                    yield name, window
 
     def letters(
         self, name: str, arrived: Sequence[str | None], combined: str | None, batch_id: int
     ) -> Iterator[str]:
         """Dead letters of an operator: of new tuples of its inputs, and of outputs of its lenient twin."""
-        attempted, operator = self._on[name], self._prepared.operators[name]
-        checked = zip(arrived, attempted.checks, operator.inputs, strict=True)
-        for tuples, expressions, schema in (*checked, (combined, attempted.predicates, operator.output)):
+        attempted = self._on[name]
+        checked = zip(arrived, attempted.checks, attempted.strict.inputs, strict=True)
+        for tuples, expressions, schema in (
+            *checked,
+            (combined, attempted.predicates, attempted.lenient.output),
+        ):
             if tuples is not None and expressions:
                 errors = [(written(one), _part(one, "error").text) for one in expressions]
                 columns = [column for column in schema.names if not sql.is_system(column)]
@@ -163,10 +210,6 @@ class Attempts:
         """The operator with all expressions attempted that may fail; None if there is none."""
         operator = self._prepared.operators[name]
         settings = operator.settings
-        is_outer = isinstance(settings, RelationJoin) and type(settings) is not RelationJoin
-        if is_outer or isinstance(settings, OuterWindowJoin):
-            # a condition that fails tells neither that there is a match nor that there is none
-            return None
         if isinstance(settings, (Select, RelationJoin, WindowJoin)):
             found = self._with_predicates(operator, settings)
         elif isinstance(settings, (Project, Aggregate, Top, Table)):
@@ -180,7 +223,8 @@ class Attempts:
     def _with_predicates(
         self, operator: SparkOperator, settings: Select | RelationJoin | WindowJoin
     ) -> AttemptedOperator:
-        tuples = self._store.empty(operator.output)
+        plain = self._inner(operator)
+        tuples = self._store.empty(plain.output)
         checks: list[list[Expression]] = [[] for _ in operator.inputs]
         strict, lenient, failing = [], [], []
         for predicate in settings.predicates:
@@ -198,12 +242,32 @@ class Attempts:
                 strict.append(_part(predicate, "value"))
                 lenient.append(_holds_or_fails(predicate))
                 failing.append(predicate)
-        return AttemptedOperator(
-            _with_settings(operator, replace(settings, predicates=tuple(strict))),
-            _with_settings(operator, replace(settings, predicates=tuple(lenient))),
-            tuple(failing),
-            tuple(map(tuple, checks)),
-        )
+        own = _with_settings(operator, replace(settings, predicates=tuple(strict)))
+        possible = _with_settings(plain, replace(plain.settings, predicates=tuple(lenient)))
+        if isinstance(own, OuterJoinOperator):
+            own.possible = tuple(lenient)
+        elif isinstance(own, RelationJoinOperator) and plain is not operator:
+            own.doubtful = _any_fails(failing, lenient)
+        return AttemptedOperator(own, possible, tuple(failing), tuple(map(tuple, checks)))
+
+    def _inner(self, operator: SparkOperator) -> SparkOperator:
+        """For an outer, semi or anti join the plain join, which emits combinations; else the operator."""
+        own: Any = operator.settings
+        inner: SparkOperator
+        if isinstance(operator, OuterJoinOperator):
+            inner = WindowJoinOperator(WindowJoin(own.name, own.sides, own.predicates))
+            inner.output = StructType(
+                [f for one in operator.inputs for f in one.fields if not sql.is_system(f.name)]
+            )
+        elif isinstance(operator, RelationJoinOperator) and type(own) is not RelationJoin:
+            settings = RelationJoin(own.name, own.input, own.relation, own.alias, own.columns, own.predicates)
+            inner = operator.joined_by(settings)
+            empty = self._store.views.define(f"tuples of {own.name}", self._store.empty(operator.inputs[0]))
+            inner.output = self._store.spark.sql(inner.applied(empty)).schema
+        else:
+            return operator
+        inner.inputs = operator.inputs
+        return inner
 
     def _equality(
         self, predicate: Expression, operator: SparkOperator, tuples: DataFrame
@@ -260,7 +324,15 @@ def _owner(side: Expression, operator: SparkOperator) -> int | None:
 
 
 def _holds(operator: AttemptedOperator, fragments: Sequence[str]) -> bool:
-    return any(fragment in one.text for fragment in fragments for one in operator.expressions)
+    return any(_is_part(one, fragments) for one in operator.expressions)
+
+
+def _is_part(expression: Expression, fragments: Sequence[str]) -> bool:
+    return any(fragment in expression.text for fragment in fragments)
+
+
+def _attempted_window(window: UntilWindow) -> UntilWindow:
+    return replace(window, end=_part(window.end, "value"))
 
 
 def _with_settings(operator: SparkOperator, settings: Any) -> SparkOperator:
@@ -279,6 +351,12 @@ def _part(expression: Expression, name: str) -> Expression:
 
 def _succeeds(expression: Expression) -> Expression:
     return Expression(exp.Is(this=_part(expression, "error").tree, expression=exp.Null()), expression.span)
+
+
+def _any_fails(failing: Sequence[Expression], lenient: Sequence[Expression]) -> tuple[Expression, ...]:
+    """The conditions for a combination about which nobody knows whether it matches."""
+    errors = [exp.Not(this=_succeeds(one).tree) for one in failing]
+    return (*lenient, Expression(exp.or_(*errors))) if errors else ()
 
 
 def _holds_or_fails(predicate: Expression) -> Expression:

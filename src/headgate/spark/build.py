@@ -17,14 +17,21 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from headgate.model.network import QueryDefinition
-from headgate.model.operator import DerivedInput, Eddy, OperatorInput, Select, StreamInput, WindowJoin
+from headgate.model.operator import (
+    DerivedInput,
+    Eddy,
+    OperatorInput,
+    Select,
+    StreamInput,
+    WindowJoin,
+)
 from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival
 from headgate.spark.attempts import AttemptedOperator, Attempts
-from headgate.spark.blocks import BlockStore, Input, groups_to_merge, merged_block
+from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.queue import EddySnapshot, probing_timestamps
-from headgate.spark.manifest import BlockRef, Manifest, OperatorState
+from headgate.spark.manifest import Manifest, OperatorState
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import (
     LogInput,
@@ -35,11 +42,11 @@ from headgate.spark.operators.inputs import (
     log_columns,
 )
 from headgate.spark.prepared import Prepared
-from headgate.spark.rows import Rows, Spread, cut_at, progress_of
+from headgate.spark.rows import Rows, Spread, cut_at, in_range, progress_of
 from headgate.spark.samples import Trial, WindowContent, join_samples
 from headgate.spark.sql import BEGINNING_US, END_US
 from headgate.spark.stream_log import StreamLogs
-from headgate.spark.tick_plan import Merged, Moved, TickPlan
+from headgate.spark.tick_plan import Moved, TickPlan
 
 # fewer tuples than this are not worth a shuffle
 _ROWS_TO_SPREAD = 1_000
@@ -103,6 +110,8 @@ class TickBuilder:
         plan.progress[name] = new
         if (attempted := self._attempts.get(name)) is not None:
             inputs = self._set_aside(attempted, inputs, state, new, plan)
+        if self._attempts.are_lifetimes_on:
+            self._set_aside_lifetimes(name, inputs, old, new, plan)
         if operator.is_ordered:
             rows = self._add_ordered(name, inputs, state, new, before, plan, snapshots)
         else:
@@ -159,7 +168,7 @@ class TickBuilder:
         return LogInput(
             logs=self._logs,
             source=stream,
-            window=self._prepared.window(name, number),
+            window=self._window(name, number),
             selects=self._attempts.selects(selects),
             predicate_order=self._prepared.predicate_order,
             blocks=blocks,
@@ -168,6 +177,9 @@ class TickBuilder:
             passed_ts=passed_ts,
             selectivity=selectivity,
         )
+
+    def _window(self, name: str, number: int) -> Window | None:
+        return self._attempts.window(self._prepared.window(name, number))
 
     def _queue_input(
         self,
@@ -179,7 +191,7 @@ class TickBuilder:
     ) -> QueueInput:
         operator = self._prepared.operators[name]
         source = self._network.operators[name].inputs[number]
-        window = self._prepared.window(name, number)
+        window = self._window(name, number)
         over_queue, log = self._prepared.over_queue(name, number), None
         if over_queue:
             passed = plan.rows[over_queue[-1].name]
@@ -226,7 +238,8 @@ class TickBuilder:
         """What enters a queue: the output of the operator below, or a stream."""
         if isinstance(source, DerivedInput):
             items = log_columns(source, window, self._prepared.is_numbered(source))
-            return plan.rows[source.operator].mapped(lambda tuples: sql.select(items, tuples))
+            seen = [] if source.since is None else in_range(source.since.us, END_US)
+            return plan.rows[source.operator].mapped(lambda tuples: sql.select(items, tuples, seen))
         if not isinstance(source, StreamInput):
             return plan.rows[source.operator]
         arrival = arrivals[source.stream]
@@ -261,6 +274,32 @@ class TickBuilder:
             combined = lenient.applied(taken) if taken is not None and attempted.predicates else None
         plan.letters += self._attempts.letters(lenient.name, arrived, combined, plan.batch_id)
         return checked
+
+    def _set_aside_lifetimes(
+        self, name: str, inputs: Sequence[TickInput], old: int, new: int, plan: TickPlan
+    ) -> None:
+        """Dead letters of tuples that tell no end of their own, where they are first read."""
+        for number, one in enumerate(inputs):
+            window, source = self._window(name, number), self._network.operators[name].inputs[number]
+            if window is None or window == self._prepared.window(name, number):
+                continue
+            stream: StreamInput | DerivedInput
+            if isinstance(one, LogInput) and self._prepared.is_materialised(name):
+                columns = self._logs.schemas[one.source.stream].struct.names
+                stream = replace(one.source, columns=tuple(c for c in columns if not sql.is_system(c)))
+                read = replace(one, source=stream, window=None, decorate=None)
+                is_ordered = self._prepared.operators[name].is_ordered
+                tuples = read.content(old, new) if is_ordered else read.taken(old, new, BEGINNING_US, END_US)
+            elif isinstance(source, DerivedInput):
+                columns = self._prepared.operators[source.operator].output.names
+                stream = replace(source, columns=tuple(c for c in columns if not sql.is_system(c)))
+                below = plan.rows[source.operator].query
+                tuples = below and sql.select(log_columns(stream, None, is_numbered=False), below)
+            else:
+                continue
+            if tuples is not None:
+                letters = self._attempts.lifetime_letters(name, stream, window, tuples, plan.batch_id)
+                plan.letters.append(letters)
 
     def _add_stateless(self, name: str, one: TickInput, old: int, new: int, plan: TickPlan) -> Rows:
         operator = self._attempts.operator(name)
@@ -345,35 +384,6 @@ class TickBuilder:
                 )
                 plan.stores.append(task)
 
-    def merge_blocks(self, batch_id: int, plan: TickPlan) -> None:
-        """Merge small blocks of logs, in everything retained after the tick."""
-        kept: dict[str, dict[Input, list[BlockRef]]] = {}
-        for name, sides in plan.retained.items():
-            pushing = plan.pushing.get(name) or [[]] * len(sides)
-            for number, (own, below) in enumerate(zip(sides, pushing, strict=True)):
-                reads_log = self._prepared.through(name, number) is not None
-                if blocks := own if reads_log else below:
-                    stream = self._prepared.stream_input(name, number).stream
-                    kept.setdefault(stream, {})[name, number] = blocks
-        for stream, lists in kept.items():
-            for place, group in enumerate(groups_to_merge(lists)):
-                block = merged_block(group, f"blocks/{batch_id:09d}/{stream}-merged{place}")
-                plan.merged.append(Merged(block, self._merged_tuples(stream, group, block)))
-                for blocks in lists.values():
-                    if group[0] in blocks:
-                        at = blocks.index(group[0])
-                        blocks[:] = [b for b in blocks if b not in group]
-                        blocks.insert(at, block)
-
-    def _merged_tuples(self, stream: str, group: Sequence[BlockRef], block: BlockRef) -> DataFrame:
-        names = self._logs.schemas[stream].struct.names
-        tuples = self._read(self._logs.view(stream, group)).select(*names)
-        if not self._logs.memory.is_lasting:
-            return tuples
-        held = self._logs.memory.hold(tuples)
-        self._logs.memory.put(block.path, held, block.rows)
-        return held.frame
-
     def _passed_on(self, name: str, rows: Rows, plan: TickPlan) -> Rows:
         """The output of an operator for its readers: computed once, counted if this tick counts."""
         if not self._network.readers(name):
@@ -404,7 +414,7 @@ class TickBuilder:
         self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, snapshot: EddySnapshot
     ) -> None:
         """An eddy in a tick: new tuples enter its queue, finished ones continue."""
-        source, window = self._network.operators[name].inputs[0], self._prepared.window(name, 0)
+        source, window = self._network.operators[name].inputs[0], self._window(name, 0)
         entering = self._flowing(source, window, arrivals, plan)
         plan.progress[name] = BEGINNING_US
         plan.retained[name] = [list(snapshot.inside)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
@@ -38,6 +38,8 @@ class Checkpoint:
         self.dead_letters = f"{self.root}/dead-letters"
         self.lock = RunLock(files, self.root)
         self.history = History(files, self.root)
+        self.epochs: Mapping[str, int] = {}
+        """By query, the change of the network that brought it."""
         self._owner: Owner | None = None
         self._fingerprints: dict[str, Fingerprint] = {}
         self._verified_s: dict[str, float] = {}
@@ -53,12 +55,15 @@ class Checkpoint:
     def is_local(self) -> bool:
         return self._files.is_local(self.root)
 
-    def open(self, network: Network) -> None:
-        """Take the lock, then claim a new folder, or verify that an old one belongs to these queries."""
+    def open(self, network: Network, may_change: bool = False) -> None:
+        """Take the lock, then claim a new folder, or verify that an old one belongs to these queries.
+
+        With ``may_change``, it may have belonged to others: ``adopt`` tells what becomes of them.
+        """
         self.lock.acquire()
         try:
             # another run may have used it since the first check
-            self._owner = self.check(network)
+            self._owner = self.check(network, may_change)
             if self._owner is None:
                 self._owner = Owner(uuid.uuid4().hex[:8], network.fingerprint, tuple(network.queries))
                 self._files.write_text(self._owner_path, self._owner.to_json())
@@ -69,7 +74,15 @@ class Checkpoint:
     def close(self) -> None:
         self.lock.release()
 
-    def check(self, network: Network) -> Owner | None:
+    def adopt(self, network: Network, manifest: Manifest) -> None:
+        """Belong to other queries from now on, as the manifest of the last tick has them."""
+        assert self._owner is not None
+        self._owner = Owner(self._owner.uid, network.fingerprint, tuple(network.queries))
+        if manifest.batch_id >= 0:
+            self.commit(manifest)
+        self._files.write_text(self._owner_path, self._owner.to_json())
+
+    def check(self, network: Network, may_change: bool = False) -> Owner | None:
         """The owner; raises if the folder belongs to something else. Changes nothing."""
         found = self.check_owner()
         if found is None:
@@ -78,17 +91,12 @@ class Checkpoint:
                 raise SetupError(
                     f"checkpoint {self.root} is not empty and not Headgate's; choose an empty or new folder"
                 )
-        elif found.fingerprint != network.fingerprint:
+        elif found.fingerprint != network.fingerprint and not may_change:
             raise SetupError(
                 f"checkpoint {self.root} belongs to other queries ({', '.join(found.queries)}, or an "
                 "earlier version of them); choose another folder, or remove it to start anew"
             )
         return found
-
-    def belongs_to(self, network: Network) -> bool:
-        """Whether it was written by these very operators."""
-        found = self.check_owner()
-        return found is not None and found.fingerprint == network.fingerprint
 
     def check_owner(self) -> Owner | None:
         """The owner; None if there is none. Raises if ``headgate.json`` is damaged."""
@@ -115,10 +123,16 @@ class Checkpoint:
         return True
 
     def results(self, query: str) -> str:
-        return f"{self.root}/results/{query}"
+        """The folder of results in memory; a query that came later does not mix with an earlier one."""
+        return self._of_query("results", query)
 
     def outbox(self, query: str) -> str:
-        return f"{self.root}/outbox/{query}"
+        """The folder of results that wait to be delivered."""
+        return self._of_query("outbox", query)
+
+    def _of_query(self, folder: str, query: str) -> str:
+        epoch = self.epochs.get(query, 0)
+        return f"{self.root}/{folder}/{query}.{epoch}" if epoch else f"{self.root}/{folder}/{query}"
 
     def block(self, batch_id: int, name: str) -> str:
         return f"blocks/{batch_id:09d}/{name}"

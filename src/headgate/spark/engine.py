@@ -21,7 +21,7 @@ from headgate.model.network import Network
 from headgate.model.profile import Profiles
 from headgate.model.view import SystemView, Turn
 from headgate.runtime.allowance import first_rows, growth
-from headgate.runtime.forecast import Forecast
+from headgate.runtime.forecast import Forecast, ForecastQueue
 from headgate.spark.intake_limits import IntakeLimits
 from headgate.spark.tick import TickRunner
 from headgate.spark.tick_plan import Chosen, OpenTick
@@ -91,6 +91,8 @@ class SparkEngine:
         self._tick: OpenTick | None = None
         self._handover: _Handover | None = None
         self._forecast: Forecast | None = None
+        self._paused: frozenset[str] = frozenset()
+        """Operators that take nothing in this tick, as all their queries are paused."""
         self._opened_s = 0.0
         self._over = threading.Event()
         self.stopping = False
@@ -185,6 +187,10 @@ class SparkEngine:
         now_s = self._clock_s()
         self._tick = self._runner.open(handover.batch, handover.batch_id, now_s)
         queues = self._runner.forecast_queues(self._tick, self.profiles())
+        self._paused = self._runner.paused_operators()
+        for name in self._paused:
+            waiting = queues[name]
+            queues[name] = ForecastQueue(0.0, waiting.length, waiting.oldest_s, ready_share=0.0)
         limits = self.limits
         self._forecast = Forecast(
             self.network,
@@ -216,7 +222,10 @@ class SparkEngine:
         assert self._tick is not None and self._forecast is not None and self._handover is not None
         self._tick.phases_s["choose"] = time.perf_counter() - self._opened_s
         chosen = Chosen(
-            {name: self._forecast.taken_share(name) for name in self.network.operators},
+            {
+                name: 0.0 if name in self._paused else self._forecast.taken_share(name)
+                for name in self.network.operators
+            },
             self._forecast.taken,
             {name: profile.selectivity for name, profile in self.profiles().items()},
         )
@@ -228,7 +237,7 @@ class SparkEngine:
         if self.statistics.operators.add(outcome.works, outcome.passed, outcome.widths_bytes):
             self._events.append(ProfilesLearnt(now_s))
         waiting = self._learn(self._tick, outcome.event, chosen)
-        handover = self._handover
+        handover, turns = self._handover, self._forecast.turns
         self._tick = self._forecast = self._handover = None
         rest_s = self._rest_s(outcome.event.seconds)
         self._over.wait(rest_s)
@@ -236,7 +245,8 @@ class SparkEngine:
         if self._runner.manifest.flushed and outcome.event.backlog_tuples == 0:
             # the input has ended and all of it is processed
             self.stop()
-        return replace(outcome.event, phases_s={**outcome.event.phases_s, "rest": rest_s}, waiting=waiting)
+        phases_s = {**outcome.event.phases_s, "rest": rest_s}
+        return replace(outcome.event, phases_s=phases_s, waiting=waiting, turns=turns)
 
     def _learn(self, tick: OpenTick, committed: TickCommitted, chosen: Chosen) -> frozenset[str]:
         """Size the next tick by this one; the streams of which more may wait in their sources."""

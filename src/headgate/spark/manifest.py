@@ -13,7 +13,7 @@ import hashlib
 import json
 import types
 from bisect import bisect_left
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import MISSING, dataclass, field, fields, is_dataclass
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -116,6 +116,15 @@ class StreamState:
     """Where partitions have progress of their own: all of them, by topic and number."""
     seen_us: int = 0
     """When the last tick took from a stream with partitions."""
+    whole_from_ts: int = BEGINNING_US
+    """The log holds all tuples from this timestamp on, with all its columns."""
+    columns: tuple[str, ...] = ()
+    """The columns of its log, in lower case."""
+    is_numbered: bool = False
+    """Whether tuples have numbers: once they have, they keep them, as some may wait for theirs."""
+    identity: str = ""
+    source: str = ""
+    """The name of its source in Spark's logs."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +141,18 @@ class OperatorState:
     groups: tuple[BlockRef, ...] = ()
     pushing: tuple[tuple[BlockRef, ...], ...] = ()
     """For row windows over a queue: blocks of the log whose tuples expire others, by input."""
+    identity: str = ""
+    """What the operator computes, whatever its name is."""
+    reads: tuple[str, ...] = ()
+    """By input, the stream whose log ``blocks`` are part of; empty if they are a queue."""
+    pushes: tuple[str, ...] = ()
+    """The same of ``pushing``."""
+
+    def log_blocks(self) -> Iterator[tuple[str, BlockRef]]:
+        """Its blocks that are part of logs, each with the stream."""
+        for streams, sides in ((self.reads, self.blocks), (self.pushes, self.pushing)):
+            for stream, blocks in zip(streams, sides, strict=False):
+                yield from ((stream, block) for block in blocks if stream)
 
 
 @dataclass(frozen=True)
@@ -172,6 +193,19 @@ class Owner:
 
 
 @dataclass(frozen=True)
+class Registration:
+    """A query or derived stream that runs: what it computes, and the tuples that it sees.
+
+    It sees those from ``start_us`` on, all if that is None. ``epoch`` is the change that brought it.
+    """
+
+    definition: str
+    start_us: int | None = None
+    epoch: int = 0
+    is_stream: bool = False
+
+
+@dataclass(frozen=True)
 class Manifest:
     """Everything a restarted engine has to know; ``settings`` and ``relations`` are those of the next tick.
 
@@ -189,6 +223,15 @@ class Manifest:
     owner: Owner | None = None
     written_s: float = 0.0
     relations: dict[str, RelationState] = field(default_factory=dict)
+    registered: dict[str, Registration] = field(default_factory=dict)
+    """Queries and derived streams by name; manifests up to the fifth format have none."""
+    epoch: int = 0
+    """How often queries have come or gone."""
+    paused: tuple[str, ...] = ()
+    shares: bool = True
+    """Whether equal operators are shared, which earlier versions did not do."""
+    script: str = ""
+    """The statements that declare what runs."""
 
     def block_refs(self) -> list[BlockRef]:
         """Every retained block of tuples; one that several operators need is listed several times."""
@@ -196,6 +239,14 @@ class Manifest:
         for operator in self.operators.values():
             refs += [ref for side in (*operator.blocks, operator.groups, *operator.pushing) for ref in side]
         return refs
+
+    def logs(self) -> dict[str, dict[str, BlockRef]]:
+        """The blocks of the log of every stream, by path."""
+        found: dict[str, dict[str, BlockRef]] = {name: {} for name in self.streams}
+        for state in self.operators.values():
+            for stream, block in state.log_blocks():
+                found.setdefault(stream, {})[block.path] = block
+        return found
 
     def block_paths(self) -> set[str]:
         """Where all blocks are stored: below the checkpoint, or at a path of their own."""
@@ -220,6 +271,9 @@ class Manifest:
                 "blocks": [numbered(side) for side in state.blocks],
                 "groups": numbered(state.groups),
                 "pushing": [numbered(side) for side in state.pushing],
+                "identity": state.identity,
+                "reads": state.reads,
+                "pushes": state.pushes,
             }
             for name, state in self.operators.items()
         }

@@ -105,7 +105,7 @@ class Measuring:
         return {
             query.outputs[0]: float(results[query.name])
             for query in self._network.queries.values()
-            if query.name in results and len(query.outputs) == 1 and not query.sink.is_latest
+            if query.name in results and len(query.outputs) == 1 and query.sink.mode == "append"
         }
 
     def passed(
@@ -129,7 +129,7 @@ class Measuring:
                 taken = sum(counted)
             found[name] = Passed(taken, rows)
         for query in self._network.queries.values():
-            if query.sink.is_latest and query.name in results:
+            if query.sink.mode != "append" and query.name in results:
                 [output] = query.outputs
                 found[output] = Passed(plan.moved[output].rows, float(results[query.name]))
         return found

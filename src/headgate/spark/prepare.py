@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -39,6 +39,7 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.eddy_jobs import EddyLayout, lay_out, with_returned
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import SparkOperator, spark_operator
+from headgate.spark.operators.changes import ChangesOperator
 from headgate.spark.operators.check import spark_complaint
 from headgate.spark.operators.derived import NumberOperator, UnionOperator
 from headgate.spark.operators.inputs import log_columns
@@ -77,6 +78,8 @@ class Preparation:
     functions: Functions
     store: BlockStore
     predicates: PredicateEstimates
+    numbered: Collection[str] = ()
+    """Streams whose tuples have numbers already."""
 
     def __post_init__(self) -> None:
         self._streams_of = streams_below(self.network)
@@ -92,7 +95,7 @@ class Preparation:
             self._raw[name] = StructType([*self._raw[name].fields, StructField(KEEP, DoubleType())])
         self._relations = StoredRelations(self.spark, network.relations.values(), self.sources, self.store)
         self._check_utilities()
-        self._logs = log_schemas(network, self._raw)
+        self._logs = log_schemas(network, self._raw, self.numbered)
         for name, schema in self._logs.items():
             self.spark.createDataFrame([], schema.struct).createOrReplaceTempView(sql.name(f"empty {name}"))
         operators: dict[str, SparkOperator] = {}
@@ -244,7 +247,9 @@ class Preparation:
             operator.types = self._aggregate_types(state, tuples)
         kept = operator.state(tuples, None)
         operator.columns = self._stored_columns(kept)
-        return self.spark.sql(operator.rows(kept))
+        if isinstance(operator, ChangesOperator):
+            operator.learn(self.spark.sql(operator.compared(tuples)).schema)
+        return self.spark.sql(operator.emitted(tuples, None, kept))
 
     def _stored_columns(self, query: str) -> StructType:
         """The columns of a query as blocks have them: any may be NULL."""

@@ -24,6 +24,7 @@ from headgate.spark import sql
 from headgate.spark.eddies.eddy_jobs import EddyLayout
 from headgate.spark.operators.base import SparkOperator
 from headgate.spark.operators.stateless import TIMESTAMP
+from headgate.spark.reconcile import InputStreams
 from headgate.spark.relations import StoredRelations
 from headgate.spark.samples import is_expensive
 from headgate.spark.stream_log import LogSchema
@@ -87,6 +88,19 @@ class Prepared:
         while not isinstance(source, (StreamInput, DerivedInput)):
             [source] = self.network.operators[source.operator].inputs
         return source
+
+    def input_streams(self, reader: str) -> InputStreams:
+        """The streams whose logs an operator reads, by input."""
+        reads: list[StreamInput | None] = []
+        pushes: list[StreamInput | None] = []
+        for number, window in enumerate(self.operators[reader].windows):
+            has_log = self.through(reader, number) is not None
+            is_pushed = isinstance(window, RowWindow) and not has_log and not self.over_queue(reader, number)
+            stream = self.stream_input(reader, number) if has_log or is_pushed else None
+            found = stream if isinstance(stream, StreamInput) else None
+            reads.append(found if has_log else None)
+            pushes.append(found if is_pushed else None)
+        return InputStreams(tuple(reads), tuple(pushes))
 
     def window(self, reader: str, number: int) -> Window | None:
         """The window that tuples of an input enter, in this operator or further downstream."""

@@ -104,13 +104,21 @@ class Queues:
         total = sum(rows.count for rows in reaching)
         return sum(rows.count * rows.share_below(bound) for rows in reaching) / total if total else 1.0
 
-    def backlog(self, after: Manifest, profiles: Profiles) -> tuple[int, int, int]:
-        """Tuples and bytes that wait, and bytes held by windows; a shared block counts once."""
-        tuples = size = 0.0
+    def lengths(self, after: Manifest, profiles: Profiles) -> dict[str, tuple[float, float]]:
+        """Tuples and bytes that wait before each operator."""
+        found = {}
         for name in self._network.operators:
+            tuples = size = 0.0
             for block, waiting, _ in self._waiting(name, after, END_US, profiles):
                 tuples += waiting
                 size += block.bytes * waiting / block.rows
+            found[name] = tuples, size
+        return found
+
+    def backlog(self, after: Manifest, lengths: Mapping[str, tuple[float, float]]) -> tuple[int, int, int]:
+        """Tuples and bytes that wait, and bytes held by windows; a shared block counts once."""
+        tuples = sum(length for length, _ in lengths.values())
+        size = sum(own for _, own in lengths.values())
         for stream in after.streams.values():
             waiting = sum(block.rows_from(stream.watermark_ts) for block in stream.tail)
             tuples += waiting

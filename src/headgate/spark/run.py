@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from math import inf
@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headgate.errors import SetupError
+from headgate.errors import HeadgateError, SetupError
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
 from headgate.outputs import check_folder
@@ -36,16 +36,18 @@ from headgate.spark.eddies.pools import Balance, Pools
 from headgate.spark.engine import RestTime, SparkEngine, TickLimits, no_rest
 from headgate.spark.file_system import Files, local_path
 from headgate.spark.intake_limits import IntakeLimits, can_hold_back
+from headgate.spark.manifest import Manifest
 from headgate.spark.outbox import DeliveringSink
 from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
+from headgate.spark.reconcile import Transition, carried_over, source_names
 from headgate.spark.shared_folders import check_shared
 from headgate.spark.sinks import FILE_SINKS, Callback, FileSink, open_sink, spark_options
 from headgate.spark.source_files import FileSourceLog
 from headgate.spark.sources import STREAM, Sources, first_line, portion_of
 from headgate.spark.sql import TS
-from headgate.spark.stored_tables import record_tables
-from headgate.spark.stream_log import StreamLogs
+from headgate.spark.stored_tables import record_tables, restore_tables
+from headgate.spark.stream_log import StreamLogs, log_needs
 from headgate.spark.tick import TickRunner
 from headgate.spark.user_functions import blamed
 from headgate.statistics.store import StatisticsStore
@@ -55,6 +57,10 @@ _LOCAL_CHECKPOINT_FILES = (
     "spark.sql.streaming.checkpointFileManagerClass",
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 )
+
+
+# how soon a change is noticed
+_LOOK_EVERY_S = 0.02
 
 
 class SparkRun:
@@ -77,8 +83,13 @@ class SparkRun:
         router: Router | None = None,
         balance_pools: bool = False,
         rest_s: RestTime | None = None,
+        transition: Transition | None = None,
+        script: str = "",
     ) -> None:
+        """With a ``transition``, the checkpoint may be of other queries; ``script`` declares those here."""
         self._spark = spark
+        self._transition = transition
+        self._script = script
         self._network = network
         self._sources = sources
         self._strategy = ReplaceableStrategy(strategy)
@@ -95,14 +106,19 @@ class SparkRun:
         self._query: Any = None
         sources.use_names(not any(name in sources.frames for name in network.streams))
         self._store = BlockStore(spark, self._files, self.checkpoint)
-        prepared = self._prepare(functions)
+        before = self._found_manifest()
+        sources.names = source_names(before, network, 0 if transition is None else transition.epoch)
+        numbered = [name for name, state in before.streams.items() if state.is_numbered]
+        prepared = self._prepare(functions, numbered)
         self._prepared = prepared
         eddies = [o for o in network.operators.values() if isinstance(o, Eddy)]
         self._eddies = len(eddies)
         self._balance = Balance() if balance_pools else None
         self.pools = Pools(network.pools.values(), eddies, router or router_named("optimal"))
-        self.checkpoint.open(network)
+        self.checkpoint.open(network, may_change=transition is not None)
         try:
+            if transition is not None:
+                self.checkpoint.epochs = {name: one.epoch for name, one in transition.registered.items()}
             record_tables(spark, self._files, self.checkpoint, network, prepared)
             self._runner = self._tick_runner(prepared, callbacks)
             self._intake_limits = self._hold_back(limits)
@@ -115,12 +131,20 @@ class SparkRun:
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
         self._has_ended = threading.Event()
 
-    def _prepare(self, functions: Functions) -> Prepared:
+    def _found_manifest(self) -> Manifest:
+        """The last manifest, which is verified later; an empty one if there is none, or it is damaged."""
+        ticks = self.checkpoint.history.ticks()
+        with suppress(HeadgateError):
+            return self.checkpoint.history.read(ticks[-1]) if ticks else Manifest()
+        return Manifest()
+
+    def _prepare(self, functions: Functions, numbered: Collection[str]) -> Prepared:
         """Check everything that can be wrong before anything is written."""
         self._check_outputs()
-        self.checkpoint.check(self._network)
+        self.checkpoint.check(self._network, may_change=self._transition is not None)
+        predicates = self._statistics.predicates
         prepared = Preparation(
-            self._spark, self._network, self._sources, functions, self._store, self._statistics.predicates
+            self._spark, self._network, self._sources, functions, self._store, predicates, numbered
         ).run()
         if self._until_done:
             endless = [s.name for s in self._network.streams.values() if not self._sources.ends(s)]
@@ -148,7 +172,7 @@ class SparkRun:
         store = self._store
         logs = StreamLogs(self._spark, self._sources, store, prepared.logs)
         positions = self._sources.positions(self._network.streams.values())
-        log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions)
+        log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions, self._sources.names)
         intake = Intake(self._spark, self._network, self._sources, log, logs, prepared.raw)
         self._outage = intake.outage
         self._sinks = {
@@ -160,6 +184,9 @@ class SparkRun:
         letters = DeadLetters(self._files, self.checkpoint)
         manifest = self.checkpoint.last_manifest(self._controller.first())
         self._discard_after(manifest.batch_id, letters)
+        if self._transition is not None:
+            manifest = self._carry_over(manifest, self._transition, prepared)
+        restore_tables(self._spark, prepared, self._sinks, manifest)
         eddies = Eddies(
             prepared.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
         )
@@ -178,16 +205,37 @@ class SparkRun:
             manifest,
         )
 
+    def _carry_over(self, before: Manifest, transition: Transition, prepared: Prepared) -> Manifest:
+        """The state of the queries that go on, with that of new ones; durable if any came or went."""
+        if before.batch_id != transition.from_tick:
+            raise SetupError(
+                f"checkpoint {self.checkpoint.root} was used by another run meanwhile; try again"
+            )
+        network = self._network
+        is_named = self._sources.positions(()) is None
+        if before.streams and not is_named and list(before.streams) != list(network.streams):
+            message = "streams that are DataFrames cannot come and go"
+            raise SetupError(f"{message}; declare them with CREATE STREAM, or choose another checkpoint")
+        inputs = {name: prepared.input_streams(name) for name in network.operators}
+        operators = network.operators.values()
+        needs = {name: log_needs(operators, name) for name in network.streams}
+        after = carried_over(before, transition, network, inputs, needs)
+        after = replace(after, script=self._script)
+        if transition.epoch != before.epoch or (before.registered and before.script != self._script):
+            self.checkpoint.adopt(network, after)
+        return after
+
     def _hold_back(self, limits: TickLimits) -> IntakeLimits | None:
         """Limits of what ticks take from sources; None if nothing waits for their end."""
         if limits.target_s == inf or not can_hold_back(self._spark):
             return None
         streams = self._network.streams
-        rows = first_rows(limits.target_s) // len(streams)
+        rows = first_rows(limits.target_s) // max(1, len(streams))
         found = ((name, portion_of(stream, rows)) for name, stream in streams.items())
         portions = {name: portion for name, portion in found if portion is not None}
         positions = self._sources.positions(streams.values())
-        keys = {name: name if positions is None else str(positions[name]) for name in portions}
+        named = self._sources.names
+        keys = {n: named.get(n, n) if positions is None else str(positions[n]) for n in portions}
         source_limits = SourceLimits(
             portions,
             limits.target_s,
@@ -219,6 +267,16 @@ class SparkRun:
     def spark(self) -> SparkSession:
         """The session that executes its jobs."""
         return self._spark
+
+    @property
+    def strategy(self) -> ReplaceableStrategy:
+        """The strategy in force, and the latency bounds that it knows."""
+        return self._strategy
+
+    @property
+    def limits(self) -> TickLimits:
+        """The limits of the next tick."""
+        return self._engine.limits
 
     @property
     def engine(self) -> SparkEngine:
@@ -313,6 +371,28 @@ class SparkRun:
         self.ask_to_stop()
         self.wait()
 
+    def halt(self) -> None:
+        """Finish the current tick, then end, however long user code takes: the run will go on."""
+        self._engine.stop()
+        self.wait()
+
+    @property
+    def store(self) -> BlockStore:
+        """The blocks of its checkpoint."""
+        return self._store
+
+    @property
+    def manifest(self) -> Manifest:
+        """The state after the last tick."""
+        return self._runner.manifest
+
+    def pause(self, queries: Collection[str]) -> None:
+        """Pause these queries and no others, from the next tick on; waits until that is durable."""
+        wanted = tuple(name for name in self._network.queries if name in queries)
+        self._runner.paused = wanted
+        while self.manifest.paused != wanted and not self.wait(_LOOK_EVERY_S):
+            pass
+
     def ask_to_stop(self) -> None:
         """Let the run end after the current tick."""
         self._engine.stop()
@@ -367,6 +447,18 @@ class SparkRun:
         if sink.format == "memory":
             return self.checkpoint.results(query)
         return {k.lower(): v for k, v in sink.options}.get("path")
+
+    def result_ticks(self, query: str) -> list[int]:
+        """Committed ticks whose results a query INTO memory has kept, in order; of a table, the last one."""
+        sink, format = self._sinks[query], self._network.queries[query].sink.format
+        if format != "memory" or not isinstance(sink, FileSink):
+            where = self.path_of(query)
+            advice = f"read them from {where}" if where else "they are not kept"
+            raise SetupError(f"query {query} goes INTO {format}: {advice}, or SELECT from it")
+        committed = self._runner.manifest
+        if self._network.queries[query].sink.is_latest:
+            return [committed.batch_id] if committed.rows_out.get(query) else []
+        return [batch for batch in sink.batches() if batch <= committed.batch_id]
 
     def results_of_tick(self, query: str, batch_id: int) -> DataFrame:
         """Results that one tick has added to those of a query INTO memory, in the order of time."""

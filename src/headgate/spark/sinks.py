@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, FloatType, StructType, TimestampNTZType, TimestampType
 
 from headgate.errors import OutputClosedError, SetupError, known_names
@@ -84,6 +84,12 @@ class FileSink:
     def files_of(self, batch_id: int) -> str:
         """A pattern of the files that a batch has."""
         return f"{self._path}/{self._prefix(batch_id)}*"
+
+    def batches(self) -> list[int]:
+        """The batches whose results readers see, in order."""
+        of_run = re.compile(rf"part-{self._uid}-(\d+)-")
+        found = map(of_run.search, self._parts(self._path))
+        return sorted({int(match[1]) for match in found if match})
 
     def target(self, batch_id: int, slice_number: int) -> Target:
         """The hidden folder."""
@@ -196,10 +202,33 @@ class TableFileSink(FileSink):
 
     def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
         """Write into the hidden folder."""
-        target = super().target(batch_id, slice_number)
         with results.observed() as frame:
-            writer = frame.coalesce(1).write.format(self._format).options(**dict(self._options))
-            writer.mode("overwrite").save(target.path)
+            self._write(frame, batch_id, slice_number)
+
+    def _write(self, frame: DataFrame, batch_id: int, slice_number: int) -> None:
+        writer = frame.coalesce(1).write.format(self._format).options(**dict(self._options))
+        writer.mode("overwrite").save(super().target(batch_id, slice_number).path)
+
+    def is_ahead_of(self, batch_id: int) -> bool:
+        """Whether the rows are those of a later tick, which was rolled back."""
+        if not self._files.exists(self._of_batch):
+            return False
+        uid, _, shown = self._files.read_text(self._of_batch).rpartition(" ")
+        return uid == self._uid and shown.isdecimal() and int(shown) > batch_id
+
+    def restore(self, rows: DataFrame | None, batch_id: int) -> None:
+        """Show the rows as they were after an earlier tick; None if there were none yet."""
+        if rows is None:
+            self._remove_others("")
+            self._files.delete(self._of_batch)
+            return
+        self._write(rows, batch_id, 0)
+        self.publish(batch_id, 0, (0,), 1.0)
+
+    @property
+    def _of_batch(self) -> str:
+        """A hidden file that tells which tick the rows are of."""
+        return f"{self._path}/_{_TABLE}-tick"
 
     def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
         """Replace the file."""
@@ -209,6 +238,7 @@ class TableFileSink(FileSink):
             name = f"{_TABLE}{part[part.index('.') :]}"
             self._files.replace(f"{staging}/{number}/{part}", f"{self._path}/{name}")
             self._remove_others(name)
+            self._files.write_text(self._of_batch, f"{self._uid} {batch_id}")
         self._files.delete(staging)
 
     def _remove_others(self, current: str) -> None:
@@ -222,7 +252,7 @@ class TableFileSink(FileSink):
         return f"{self._path}/{_TABLE}.*"
 
     def discard_after(self, batch_id: int) -> None:
-        """Nothing: the rows of a tick that did not happen are replaced when it does."""
+        """Nothing: there are no rows of single ticks; ``restore`` shows those of an earlier one."""
 
 
 def parquet_encodings(columns: StructType) -> dict[str, str]:

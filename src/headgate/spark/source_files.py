@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Hashable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import unquote
 
@@ -30,6 +30,8 @@ class FileSourceLog:
     _files: Files
     _folder: str
     _positions: Mapping[str, int] | None = None
+    _names: Mapping[str, str] = field(default_factory=dict)
+    """By stream, the name of its source, where it is another one."""
 
     def __post_init__(self) -> None:
         self._offsets: dict[int, dict[str, str]] = {}
@@ -53,8 +55,10 @@ class FileSourceLog:
             raise InternalError(f"{path}: expected offset log version {version}, found {lines[:1]}")
         if self._positions is not None:
             return {name: lines[2 + at] for name, at in self._positions.items() if lines[2 + at] != "-"}
-        named = (line.split(":", 1) for line in lines[2:] if ":" in line)
-        return {name: offset for name, offset in named if offset != "-"}
+        named = dict(line.split(":", 1) for line in lines[2:] if ":" in line)
+        found = {name: offset for name, offset in named.items() if offset != "-"}
+        streams = {stream: found[name] for stream, name in self._names.items() if name in found}
+        return {name: offset for name, offset in found.items() if name not in self._names} | streams
 
     def files(self, stream: str, batch_id: int) -> list[str]:
         """Files that a stream brings into a micro-batch, in order of arrival."""
@@ -79,7 +83,7 @@ class FileSourceLog:
         return {normal_path(path) for path, _ in logged}, upto
 
     def _source_folder(self, stream: str) -> str:
-        source = stream if self._positions is None else self._positions[stream]
+        source = self._names.get(stream, stream) if self._positions is None else self._positions[stream]
         return f"{self._folder}/sources/{source}"
 
     def _logged(self, path: str) -> list[tuple[str, int]]:

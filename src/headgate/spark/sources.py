@@ -72,6 +72,8 @@ class Sources:
         self._files = files
         self.frames: dict[str, DataFrame] = {}
         self._named = True
+        self.names: dict[str, str] = {}
+        """By stream, the name of its source, where it is another one."""
         self._scans = FileScans(spark)
 
     def use_names(self, named: bool) -> None:
@@ -200,7 +202,8 @@ class Sources:
         options = {**self._stream_options(definition), **limit}
         reader = _configured(self._spark.readStream, definition, options)
         try:
-            frame = (reader.name(definition.name) if self._named else reader).load()
+            name = self.names.get(definition.name, definition.name)
+            frame = (reader.name(name) if self._named else reader).load()
             if stream is not None:
                 generated.checked_columns(stream, frame.schema)
             if definition.format == KAFKA:

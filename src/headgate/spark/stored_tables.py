@@ -16,12 +16,15 @@ from pyspark.sql.types import StructType
 
 from headgate.errors import SetupError, known_names
 from headgate.model.network import Network
+from headgate.model.table import Held
 from headgate.spark import sql
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
+from headgate.spark.manifest import Manifest
 from headgate.spark.operators.check import spark_complaint
+from headgate.spark.operators.tables import TableOperator
 from headgate.spark.prepared import Prepared
-from headgate.spark.sinks import FILE_SINKS
+from headgate.spark.sinks import FILE_SINKS, Sink, TableFileSink
 
 DEAD_LETTERS = "dead_letters"
 """The name of the table with what was set aside."""
@@ -55,6 +58,27 @@ def record_tables(
     """Write down where the relations and results of a run are."""
     found = [*_relations(spark, network), *_results(checkpoint, network, prepared)]
     files.write_text(f"{checkpoint.root}/{_FILE}", json.dumps([asdict(table) for table in found], indent=2))
+
+
+def restore_tables(
+    spark: SparkSession, prepared: Prepared, sinks: Mapping[str, Sink], manifest: Manifest
+) -> None:
+    """Show the rows of the last committed tick, where those of later ones are shown that were rolled back."""
+    for name, sink in sinks.items():
+        if not isinstance(sink, TableFileSink) or not sink.is_ahead_of(manifest.batch_id):
+            continue
+        query = prepared.network.queries[name]
+        [output] = query.outputs
+        operator, state = prepared.operators[output], manifest.operators.get(output)
+        assert isinstance(operator, TableOperator)
+        if isinstance(operator.settings.state, Held):
+            # the next tick shows what the window holds then
+            continue
+        rows = None
+        if state is not None and state.groups:
+            items = prepared.result_items(query, output)
+            rows = spark.sql(sql.select(items, operator.current(state.groups)))
+        sink.restore(rows, manifest.batch_id)
 
 
 def _relations(spark: SparkSession, network: Network) -> Iterator[StoredTable]:

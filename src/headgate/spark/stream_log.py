@@ -8,7 +8,7 @@ no file for what arrived a moment ago.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,7 +21,7 @@ from pyspark.sql.types import (
 
 from headgate.model.kafka import is_partitioned
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.operator import Aggregate, StreamInput, WindowUpdate
+from headgate.model.operator import Aggregate, Operator, StreamInput, WindowUpdate
 from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, UntilWindow, columns_read, is_emitted_whole
 from headgate.spark import sql
@@ -78,21 +78,30 @@ class LogSchema:
         return StructType([*self.columns.fields, *(StructField(column, LongType()) for column in system)])
 
 
-def log_schemas(network: Network, raw: Mapping[str, StructType]) -> dict[str, LogSchema]:
-    """The log of every stream of a network; ``raw`` are the columns that the sources bring."""
-    return {name: _log_schema(network, definition, raw[name]) for name, definition in network.streams.items()}
+def log_schemas(
+    network: Network, raw: Mapping[str, StructType], numbered: Collection[str] = ()
+) -> dict[str, LogSchema]:
+    """The log of every stream of a network; ``raw`` are the columns that the sources bring.
+
+    The tuples of ``numbered`` streams have numbers, whether an operator needs them or not.
+    """
+    return {
+        name: _log_schema(network, definition, raw[name], name in numbered)
+        for name, definition in network.streams.items()
+    }
 
 
-def _log_schema(network: Network, definition: StreamDefinition, raw: StructType) -> LogSchema:
+def log_needs(operators: Iterable[Operator], stream: str) -> tuple[frozenset[str], bool]:
+    """The columns that operators need of the log of a stream, in lower case, and whether also numbers."""
     read, numbered = set(), False
-    for operator in network.operators.values():
+    for operator in operators:
         for source in operator.inputs:
-            if isinstance(source, StreamInput) and source.stream == definition.name:
+            if isinstance(source, StreamInput) and source.stream == stream:
                 read |= {column.lower() for column in source.columns}
         windows = []
         if isinstance(operator, WindowUpdate):
-            windows = [side.window for side in operator.sides if side.stream == definition.name]
-        elif isinstance(operator, Aggregate) and operator.stream == definition.name:
+            windows = [side.window for side in operator.sides if side.stream == stream]
+        elif isinstance(operator, Aggregate) and operator.stream == stream:
             windows = [operator.window]
             # a tuple emits the new value of its group, so the order of tuples matters
             numbered = numbered or not is_emitted_whole(operator.window)
@@ -100,6 +109,13 @@ def _log_schema(network: Network, definition: StreamDefinition, raw: StructType)
             # numbers tell copies of live tuples from the log itself
             numbered = numbered or isinstance(window, (RowWindow, UntilWindow))
             read |= {column.lower() for column in columns_read(window)}
+    return frozenset(read), numbered
+
+
+def _log_schema(
+    network: Network, definition: StreamDefinition, raw: StructType, is_numbered: bool
+) -> LogSchema:
+    read, numbered = log_needs(network.operators.values(), definition.name)
     fields = [
         StructField(f.name, f.dataType, True)
         for f in raw.fields
@@ -110,7 +126,7 @@ def _log_schema(network: Network, definition: StreamDefinition, raw: StructType)
         StructType(fields),
         None if definition.timestamp is None else timestamp_us(raw, definition),
         sql.name(raw.fields[0].name),
-        numbered,
+        numbered or is_numbered,
         KEEP.lower() in read,
     )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame
 
-from headgate.model.event import QueryCounts, SettingsChanged, TickCommitted
+from headgate.model.event import OperatorCounts, QueryCounts, SettingsChanged, TickCommitted
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
 from headgate.model.profile import Profiles
@@ -27,6 +27,7 @@ from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.jobs import JobResults, TickJobs
 from headgate.spark.manifest import Manifest, OperatorState, StreamState
 from headgate.spark.measuring import Measuring, widths_of
+from headgate.spark.merging import BlockMerger
 from headgate.spark.outbox import DeliveringSink
 from headgate.spark.prepared import Prepared
 from headgate.spark.queues import Queues
@@ -34,13 +35,14 @@ from headgate.spark.result_quality import KeepRatios, ResultLatency
 from headgate.spark.sinks import Sink
 from headgate.spark.sql import BEGINNING_US
 from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
-from headgate.spark.tick_plan import Chosen, OpenTick, TickPlan
+from headgate.spark.tick_plan import Chosen, Moved, OpenTick, TickPlan
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.operators import Passed
 from headgate.statistics.store import StatisticsStore
 
 # fewer rows than this are not worth a task of their own
 _ROWS_PER_TASK = 20_000
+_NOT_MOVED = Moved(0.0)
 
 
 @dataclass(frozen=True)
@@ -79,6 +81,7 @@ class TickRunner:
         self._latency = ResultLatency(self._prepared, self._queues.streams_of)
         self._attempts = Attempts(self._prepared, self._store)
         self._builder = TickBuilder(self._prepared, self._logs, self._store, self._eddies, self._attempts)
+        self._merger = BlockMerger(self._prepared, self._logs, self._store)
         self._jobs = TickJobs(
             self._prepared,
             self._store,
@@ -91,12 +94,19 @@ class TickRunner:
             self._attempts,
         )
         self._sweeping: Future[None] | None = None
+        self.paused: tuple[str, ...] = self.manifest.paused
+        """Queries that are paused from the next tick on; set by other threads."""
         self._prepared.relations.use(self.manifest.relations)
 
     def widths_bytes(self) -> dict[str, float]:
         """Bytes of a tuple before each operator, estimated from its columns."""
         operators = self._prepared.operators.items()
         return {name: max(width_bytes(schema) for schema in operator.inputs) for name, operator in operators}
+
+    def paused_operators(self) -> frozenset[str]:
+        """The operators that serve paused queries alone."""
+        paused, network = set(self.paused), self.network
+        return frozenset(n for n in network.operators if paused and paused.issuperset(network.queries_of(n)))
 
     def is_committed(self, batch_id: int) -> bool:
         """Whether a tick was already committed before a restart."""
@@ -175,7 +185,7 @@ class TickRunner:
             tick.keep_ratios = self._keep_ratios.add(tick.arrivals)
             self._publish(tick, found)
             after = self._next_manifest(tick, plan, found)
-            event = self._event(tick, after, found, profiles)
+            event = self._event(tick, plan, after, found, profiles)
             self.statistics.arrivals.add(event)
             settings, change = self._next_settings(event, after.settings)
             self.manifest = replace(after, settings=settings)
@@ -217,7 +227,7 @@ class TickRunner:
         )
         for name in self.network.operators:
             self._builder.add(name, self.manifest, tick.arrivals, plan, tick.end_of_input, tick.snapshots)
-        self._builder.merge_blocks(tick.batch_id, plan)
+        self._merger.merge(tick.batch_id, plan)
         return plan
 
     def _next_settings(
@@ -268,21 +278,51 @@ class TickRunner:
             if not operator.is_ordered and not any(blocks):
                 # an empty queue has no order to preserve: stragglers are accepted again
                 progress = BEGINNING_US
-            operators[name] = OperatorState(
-                progress, tuple(map(tuple, blocks)), tuple(groups), tuple(map(tuple, pushing))
+            before = self.manifest.operators.get(name, OperatorState())
+            operators[name] = replace(
+                before,
+                progress_ts=progress,
+                blocks=tuple(map(tuple, blocks)),
+                groups=tuple(groups),
+                pushing=tuple(map(tuple, pushing)),
             )
         rows_out = dict(self.manifest.rows_out)
         for name, result in found.written.items():
             is_latest = self.network.queries[name].sink.is_latest
             rows_out[name] = result.rows if is_latest else rows_out.get(name, 0) + result.rows
-        streams = {name: self._raise_floor(name, a.state, operators) for name, a in tick.arrivals.items()}
+        held = self._held_logs(tick, plan, operators)
+        streams = {
+            name: replace(self._raise_floor(name, a.state, operators), whole_from_ts=held[name])
+            for name, a in tick.arrivals.items()
+        }
         # behind an eddy, the input ends when the last tuple has left the eddy
         ended = tick.end_of_input and all(plan.rows[name].idle for name in tick.snapshots)
         # as with settings, a replay of the next tick reads the same
         now_us = int(time.time() * 1e6)
         relations = self._prepared.relations.versions_after(self.manifest.relations, tick.batch_id, now_us)
-        settings = self.manifest.settings
-        return Manifest(tick.batch_id, ended, streams, operators, rows_out, settings, relations=relations)
+        return replace(
+            self.manifest,
+            batch_id=tick.batch_id,
+            flushed=ended,
+            streams=streams,
+            operators=operators,
+            rows_out=rows_out,
+            relations=relations,
+            paused=self.paused,
+        )
+
+    def _held_logs(
+        self, tick: OpenTick, plan: TickPlan, operators: Mapping[str, OperatorState]
+    ) -> dict[str, int]:
+        """By stream, the timestamp from which on its log holds all tuples: after those that are released."""
+        before, merged = self.manifest.logs(), {part for one in plan.merged for part in one.parts}
+        kept = {block.path for state in operators.values() for _, block in state.log_blocks()} | merged
+        found = {}
+        for name, arrival in tick.arrivals.items():
+            blocks = (*before.get(name, {}).values(), *arrival.blocks)
+            released = [block.max_ts + 1 for block in blocks if block.path not in kept]
+            found[name] = max([arrival.state.whole_from_ts, *released])
+        return found
 
     def _raise_floor(
         self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]
@@ -318,9 +358,12 @@ class TickRunner:
         passed = self._measuring.passed(plan, results, found.selected)
         return Outcome(event, change, works, passed, widths_of(found.stored))
 
-    def _event(self, tick: OpenTick, after: Manifest, found: JobResults, profiles: Profiles) -> TickCommitted:
+    def _event(
+        self, tick: OpenTick, plan: TickPlan, after: Manifest, found: JobResults, profiles: Profiles
+    ) -> TickCommitted:
         now_s = time.time()
-        tuples, size, window = self._queues.backlog(after, profiles)
+        lengths = self._queues.lengths(after, profiles)
+        tuples, size, window = self._queues.backlog(after, lengths)
         counts = {name: arrival.counts for name, arrival in tick.arrivals.items()}
         return TickCommitted(
             now_s=now_s,
@@ -346,6 +389,10 @@ class TickRunner:
                 if state.max_ts > BEGINNING_US
             },
             lateness_us={name: a.lateness_us for name, a in tick.arrivals.items() if a.lateness_us},
+            operators={
+                name: OperatorCounts(plan.moved.get(name, _NOT_MOVED).rows, *length)
+                for name, length in lengths.items()
+            },
         )
 
     def close(self) -> None:

@@ -64,6 +64,8 @@ class Merged:
 
     block: BlockRef
     tuples: DataFrame
+    parts: frozenset[str] = frozenset()
+    """Their paths."""
 
 
 @dataclass

@@ -46,6 +46,36 @@ def declared(name: str, function: Callable[..., Any], returns: str) -> Callable[
     return call
 
 
+_ARROW_AGGREGATE = 252
+"""Spark's number of UDFs that make one value of Arrow arrays."""
+
+
+def declared_aggregate(name: str, function: Callable[..., Any], returns: str) -> Callable[..., Any]:
+    """A pandas UDF over lists of values, which calls the function, or that of a UDF, for each list."""
+    import pandas as pd
+    import pyarrow as pa
+    from pyspark.sql.functions import pandas_udf
+
+    column = pa.array if getattr(function, "evalType", None) == _ARROW_AGGREGATE else pd.Series
+    inner = getattr(function, "func", function) if hasattr(function, "evalType") else function
+
+    # these, too, use nothing of this package
+    def value_of(*arguments: Any) -> Any:
+        value = inner(*map(column, arguments))
+        plain = getattr(value, "as_py", getattr(value, "item", None))
+        return value if plain is None else plain()
+
+    checked = declared(name, value_of, returns)
+
+    def call(*columns: Any) -> Any:
+        return pd.Series([checked(*group) for group in zip(*columns, strict=True)], dtype=object)
+
+    # Spark tells by them what kind of function it is
+    call.__annotations__ = {"columns": pd.Series, "return": pd.Series}
+    found: Callable[..., Any] = pandas_udf(call, returns)
+    return found
+
+
 _REPORTED = re.compile(r"(?:headgate\.errors\.)?UserCodeError: (.*)")
 _TRACEBACK = "Traceback (most recent call last)"
 

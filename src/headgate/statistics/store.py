@@ -238,6 +238,17 @@ class StatisticsStore:
     def follow(self, history: History) -> None:
         self._histories.append(history)
 
+    def for_network(self, network: Network) -> StatisticsStore:
+        """What is known of the operators that another network has, too."""
+        old = self._network
+        same = [
+            n for n in network.operators if n in old.operators and network.operators[n] == old.operators[n]
+        ]
+        profiles = {name: self.profiles[name] for name in same if self.profiles[name].samples}
+        known = {name: profile for name, profile in self.known.profiles.items() if name in same}
+        predicates = {name: own for name, own in self.predicates.profiles.items() if name in same}
+        return StatisticsStore(network, replace(self.known, profiles=known | profiles, predicates=predicates))
+
     def forget_warm_up(self) -> None:
         """Begin anew: what was measured so far is no more than an assumption."""
         self.operators = self.operators.restarted()

@@ -27,6 +27,9 @@ from headgate.routing.routing_network import AnyOrder, Paths, PlacedOperator, Ro
 from headgate.simulator.eddies import EddyRun, Links, LoadSharing
 from headgate.simulator.eddies.eddy_simulation import simulate_eddy
 
+# the loop is compiled when it is first used, which takes half a minute
+pytestmark = pytest.mark.slow
+
 
 def one_server(rate: float, seconds_per_tuple: float) -> RoutingNetwork:
     operators = {"a": PlacedOperator("a", seconds_per_tuple, 1.0, 1.0)}

@@ -51,10 +51,10 @@ def placed(streams: Sequence[Stream]) -> str:
 
 @pytest.mark.parametrize(("seed", "routing"), [(13, "wscq"), (46, "optimal")])
 def test_random_joins_by_placed_probes_give_what_the_brute_force_gives(
-    interpreted: SparkSession, tmp_path: Path, seed: int, routing: str
+    spark: SparkSession, tmp_path: Path, seed: int, routing: str
 ) -> None:
     world = probed_world(seed)
-    session = Session(interpreted)
+    session = Session(spark)
     for name, (function, returns) in FUNCTIONS.items():
         session.function(name, function, returns)
     cuts = [[len(stream.arrivals) // 2] for stream in world.streams]

@@ -9,12 +9,12 @@ from pyspark.sql import SparkSession
 
 
 @pytest.fixture(scope="module")
-def tiny(interpreted: SparkSession) -> Iterator[SparkSession]:
+def tiny(spark: SparkSession) -> Iterator[SparkSession]:
     """One task per stage, and no plan made anew between stages: most of what a query would cost here."""
     own = {"spark.sql.shuffle.partitions": "1", "spark.sql.adaptive.enabled": "false"}
-    before = {key: interpreted.conf.get(key) for key in own}
+    before = {key: spark.conf.get(key) for key in own}
     for key, value in own.items():
-        interpreted.conf.set(key, value)
-    yield interpreted
+        spark.conf.set(key, value)
+    yield spark
     for key, value in before.items():
-        interpreted.conf.set(key, value)
+        spark.conf.set(key, value)

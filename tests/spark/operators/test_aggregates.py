@@ -36,7 +36,7 @@ from headgate.model.window import (
     UntilWindow,
     Window,
 )
-from headgate.spark.operators import windowed
+from headgate.spark.operators import panes, windowed
 from headgate.spark.operators.boundaries import (
     LandmarkAggregateOperator,
     SlidingRowAggregateOperator,
@@ -243,11 +243,23 @@ def pane_operator(spark: SparkSession, settings: Aggregate, tables: Tables) -> P
     return operator
 
 
-@few(4)
+# long windows, and short ones with and without runs of panes
+PANES = ((280, 4), (72, 8), (300, 40), (16, 4), (40, 40), (12, 30))
+
+
+@few(8)
 def test_panes_hold_every_tuple_once_at_every_boundary(tiny: SparkSession, seed: int) -> None:
     rng = Random(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        # short windows change from tuples to panes at once, after a while, or never
+        patch.setattr(panes, "LEAST_READ_AGAIN", rng.choice((0, 6, 1_000)))
+        patch.setattr(panes, "_MOST_OPEN", rng.choice((2, 8)))
+        check_panes(tiny, rng)
+
+
+def check_panes(tiny: SparkSession, rng: Random) -> None:
     kind, held = rng.choice(((TimeWindow, oracle.sliding), (HopWindow, oracle.hopping)))
-    window = kind(*rng.choice(((280, 4), (72, 8), (300, 40))))
+    window = kind(*rng.choice(PANES))
     settings = aggregate_of(window, rng.random() < 0.5)
     feed = feeds_of(rng, random_tuples(rng, times=SPARSE, unit_us=1), window, is_numbered=False)
     tables = Tables(is_numbered=False)
@@ -272,6 +284,29 @@ def test_panes_are_kept_in_place_of_tuples_and_dropped_behind_the_window(tiny: S
     blocks_begun = 50
     assert sum(block.rows for block in alone.state.groups) <= (1 + 1 / 4) * (in_reach + blocks_begun) + 8
     assert all(block.max_ts >= rows[-1].ts - LONG.reach_us for block in alone.state.groups)
+
+
+def test_tuples_of_a_short_window_are_read_again_until_they_are_many(
+    tiny: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panes, "LEAST_READ_AGAIN", 30)
+    monkeypatch.setattr(panes, "_MOST_OPEN", 2)
+    window = HopWindow(80, 80)
+    # few tuples in the first windows, many in the later ones
+    rows = [Tuple(ts, {"k": 1, "v": 1}) for ts in (*range(0, 160, 10), *range(160, 640))]
+    settings, tables = aggregate_of(window, by_key=True), Tables(is_numbered=False)
+    feed = Feed("a", rows, window, is_numbered=False)
+    few = Alone(tiny, pane_operator(tiny, settings, tables), [feed], tables)
+    few.run([tick for n in (4, 8, 12) for tick in at_once([rows[:n]])])
+    assert not few.state.groups and few.most_kept_tuples > 0
+    alone = Alone(tiny, pane_operator(tiny, settings, tables), [feed], tables)
+    found = alone.run([tick for n in range(8, 489, 60) for tick in at_once([rows[:n]])])
+    everything = expected(settings, oracle.hopping(80, 80), feed)
+    assert rounded(found) == rounded(
+        Results({row: n for row, n in everything.items() if row[0] < rows[488].ts})
+    )
+    # one group, at most three blocks of the pane that is open
+    assert alone.state.groups and sum(block.rows for block in alone.state.groups) <= 4
 
 
 def expected_until(settings: Aggregate, feed: Feed, last_us: int) -> Results:

@@ -181,13 +181,13 @@ def partials(operator: Grouped) -> list[tuple[str, str]]:
     return found
 
 
-def merge(name: str) -> str:
-    """Merge several partial values into one."""
+def merge(name: str, over: str = "") -> str:
+    """Merge several partial values into one; ``over`` is a frame, if it is not over a group."""
     kind = name.rsplit("_", 1)[1]
     if kind == "set":
-        return f"array_distinct(flatten(collect_list({sql.name(name)})))"
+        return f"array_distinct(flatten(collect_list({sql.name(name)}) {over}))"
     function = kind if kind in ("min", "max") else "sum"
-    return f"{function}({sql.name(name)})"
+    return f"{function}({sql.name(name)}) {over}".rstrip()
 
 
 def merged(operator: Grouped, types: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -153,6 +153,7 @@ class LogInput:
 
     def _read(self, blocks: Sequence[BlockRef], from_ts: int, to_ts: int) -> str | None:
         first = -1 if self.from_seq is None else self.from_seq
+        from_ts = max(from_ts, self._since_ts)
         reached = [b for b in blocks if b.max_ts >= from_ts and b.min_ts < to_ts and b.end_seq > first]
         if not reached:
             return None
@@ -173,8 +174,14 @@ class LogInput:
             query = sql.select(["*"], query, [sql.conjunction(self.predicate_order.order(one))])
         return query
 
+    @property
+    def _since_ts(self) -> int:
+        """From where on the query of the operator sees the stream."""
+        return BEGINNING_US if self.source.since is None else self.source.since.us
+
     def waiting_rows(self, from_ts: int, to_ts: int = END_US) -> float:
         """Estimated number of retained tuples between two timestamps, of those that selections passed on."""
+        from_ts = max(from_ts, self._since_ts)
         upto = min(to_ts, self.passed_ts)
         if upto <= from_ts:
             return 0.0
@@ -190,6 +197,7 @@ class LogInput:
 
     def retain(self, from_ts: int) -> Retained:
         """Blocks of the log: retaining them costs nothing but a reference."""
+        from_ts = max(from_ts, self._since_ts)
         return Retained(tuple(b for b in (*self.blocks, *self.fresh) if b.max_ts >= from_ts))
 
     @property

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from headgate.model.expression import Expression
 from headgate.model.operator import OuterWindowJoin, SemiWindowJoin
 from headgate.model.window import HopWindow, RowWindow, TimeWindow
 from headgate.spark import sql
@@ -28,6 +29,9 @@ class OuterJoinOperator(WindowJoinOperator):
     """Emits matches, unless it is an anti join, and tuples that have had their last chance of one."""
 
     settings: OuterWindowJoin
+
+    possible: tuple[Expression, ...] | None = None
+    """Conditions under which a tuple may have a match; None for those of the join."""
 
     @property
     def reach_us(self) -> int:  # type: ignore[override]
@@ -86,7 +90,7 @@ class OuterJoinOperator(WindowJoinOperator):
             f"SELECT /*+ SHUFFLE_HASH(s{1 - side}) */ {sql.listed(items)}\n"
             f"FROM {sql.relation(due)} AS s{side}\n"
             f"LEFT ANTI JOIN {sql.relation(self._side(other, 1 - side, is_slice))} AS s{1 - side}\n"
-            f"  ON {sql.all_of(self._matching(is_slice))}"
+            f"  ON {sql.all_of(self._matching(is_slice, self.possible))}"
         )
 
     def _null_beside(self, side: int) -> list[str]:
@@ -104,9 +108,10 @@ class OuterJoinOperator(WindowJoinOperator):
         """The width of time buckets; None where they would only double tuples."""
         return None if is_slice else bucket_us(self.settings)
 
-    def _matching(self, is_slice: bool) -> list[str]:
+    def _matching(self, is_slice: bool, possible: tuple[Expression, ...] | None = None) -> list[str]:
+        own = self.settings if possible is None else replace(self.settings, predicates=possible)
         bucket = [] if self._width_us(is_slice) is None else ["`$bucket0` = `$bucket1`"]
-        return [*matching(self.settings), *bucket]
+        return [*matching(own), *bucket]
 
     def _side(
         self,

@@ -1,4 +1,7 @@
-"""Sliding aggregates over long windows: partial aggregates of panes are kept instead of tuples.
+"""Sliding aggregates from partial aggregates of panes, which are kept instead of tuples.
+
+Reading the tuples of a window again in every tick costs no write, and is cheaper while they are few. Once
+they are many, or from the beginning if the window has many panes, each tuple is read once.
 
 Panes of the greatest common divisor of range and slide are level 0. When a run of eight of them is complete
 it is merged into one of level 1, and so on. A window is covered by the largest panes that fit: an hour in
@@ -44,25 +47,26 @@ from headgate.spark.sql import BEGINNING_US, TS
 
 # panes of one level that make up one of the next
 _FAN = 8
-# with fewer panes to a window, tuples are read again from the log, which costs no write
+# a window of more panes is long: its panes are kept from the beginning
 FEWEST_PANES = 32
+# with fewer open blocks, merging them costs more than reading them one by one
+_MOST_OPEN = 8
+LEAST_READ_AGAIN = 100_000
+"""Tuples of a short window that a tick would read again, from which on its panes are kept."""
 _LEVEL, _EDGE, _END = "`$level`", "`$edge`", sql.name(TS)
 # by how a block came about: panes that wait for their run to be complete, and complete runs
 _OPEN, _RUNS = 0, 1
 
 
-def is_long(settings: Aggregate) -> bool:
-    """Whether partial aggregates are worth keeping."""
+def has_panes(settings: Aggregate) -> bool:
+    """Whether the window slides, and its aggregates can be computed from partial ones."""
     window = settings.window
-    if not isinstance(window, TimeWindow) or not window.slide_us:
-        return False
-    if not all(call.is_mergeable for call in settings.aggregates):
-        return False
-    return window.range_us // gcd(window.range_us, window.slide_us) > FEWEST_PANES
+    slides = isinstance(window, TimeWindow) and bool(window.slide_us)
+    return slides and all(call.is_mergeable for call in settings.aggregates)
 
 
 class PaneAggregateOperator(SlidingAggregateOperator):
-    """Emits every group at each boundary of a long window, from partial aggregates."""
+    """Emits every group at each boundary, from partial aggregates where these are worth keeping."""
 
     def __init__(self, settings: Aggregate, store: BlockStore) -> None:
         super().__init__(settings)
@@ -84,16 +88,38 @@ class PaneAggregateOperator(SlidingAggregateOperator):
     def _level_us(self, level: int) -> int:
         return self._width_us * int(_FAN**level)
 
+    @property
+    def _is_long(self) -> bool:
+        return self._window.range_us // self._width_us > FEWEST_PANES
+
+    def _keeps_panes(self, one: TickInput, stretch: Stretch) -> bool:
+        """Whether panes are kept: those of a short window once its tuples would be read again, and are many.
+
+        Without any, no tuple from before is inside the window, or none has been kept as a pane yet.
+        """
+        if stretch.state.groups or self._is_long:
+            return True
+        return one.waiting_rows(self._from_ts(stretch), stretch.old_ts) >= LEAST_READ_AGAIN
+
+    def _from_ts(self, stretch: Stretch) -> int:
+        """Since when tuples are inside a window that is due."""
+        return max(BEGINNING_US, stretch.old_ts - self._window.reach_us)
+
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
         """Groups at the boundaries that are due, and the panes to keep."""
         [one] = inputs
+        if not self._keeps_panes(one, stretch):
+            return super().results(inputs, stretch)
         old, new, kept = stretch.old_ts, stretch.new_ts, stretch.state.groups
         retained = [one.retain(new)]
         if new <= old:
             return Results(None, retained)
-        content = one.content(old, new)
+        content = one.content(old if kept else self._from_ts(stretch), new)
         fresh = content and self.fresh(content)
         first, last = due_boundaries(self._window, old, new)
+        if not kept:
+            # no run of panes was complete before this tick
+            old = BEGINNING_US
         near = [block for block in kept if self._is_near(block, first, last, old)]
         parts = sql.union([self._stored("near", near) if near and first <= last else None, fresh])
         query = None
@@ -169,16 +195,26 @@ class PaneAggregateOperator(SlidingAggregateOperator):
     ) -> tuple[list[StoreTask], list[BlockRef]]:
         """Panes to store, and the blocks that they replace."""
         open_blocks = [block for block in kept if block.step == _OPEN]
+        has_runs = self._levels > 1
         everything = sql.union([self._stored("open", open_blocks) if open_blocks else None, fresh])
         complete = self._last_end(1, new)
         stores: list[StoreTask] = []
         replaced: list[BlockRef] = []
-        if everything is not None and complete >= min([old, *(block.min_ts for block in open_blocks)]):
+        if (
+            has_runs
+            and everything is not None
+            and complete >= min([old, *(block.min_ts for block in open_blocks)])
+        ):
             bound, replaced = sql.Bound(complete).at(_END), open_blocks
             runs = self._runs(sql.select(["*"], everything, [f"{_END} <= {bound}"]))
             still_open = sql.select(["*"], everything, [f"{_END} > {bound}"])
             stores.append(StoreTask(self.name, None, runs, self.panes, rows, level=_RUNS))
             stores.append(StoreTask(self.name, None, still_open, self.panes, rows, level=_OPEN))
+        elif everything is not None and len(open_blocks) >= _MOST_OPEN:
+            oldest = sql.Bound(max(BEGINNING_US, new - self._window.reach_us)).at(_END)
+            inside = sql.select(["*"], everything, [f"{_END} >= {oldest}"])
+            merged, replaced = self._merged(inside, [_END, "0", _EDGE]), open_blocks
+            stores.append(StoreTask(self.name, None, merged, self.panes, rows, level=_OPEN))
         elif fresh is not None:
             stores.append(StoreTask(self.name, None, fresh, self.panes, rows, level=_OPEN))
         stores += self._higher(everything if replaced or fresh else None, kept, old, new, rows)
@@ -244,7 +280,7 @@ def _aggregate(settings: Aggregate, context: OperatorContext) -> SparkOperator:
         return RunningAggregateOperator(settings, context.store)
     if isinstance(window, SessionWindow):
         return SessionAggregateOperator(settings, context.store)
-    if is_long(settings):
+    if has_panes(settings):
         return PaneAggregateOperator(settings, context.store)
     if isinstance(window, TimeWindow) and window.slide_us:
         return SlidingAggregateOperator(settings)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headgate.model.expression import column_of
+from headgate.model.expression import Expression, column_of
 from headgate.model.operator import AntiRelationJoin, Project, RelationJoin, Select, SemiRelationJoin
 from headgate.spark import sql
 from headgate.spark.operators.base import OperatorContext, SparkOperator, spark_operator
@@ -48,10 +48,19 @@ class RelationJoinOperator(SparkOperator):
     def __init__(self, settings: RelationJoin, relation: StoredRelation) -> None:
         super().__init__(settings)
         self._relation = relation
+        self.doubtful: tuple[Expression, ...] = ()
+        """Tuples with a row of the relation for which these hold are left out."""
+
+    def joined_by(self, settings: RelationJoin) -> RelationJoinOperator:
+        """Another join with the same relation."""
+        return RelationJoinOperator(settings, self._relation)
 
     def applied(self, tuples: str) -> str:
         """Tuples with their matches."""
         own = self.settings
+        if self.doubtful:
+            doubt = AntiRelationJoin(own.name, own.input, own.relation, own.alias, own.columns, self.doubtful)
+            tuples = self.joined_by(doubt).applied(tuples)
         items = [f"{sql.name(c)} AS {sql.name(column_of(own.alias, c))}" for c in own.columns]
         stored = sql.select(items or ["1 AS `$one`"], self._relation.view)
         columns = [column_of(own.alias, c) for c in own.columns]

@@ -10,9 +10,10 @@ from pyspark.sql.types import StructType
 from headgate.model.expression import AggregateExpression, Expression
 from headgate.model.operator import Table, Top
 from headgate.model.sql_tree import column_tree
-from headgate.model.table import RANK, Groups, Named, Ranked, RankedState, Ranking, Step, Where
+from headgate.model.table import RANK, Groups, Held, Named, Ranked, RankedState, Ranking, Step, Where
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
+from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import (
     OperatorContext,
@@ -24,10 +25,10 @@ from headgate.spark.operators.base import (
 )
 from headgate.spark.operators.inputs import StoreTask, TickInput
 from headgate.spark.operators.stateless import TIMESTAMP
-from headgate.spark.sql import TS
+from headgate.spark.sql import BEGINNING_US, TS
 
-# of every group, the timestamp of its last tuple
-_LAST = AggregateExpression("$last", "MAX", Expression(column_tree(TS)))
+LAST = AggregateExpression("$last", "MAX", Expression(column_tree(TS)))
+"""Of every group, the timestamp of its last tuple."""
 
 
 def first_rows(ranking: Ranking, rows: str, within: Sequence[str], ties: Sequence[str]) -> str:
@@ -77,6 +78,8 @@ class TableOperator(SparkOperator):
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
         """The current rows, if there are new tuples, and the state to carry."""
         [one] = inputs
+        if isinstance(self.settings.state, Held):
+            return self._held(one, self.settings.state, stretch)
         retained = [one.retain(stretch.new_ts)]
         tuples = stretch.content(one)
         if tuples is None:
@@ -86,15 +89,43 @@ class TableOperator(SparkOperator):
         state = self.state(tuples, carried)
         rows = 1 + sum(block.rows for block in kept) + one.rows.count
         store = StoreTask(self.name, None, state, self.columns, rows)
-        return Results(self.rows(state), retained, [store], groups=())
+        return Results(self.emitted(tuples, carried, state), retained, [store], groups=())
+
+    def _held(self, one: TickInput, state: Held, stretch: Stretch) -> Results:
+        """The rows at the last instant that has been reached; time alone changes them, too."""
+        from_ts = max(BEGINNING_US, stretch.new_ts - 1 - state.range_us)
+        retained = [one.retain(from_ts)]
+        if stretch.new_ts <= stretch.old_ts:
+            return Results(None, retained)
+        tuples = one.content(from_ts, stretch.new_ts) or self._nothing
+        return Results(self.rows(self.state(tuples, None)), retained)
+
+    @property
+    def _nothing(self) -> str:
+        """No tuples, with the columns of the input."""
+        nulls = [
+            f"CAST(NULL AS {f.dataType.simpleString()}) AS {sql.name(f.name)}" for f in self.inputs[0].fields
+        ]
+        return f"SELECT {sql.listed(nulls)}\nFROM range(0)"
+
+    def emitted(self, tuples: str, carried: str | None, state: str) -> str:
+        """All current rows, after these tuples have changed the state."""
+        del tuples, carried
+        return self.rows(state)
+
+    def current(self, kept: Sequence[BlockRef]) -> str:
+        """The current rows, from the blocks of its state."""
+        return self.rows(self._store.view(f"state of {self.name}", kept, self.columns))
 
     def state(self, tuples: str, carried: str | None) -> str:
         """The state after these tuples."""
         state = self.settings.state
         if isinstance(state, Groups):
-            timed = replace(state, aggregates=(*state.aggregates, _LAST))
+            timed = replace(state, aggregates=(*state.aggregates, LAST))
             # an aggregate without keys has a row, even over no tuples
             return aggregate.carry(timed, tuples, carried, without_keys="")
+        if isinstance(state, Held):
+            return sql.select(sql.names([TS, *state.columns]), tuples)
         return self._first_rows(state, tuples, carried)
 
     def _first_rows(self, state: RankedState, tuples: str, carried: str | None) -> str:
@@ -109,10 +140,10 @@ class TableOperator(SparkOperator):
         own = self.settings.state
         if isinstance(own, Groups):
             values = [f"{text} AS {sql.name(name)}" for name, text in aggregate.final(own, self.types)]
-            ts = f"{sql.name(f'{_LAST.name}_max')} AS {sql.name(TS)}"
+            ts = f"{sql.name(f'{LAST.name}_max')} AS {sql.name(TS)}"
             rows, columns = sql.select([ts, *aggregate.group_names(own), *values], state), _columns(own)
         else:
-            rows, columns = state, [*own.columns, RANK]
+            rows, columns = state, [*own.columns, *([] if isinstance(own, Held) else [RANK])]
         *before, last = self.settings.steps
         assert isinstance(last, Named), "a select list is the last step"
         for step in before:

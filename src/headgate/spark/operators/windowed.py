@@ -149,7 +149,7 @@ def retain_window(one: TickInput, window: Window | None, stretch: Stretch) -> Re
             return _retain_rows(one, window, stretch.since_ts)
         return _retain_queue(one, window, stretch.since_ts)
     if isinstance(window, UntilWindow):
-        return _retain_alive(one, window, stretch.since_ts)
+        return _retain_alive(one, stretch.since_ts)
     if isinstance(window, UnboundedWindow):
         return one.retain(BEGINNING_US)
     return one.retain(
@@ -179,13 +179,15 @@ def _retain_queue(one: TickInput, window: RowWindow, since_ts: int) -> Retained:
     return Retained((), alive, one.schema, one.content_rows, pushing)
 
 
-def _retain_alive(one: TickInput, window: UntilWindow, since_ts: int) -> Retained:
+def _retain_alive(one: TickInput, since_ts: int) -> Retained:
     """The tuples whose own end has not come by ``since_ts``."""
     if isinstance(one, LogInput):
         blocks, stream = (*one.blocks, *one.fresh), one.source.stream
         if not _is_copy_due(blocks):
             return Retained(blocks)
-        timed = sql.select(["*", f"{until_us(window)} AS {sql.name(UNTIL)}"], one.logs.view(stream, blocks))
+        assert isinstance(one.window, UntilWindow)
+        until = f"{until_us(one.window)} AS {sql.name(UNTIL)}"
+        timed = sql.select(["*", until], one.logs.view(stream, blocks))
         return _copied(one, _alive(timed, since_ts))
     everything = one.content(BEGINNING_US, END_US)
     if everything is None:
@@ -370,6 +372,14 @@ class SlidingAggregateOperator(AggregateOperator):
         """At the end of input, every boundary whose window holds tuples is due."""
         assert isinstance(self.settings.window, TimeWindow)
         return self.settings.window.reach_us
+
+    def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
+        """Groups at the boundaries that are due; without any, no tuple is read."""
+        assert isinstance(self.settings.window, TimeWindow)
+        first, last = due_boundaries(self.settings.window, stretch.old_ts, stretch.new_ts)
+        if first > last:
+            return Results(None, [retain_window(inputs[0], self.settings.window, stretch)])
+        return super().results(inputs, stretch)
 
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
         """Computed from panes."""

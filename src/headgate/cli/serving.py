@@ -1,0 +1,182 @@
+"""``headgate serve``, ``replay`` and ``stop``: a server, or the record of one, until it is asked to end."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from headgate.cli.commands import DEBUG, MASTER, argument, value
+from headgate.errors import SetupError
+
+if TYPE_CHECKING:
+    from headgate.cli.signals import Interrupt
+    from headgate.handle import Run
+    from headgate.server.guard import Keys
+    from headgate.server.routes import Live
+    from headgate.session import Session
+
+PORT = 8640
+HOST: Any = value("ADDRESS", "Address to listen at.", default="127.0.0.1")
+PORTS: Any = value(
+    "N", "Port to listen at; 0 for any that is free.", "--port", default=PORT, min=0, max=65535
+)
+URL: Any = value("URL", "Address of headgate serve.", "--url", default=f"http://127.0.0.1:{PORT}")
+TOKEN_FILE: Any = value(
+    "F", "File with the token of the server; HEADGATE_TOKEN if not given.", "--token-file"
+)
+
+
+def serve(
+    file: Path | None = typer.Argument(None, metavar="[FILE]", help="A file of CQL.", show_default=False),
+    checkpoint: str = value("DIR", "Keep state and record here.", default=..., show_default=False),
+    host: str = HOST,
+    port: int = PORTS,
+    token_file: Path | None = value(
+        "F", "Token that clients must send; made if it is not there.", show_default="DIR/headgate.token"
+    ),
+    strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
+    memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
+    tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
+    master: str = MASTER,
+    debug: bool = DEBUG,
+) -> None:
+    """Run queries until they are stopped, with an HTTP interface and a dashboard.
+
+    Without FILE, the queries of the checkpoint go on, and others are declared later: with headgate sql, POST
+    /sql, or in the dashboard. The link that is printed opens the dashboard once; clients send the token.
+    Ctrl-C, SIGTERM and headgate stop end the run after its current tick.
+    """
+    from headgate.run_options import RunOptions
+    from headgate.spark.application.jvm import check_master
+
+    given = {"checkpoint": checkpoint, "strategy": strategy, "memory": memory, "tick_budget": tick_budget}
+    options = RunOptions(given)
+    check_master(master)
+    if "://" in checkpoint:
+        if token_file is None:
+            raise SetupError("--checkpoint is not a local folder; say where the token is with --token-file F")
+    else:
+        from headgate.outputs import check_folder
+
+        check_folder("--checkpoint", Path(checkpoint))
+    script = None
+    if file is not None:
+        from headgate.cli.script import read_while_spark_starts
+
+        script = read_while_spark_starts(file, master, options)
+    from headgate.server.app import token_in
+    from headgate.server.guard import Keys
+
+    tokens = token_file or Path(checkpoint) / "headgate.token"
+    keys = Keys(token_in(tokens))
+    from headgate.session import Session
+
+    session = Session(master=master)
+    session.options = options
+    record = None if "://" in checkpoint else Path(checkpoint)
+    text = "" if script is None else script.text
+    restored = checkpoint if record is not None and not text and _has_state(record) else ""
+    _serve(_live(session, keys, record), text, host, port, tokens, restored)
+
+
+def _has_state(checkpoint: Path) -> bool:
+    """Whether a run has been in a folder, and not only a server."""
+    return any(not entry.name.startswith("headgate.") for entry in checkpoint.iterdir())
+
+
+def _version() -> str:
+    # the version that the package itself states, installed or not
+    return str(sys.modules["headgate"].__version__)
+
+
+def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
+    from headgate.server.hub import Hub
+    from headgate.server.monitor import Monitor
+    from headgate.server.recording import FOLDER, Recording
+    from headgate.server.routes import Live
+    from headgate.server.worker import Worker
+
+    recording = None if checkpoint is None else Recording(checkpoint / FOLDER)
+    monitor = Monitor(Hub() if recording is None else Hub(recording))
+    return Live(Worker(session, monitor), monitor, keys, _version(), recording=recording)
+
+
+def _serve(live: Live, text: str, host: str, port: int, tokens: Path, restored: str = "") -> None:
+    """Execute a text, or restore a checkpoint, and serve until the end."""
+    from headgate.cli.signals import interruptible
+    from headgate.server import app
+
+    listening = app.bind(host, port)
+    try:
+        with interruptible() as interrupt:
+            if live.session is not None and (text or restored):
+                print("starting Spark", file=sys.stderr)
+                live.session.execute(text) if text else live.session.restore(restored)
+            url = app.url_of(listening)
+            print(f"dashboard, opens once: {url}/?link={live.keys.new_link()}")
+            if live.recorded is None:
+                print(f"shell: headgate sql --url {url} --token-file {tokens}")
+            sys.stdout.flush()
+            ends = _Ends(live, interrupt)
+            server = app.Server(live, app.application(live, app.hosts_of(host)), ends)
+            server.run([listening])
+            if live.session is not None:
+                print("finishing the tick, Ctrl-C again to abort", file=sys.stderr)
+    finally:
+        listening.close()
+        if live.session is not None:
+            live.session.close()
+        live.monitor.close()
+        if live.recording is not None:
+            live.recording.close()
+
+
+class _Ends:
+    """Whether a signal asks to end; reports a run that has failed, once."""
+
+    def __init__(self, live: Live, interrupt: Interrupt) -> None:
+        self._live = live
+        self._interrupt = interrupt
+        self._reported: Run | None = None
+
+    def __call__(self) -> bool:
+        run = None if self._live.session is None else self._live.session.run
+        if run is not None and run is not self._reported and not run.is_running:
+            from headgate.server.documents import run_state
+
+            self._reported = run
+            state = run_state(run)
+            reason = f": {state['error']}" if state["error"] else ""
+            print(f"the run has {state['state']}{reason}", file=sys.stderr)
+        return self._interrupt.wanted
+
+
+def replay(
+    folder: Path = argument("DIR", "The folder of headgate serve --checkpoint."),
+    host: str = HOST,
+    port: int = PORTS,
+    debug: bool = DEBUG,
+) -> None:
+    """Show the record of a run in the dashboard: its queues, decisions and latencies at any of its ticks."""
+    import secrets
+
+    from headgate.server.guard import Keys
+    from headgate.server.hub import Hub
+    from headgate.server.monitor import Monitor
+    from headgate.server.recording import Recorded
+    from headgate.server.routes import Live
+
+    recorded = Recorded(folder)
+    keys = Keys(secrets.token_urlsafe(32))
+    live = Live(None, Monitor(Hub()), keys, _version(), recorded=recorded)
+    _serve(live, "", host, port, folder)
+
+
+def stop(url: str = URL, token_file: Path | None = TOKEN_FILE, debug: bool = DEBUG) -> None:
+    """End a server after the current tick of its run."""
+    from headgate.cli.client import Client
+
+    print(Client.of(url, token_file).post("/stop", {})["status"])

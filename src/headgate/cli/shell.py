@@ -1,0 +1,188 @@
+"""The shell of ``headgate sql``: statements from a terminal or a pipe, answers as tables."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from pathlib import Path
+from typing import Any
+
+from rich import box
+from rich.table import Table
+from rich.text import Text
+
+from headgate.cli.client import Answered, Client
+from headgate.plain_json import json_text
+from headgate.report import screen
+
+_HISTORY = Path("~/.local/state/headgate/history")
+_MOST_LINES = 2_000
+_WATCH_S = 2.0
+_WORDS = (
+    *("ALTER", "CREATE", "DESCRIBE", "DROP", "FROM", "GROUP BY", "INTO", "ORDER BY", "PAUSE", "QUERIES"),
+    *("QUERY", "RANGE", "RELATION", "RESUME", "SELECT", "SET", "SHOW", "SLIDE", "STREAM", "STREAMS", "WHERE"),
+)
+_HELP = """\
+statements end with ; and may take several lines
+\\d            list all names
+\\p STATEMENT  plans and advice, nothing is declared
+\\watch [S]    repeat the last statement every S seconds, 2 if not given, until Ctrl-C
+\\?            this list
+\\q            end"""
+
+
+class Shell:
+    """Reads statements, asks a server, and prints its answers."""
+
+    def __init__(self, client: Client, limit: int, as_json: bool) -> None:
+        self._client = client
+        self._limit = limit
+        self._as_json = as_json
+        self._last = ""
+        self._names: list[str] = []
+
+    def execute(self, text: str) -> None:
+        """Execute statements and print the answers."""
+        self._last = text
+        found = self._client.post("/sql", {"text": text, "limit": min(self._limit, 10_000)})
+        if self._as_json:
+            print(json_text(found))
+        elif "rows" in found:
+            _print_rows(found)
+        else:
+            for answer in found["answers"]:
+                print(answer["text"])
+            for warning in found["warnings"]:
+                print(f"warning: {warning}", file=sys.stderr)
+            if not found["answers"]:
+                print("done")
+
+    def loop(self) -> None:
+        """Read and execute until the end of input; in a pipe, the first error is the last statement."""
+        is_terminal = sys.stdin.isatty()
+        # a wrong address or token is told before the first statement
+        self._learn_names()
+        if is_terminal:
+            print(f"connected to {self._client.url}; \\? lists commands")
+        with _line_editing(self) if is_terminal else nullcontext():
+            for text in _statements(is_terminal):
+                try:
+                    if self._obey(text):
+                        break
+                except Answered as error:
+                    if not is_terminal:
+                        raise
+                    print(f"error: {error}", file=sys.stderr)
+                except KeyboardInterrupt:
+                    print()
+
+    def _obey(self, text: str) -> bool:
+        """Execute a statement or a command of the shell; whether it is the end."""
+        command, _, rest = text.partition(" ")
+        if command == "\\q":
+            return True
+        if command == "\\?":
+            print(_HELP)
+        elif command == "\\d":
+            for kind, names in self._learn_names().items():
+                print(f"{kind:9} {', '.join(names)}" if names else "", end="\n" if names else "")
+        elif command == "\\p":
+            found = self._client.post("/preview", {"text": rest})
+            print(f"{found['explain']}\n\n{found['advice']}")
+        elif command == "\\watch":
+            self._watch(rest)
+        elif command.startswith("\\"):
+            raise Answered(f"unknown command {command}; \\? lists them")
+        else:
+            self.execute(text)
+            self._learn_names()
+        return False
+
+    def _watch(self, rest: str) -> None:
+        try:
+            every_s = float(rest) if rest.strip() else _WATCH_S
+        except ValueError:
+            raise Answered(f"\\watch takes seconds, not {rest.strip()!r}") from None
+        if not self._last:
+            raise Answered("\\watch repeats the last statement, and there is none yet")
+        if not 0.1 <= every_s <= 3600:
+            raise Answered("\\watch takes 0.1 to 3600 seconds")
+        while True:
+            print(f"-- {time.strftime('%H:%M:%S')}")
+            self.execute(self._last)
+            time.sleep(every_s)
+
+    def _learn_names(self) -> dict[str, list[str]]:
+        found: dict[str, list[str]] = self._client.get("/names")
+        self._names = sorted({name for names in found.values() for name in names})
+        return found
+
+    def complete(self, begun: str, number: int) -> str | None:
+        """The so-many-th name or word that begins like this, as readline asks for it."""
+        known = [*self._names, *_WORDS]
+        fitting = [word for word in known if word.lower().startswith(begun.lower())]
+        return fitting[number] if number < len(fitting) else None
+
+
+def _statements(is_terminal: bool) -> Iterator[str]:
+    """Texts up to a semicolon at the end of a line; commands of the shell are one line."""
+    text = ""
+    while True:
+        try:
+            line = input(("      -> " if text else "headgate> ") if is_terminal else "")
+        except EOFError:
+            if text.strip():
+                yield text.strip()
+            return
+        except KeyboardInterrupt:
+            text = ""
+            print()
+            continue
+        if not text and line.lstrip().startswith("\\"):
+            yield line.strip()
+            continue
+        text = f"{text}\n{line}" if text else line
+        if text.rstrip().endswith(";"):
+            yield text.strip()
+            text = ""
+        elif not text.strip():
+            text = ""
+
+
+@contextmanager
+def _line_editing(shell: Shell) -> Iterator[None]:
+    """History and completion, where the platform has them."""
+    try:
+        import readline
+    except ImportError:
+        yield
+        return
+    path = _HISTORY.expanduser()
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        readline.read_history_file(path)
+    readline.set_history_length(_MOST_LINES)
+    readline.set_completer(shell.complete)
+    readline.set_completer_delims(" \t\n,;()[]=<>'")
+    readline.parse_and_bind("tab: complete")
+    try:
+        yield
+    finally:
+        readline.set_completer(None)
+        with suppress(OSError):
+            readline.write_history_file(path)
+
+
+def _print_rows(found: dict[str, Any]) -> None:
+    table = Table(box=box.SIMPLE_HEAD)
+    for name, kind in found["columns"].items():
+        is_number = kind.startswith(("int", "bigint", "double", "float", "decimal", "smallint", "tinyint"))
+        table.add_column(Text(name), justify="right" if is_number else "left", overflow="ellipsis")
+    for row in found["rows"]:
+        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
+    count = len(found["rows"])
+    more = "" if found["is_complete"] else ", and more"
+    screen().print(table)
+    screen().print(f"{count:,} {'row' if count == 1 else 'rows'}{more}")

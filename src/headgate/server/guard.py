@@ -1,0 +1,166 @@
+"""Who may ask, how much and how often: token, one-time links, request sizes and rates."""
+
+from __future__ import annotations
+
+import hmac
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import urlsplit
+
+from starlette.responses import JSONResponse
+
+COOKIE = "headgate"
+OPEN_PATHS = ("/health",)
+_MOST_CLIENTS = 1_000
+_MOST_COOKIES = 64
+_MOST_LINKS = 16
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+        "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "cache-control": "no-store",
+}
+
+
+class Bucket:
+    """So many requests per second, and a burst of some more."""
+
+    def __init__(self, per_s: float, burst: float, clock_s: Callable[[], float] = time.monotonic) -> None:
+        self._per_s, self._burst, self._clock_s = per_s, burst, clock_s
+        self._left: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def takes(self, client: str) -> bool:
+        """Count a request; whether it is within the limit."""
+        now_s = self._clock_s()
+        left, seen_s = self._left.pop(client, (self._burst, now_s))
+        left = min(self._burst, left + (now_s - seen_s) * self._per_s)
+        is_within = left >= 1
+        self._left[client] = (left - 1 if is_within else left), now_s
+        if len(self._left) > _MOST_CLIENTS:
+            self._left.popitem(last=False)
+        return is_within
+
+
+class Keys:
+    """The token, one-time links, and the cookies that were given for them."""
+
+    def __init__(self, token: str) -> None:
+        self.token = token
+        self._links: list[str] = []
+        self._cookies: list[str] = []
+
+    def new_link(self) -> str:
+        """A code that can be exchanged for a cookie once."""
+        self._links = [*self._links[1 - _MOST_LINKS :], secrets.token_urlsafe(24)]
+        return self._links[-1]
+
+    def cookie_for(self, link: str) -> str | None:
+        """A new cookie; None if the link is wrong or used."""
+        found = [known for known in self._links if _equal(known, link)]
+        if not found:
+            return None
+        self._links.remove(found[0])
+        self._cookies = [*self._cookies[1 - _MOST_COOKIES :], secrets.token_urlsafe(32)]
+        return self._cookies[-1]
+
+    def knows_cookie(self, cookie: str) -> bool:
+        return any([_equal(known, cookie) for known in self._cookies])
+
+    def is_token(self, given: str) -> bool:
+        return _equal(self.token, given)
+
+
+def _equal(known: str, given: str) -> bool:
+    # in a time that does not tell how much of it is right
+    return hmac.compare_digest(known.encode(), given.encode("utf-8", "surrogateescape"))
+
+
+class Guard:
+    """Refuses requests before any route sees them; adds headers to every answer."""
+
+    def __init__(self, app: Any, keys: Keys, hosts: frozenset[str] | None) -> None:
+        """``hosts`` are the names that requests may use; any, if it is None."""
+        self._app = app
+        self._keys = keys
+        self._hosts = hosts
+        self._requests = Bucket(per_s=100, burst=400)
+        self._wrong_tokens = Bucket(per_s=0.2, burst=20)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+
+        async def with_headers(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                present = {name.lower() for name, _ in message["headers"]}
+                added = [(k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in present]
+                message = {**message, "headers": [*message["headers"], *added]}
+            await send(message)
+
+        refusal = self._refusal(scope)
+        answer = self._app if refusal is None else refusal
+        await answer(scope, receive, with_headers)
+
+    def _refusal(self, scope: Any) -> JSONResponse | None:
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        client = scope["client"][0] if scope.get("client") else ""
+        if not self._requests.takes(client):
+            return refused(429, "too many requests; send at most 100 per second", {"retry-after": "1"})
+        host = headers.get("host", "")
+        if self._hosts is not None and _name_of(host) not in self._hosts:
+            return refused(421, f"this server does not answer for host {host[:100]!r}")
+        if scope["path"] in OPEN_PATHS or (scope["path"] == "/" and b"link=" in scope["query_string"]):
+            return None
+        return self._unauthorised(headers, client, host)
+
+    def _unauthorised(self, headers: dict[str, str], client: str, host: str) -> JSONResponse | None:
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        if kind:
+            if kind.lower() == "bearer" and self._keys.is_token(given.strip()):
+                return None
+            if not self._wrong_tokens.takes(client):
+                return refused(429, "too many wrong tokens; wait a while", {"retry-after": "5"})
+            return refused(
+                401, "the token is wrong; send that of headgate serve as Authorization: Bearer TOKEN"
+            )
+        cookie = _cookie(headers.get("cookie", ""))
+        if cookie and self._keys.knows_cookie(cookie):
+            origin = headers.get("origin")
+            # another page must not use the cookie of this one
+            if origin is None or urlsplit(origin).netloc == host:
+                return None
+            return refused(403, "requests of other pages are refused")
+        needed = "open the link that headgate serve has printed, or send Authorization: Bearer TOKEN"
+        return refused(401, f"a token is needed; {needed}", {"www-authenticate": "Bearer"})
+
+
+def refused(status: int, error: str, headers: dict[str, str] | None = None) -> JSONResponse:
+    """An error in one line."""
+    return JSONResponse({"error": error}, status, headers)
+
+
+def _name_of(host: str) -> str:
+    """A host without its port."""
+    return (urlsplit(f"//{host}").hostname or "") if _is_plain(host) else ""
+
+
+def _is_plain(host: str) -> bool:
+    return bool(host) and not set(host) & set("/@?#\\ ") and host.count("[") == host.count("]")
+
+
+def _cookie(header: str) -> str:
+    try:
+        found = SimpleCookie(header).get(COOKIE)
+    except CookieError:
+        return ""
+    return found.value if found is not None else ""

@@ -1,0 +1,99 @@
+// What a person can do: explain, advise and execute a statement; change strategy, budget and bounds.
+
+import { byId, bytes, h, seconds } from "./format.js";
+
+export async function ask(path, body) {
+  const answer = await fetch(path, body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
+  const document = await answer.json().catch(() => ({ error: `the server answers ${answer.status}` }));
+  if (!answer.ok) throw new Error(document.error ?? `the server answers ${answer.status}`);
+  return document;
+}
+
+const answerWith = (...children) => byId("answer").replaceChildren(...children);
+const verdict = (kind, text) => h("p", { class: `verdict ${kind}` }, text);
+
+async function busyWhile(button, work) {
+  button.disabled = true;
+  try {
+    await work();
+  } catch (error) {
+    answerWith(verdict("bad", error.message));
+  } finally {
+    button.disabled = false;
+  }
+}
+
+export function statements() {
+  const text = byId("statement");
+  const check = () => busyWhile(byId("check"), async () => {
+    const found = await ask("/preview", { text: text.value });
+    const kind = found.fits === true ? "good" : found.fits === false ? "bad" : "";
+    const queries = Object.entries(found.queries).map(([name, own]) => `${name}: ${own.fits ? `fits up to ${Number((own.largest_factor ?? Infinity).toPrecision(3))} times these rates` : [...own.broken, own.help].join("; ")}`);
+    answerWith(verdict(kind, found.advice), ...queries.map((line) => h("p", { class: "muted" }, line)), h("pre", {}, found.explain));
+  });
+  const execute = () => busyWhile(byId("execute"), async () => {
+    const found = await ask("/sql", { text: text.value });
+    if (found.rows) answerWith(table(found));
+    else answerWith(...(found.answers.length ? [] : [verdict("good", "in force")]), ...found.warnings.map((warning) => verdict("", warning)), ...found.answers.map((answer) => h("pre", {}, answer.text)));
+  });
+  byId("check").addEventListener("click", check);
+  byId("statement-form").addEventListener("submit", (event) => { event.preventDefault(); execute(); });
+  text.addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); (event.shiftKey ? execute : check)(); }
+    if (event.key === "Escape") text.blur();
+  });
+}
+
+function table(found) {
+  const names = Object.keys(found.columns);
+  const rows = found.rows.map((row) => h("tr", {}, ...names.map((name) => h("td", {}, row[name] === null ? "" : typeof row[name] === "object" ? JSON.stringify(row[name]) : String(row[name])))));
+  const more = found.is_complete ? `${rows.length} rows` : `the first ${rows.length} rows`;
+  return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)), h("p", { class: "muted" }, more));
+}
+
+export class Settings {
+  constructor() {
+    this.form = byId("settings-form");
+    this.shown = null;
+    this.form.addEventListener("submit", (event) => { event.preventDefault(); this.apply(); });
+  }
+
+  // what a person has begun to change is left alone
+  show(settings) {
+    const text = JSON.stringify(settings);
+    if (!settings || text === this.text || this.form.contains(document.activeElement)) return;
+    Object.assign(this, { text, shown: settings });
+    byId("strategies").replaceChildren(...(settings.strategies ?? []).map((name) => h("option", { value: name })));
+    byId("set-strategy").value = settings.strategy;
+    byId("set-memory").value = settings.memory_bytes ? bytes(settings.memory_bytes) : "";
+    byId("set-latency").replaceChildren(h("legend", {}, "Latency bounds"), ...Object.entries(settings.latency_s).map(([name, bound]) => {
+      const input = h("input", { "data-query": name, placeholder: "none; such as 2 s", autocomplete: "off" });
+      input.value = bound ? seconds(bound) : "";
+      return h("label", {}, name, input);
+    }));
+  }
+
+  async apply() {
+    const change = {}, said = byId("applied"), now = this.shown;
+    if (!now) { said.textContent = "no query runs yet"; return; }
+    const strategy = byId("set-strategy").value.trim(), memory = byId("set-memory").value.trim();
+    if (strategy !== now.strategy) change.strategy = strategy;
+    if (memory && memory !== (now.memory_bytes ? bytes(now.memory_bytes) : "")) change.memory = memory;
+    for (const input of this.form.querySelectorAll("[data-query]")) {
+      const name = input.dataset.query, before = now.latency_s[name] ? seconds(now.latency_s[name]) : "", value = input.value.trim();
+      if (value !== before) (change.latency ??= {})[name] = value || null;
+    }
+    if (!Object.keys(change).length) { said.textContent = "nothing has changed"; return; }
+    byId("apply").disabled = true;
+    try {
+      const settings = await ask("/settings", change);
+      said.textContent = "in force from the next tick on";
+      document.activeElement?.blur();
+      this.show(settings);
+    } catch (error) {
+      said.textContent = error.message;
+    } finally {
+      byId("apply").disabled = false;
+    }
+  }
+}

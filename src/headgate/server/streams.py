@@ -1,0 +1,160 @@
+"""Answers that go on: events, and results as JSON lines or Arrow.
+
+They go as fast as they are read, and none buffers more than one tick. A reader that takes nothing for a while
+is cut off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from starlette.responses import StreamingResponse
+
+from headgate.plain_json import json_text
+from headgate.server.hub import TICK, Hub
+from headgate.server.worker import plain_rows
+
+if TYPE_CHECKING:
+    from headgate.handle import Run
+
+READ_WITHIN_S = 20.0
+"""How long a reader may take nothing."""
+_STILL_ALIVE_S = 15.0
+_RUN_LOOK_S = 2.0
+_ROWS_PER_PART = 5_000
+
+
+class PacedResponse(StreamingResponse):
+    """Streams as fast as its reader reads; ``abort`` ends the connection of one that does not."""
+
+    def __init__(self, content: AsyncGenerator[bytes, None], kind: str, abort: Callable[[], None]) -> None:
+        super().__init__(content, media_type=kind, headers={"x-accel-buffering": "no"})
+        self._content = content
+        self._abort = abort
+
+    async def stream_response(self, send: Any) -> None:
+        async def send_in_time(message: Any) -> None:
+            try:
+                await asyncio.wait_for(send(message), READ_WITHIN_S)
+            except (asyncio.TimeoutError, TimeoutError):
+                self._abort()
+                raise OSError("the reader takes nothing") from None
+
+        try:
+            await super().stream_response(send_in_time)
+        except OSError:
+            # there is nobody to tell
+            return
+        finally:
+            await self._content.aclose()
+
+
+async def events(hub: Hub, after: int) -> AsyncGenerator[bytes, None]:
+    """Server-sent events: those that are kept after a number, then all that come."""
+    subscription = hub.subscribe()
+    try:
+        yield b"retry: 2000\n\n"
+        last = after
+        for message in hub.since(after):
+            last = message.number
+            yield _event(message.number, message.kind, message.text)
+        while True:
+            try:
+                found = await subscription.next(_STILL_ALIVE_S)
+            except (asyncio.TimeoutError, TimeoutError):
+                yield b": still alive\n\n"
+                continue
+            if found is None:
+                # the browser connects again, and continues after the last number that it has seen
+                return
+            if found.number > last:
+                yield _event(found.number, found.kind, found.text)
+    finally:
+        hub.unsubscribe(subscription)
+
+
+def _event(number: int, kind: str, text: str) -> bytes:
+    return f"id: {number}\nevent: {kind}\ndata: {text}\n\n".encode()
+
+
+async def result_tables(
+    run: Run, query: str, since: int, follow: bool, hub: Hub, turns: asyncio.Semaphore
+) -> AsyncGenerator[tuple[int, Any], None]:
+    """Results of every tick after ``since``, as a tick and an Arrow table; then of new ticks."""
+    subscription = hub.subscribe() if follow else None
+    last = since
+    try:
+        while True:
+            async with turns:
+                ready = await asyncio.to_thread(run.result_ticks, query)
+            for tick in (tick for tick in ready if tick > last):
+                async with turns:
+                    table = await asyncio.to_thread(run.results_of_tick, query, tick)
+                last = tick
+                yield tick, table
+            if subscription is None or not run.is_running:
+                return
+            if subscription.is_over:
+                # it was too slow for notices, not for results: these are on disk
+                hub.unsubscribe(subscription)
+                subscription = hub.subscribe()
+            await _wait_for_rows(subscription, query, last, run)
+    finally:
+        if subscription is not None:
+            hub.unsubscribe(subscription)
+
+
+async def _wait_for_rows(subscription: Any, query: str, last: int, run: Run) -> None:
+    while run.is_running:
+        try:
+            message = await subscription.next(_RUN_LOOK_S)
+        except (asyncio.TimeoutError, TimeoutError):
+            continue
+        if message is None:
+            return
+        if message.kind == TICK:
+            sample: Mapping[str, Any] = json.loads(message.text)
+            if sample["tick"] > last and sample["queries"].get(query, [0])[0]:
+                return
+
+
+async def json_lines(tables: AsyncGenerator[tuple[int, Any], None]) -> AsyncGenerator[bytes, None]:
+    """A line for each row, with its tick."""
+    # a reader that goes away ends all generators now, not when they are collected
+    async with aclosing(tables):
+        async for tick, table in tables:
+            for begin in range(0, table.num_rows, _ROWS_PER_PART):
+                rows = await asyncio.to_thread(plain_rows, table.slice(begin, _ROWS_PER_PART))
+                lines = (json_text({"tick": tick, "row": row}, indent=None) for row in rows)
+                yield ("\n".join(lines) + "\n").encode()
+
+
+async def arrow_stream(tables: AsyncGenerator[tuple[int, Any], None]) -> AsyncGenerator[bytes, None]:
+    """One Arrow IPC stream of all rows."""
+    sink = io.BytesIO()
+    writer: Any = None
+    schema: Any = None
+    async with aclosing(tables):
+        async for _, table in tables:
+            if writer is None:
+                schema = table.schema
+                writer = pa.ipc.new_stream(sink, schema)
+            for batch in table.cast(schema).to_batches(max_chunksize=_ROWS_PER_PART):
+                writer.write_batch(batch)
+                yield _taken(sink)
+    if writer is not None:
+        writer.close()
+        yield _taken(sink)
+
+
+def _taken(sink: io.BytesIO) -> bytes:
+    found = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return found

@@ -1,0 +1,170 @@
+"""``headgate sql`` with a server, ``stop``, and what ``serve`` and ``replay`` refuse."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import signal
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.cli.support import invoke
+from tests.fake_runs import without_spark
+from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
+from tests.server.support import Client as Asking
+
+from headgate.cli import serving as serving_command
+from headgate.cli.client import Client
+from headgate.cli.shell import Shell
+from headgate.server.app import bind
+from headgate.server.guard import Keys
+from headgate.session import Session
+
+
+@pytest.fixture
+def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
+    with serving(monkeypatch, tmp_path, STREAMS + QUERIES) as found:
+        assert found.session is not None and found.session.run is not None
+        found.emit(*ticks(found.session.run.network, 3))
+        yield found
+
+
+def sql(served: Served, *arguments: object) -> Any:
+    return invoke("sql", "--url", f"http://127.0.0.1:{served.port}", *arguments)
+
+
+def test_statements_are_executed_by_the_server(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tokens = tmp_path / "token"
+    tokens.write_text(f"{TOKEN}\n")
+    shown = sql(served, "--token-file", tokens, "SHOW STREAMS")
+    assert shown.exit_code == 0
+    assert [line.split()[0] for line in shown.stdout.splitlines()] == ["stream", "packets", "flows"]
+    monkeypatch.setenv("HEADGATE_TOKEN", TOKEN)
+    found = json.loads(sql(served, "DESCRIBE big", "--json").stdout)
+    assert found["answers"][0]["query"] == "big"
+    wrong = sql(served, "SHOW STREAMZ")
+    assert wrong.exit_code == 2 and wrong.stderr.startswith("error: sql:1:6: ")
+    monkeypatch.setenv("HEADGATE_TOKEN", "another")
+    assert sql(served, "SHOW STREAMS").stderr.startswith("error: the token is wrong; ")
+
+
+def test_a_pipe_of_statements_ends_with_the_first_error(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False)
+    monkeypatch.setattr(
+        "sys.stdin", io.StringIO("SHOW\n QUERIES;\n\\d\n\\p CREATE QUERY x AS SELECT src FROM flows\n")
+    )
+    shell.loop()
+    out = capsys.readouterr().out
+    assert "talkers" in out and "stream    packets, flows" in out and "query x" in out
+    monkeypatch.setattr("sys.stdin", io.StringIO("SHOW NONSENSE;\nSHOW QUERIES;\n"))
+    with pytest.raises(Exception, match="sql:1:6"):
+        shell.loop()
+    assert capsys.readouterr().out == ""
+    for wrong in ("\\watch x", "\\nothing"):
+        monkeypatch.setattr("sys.stdin", io.StringIO(f"{wrong}\n"))
+        with pytest.raises(Exception, match=r"watch takes seconds|unknown command"):
+            shell.loop()
+
+
+def test_names_and_words_are_completed(served: Served) -> None:
+    shell = Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False)
+    shell._learn_names()
+    assert [shell.complete("pa", number) for number in range(3)] == ["packets", "PAUSE", None]
+    assert shell.complete("TALK", 0) == "talkers"
+
+
+def test_watch_repeats_the_last_statement_until_it_is_interrupted(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shell = Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False)
+    left = [1, 1]
+
+    def sleep(seconds: float) -> None:
+        assert seconds == 0.5
+        if not left:
+            raise KeyboardInterrupt
+        left.pop()
+
+    monkeypatch.setattr("headgate.cli.shell.time.sleep", sleep)
+    shell.execute("SHOW POOLS")
+    with pytest.raises(KeyboardInterrupt):
+        shell._obey("\\watch 0.5")
+    assert capsys.readouterr().out.count("no pools") == 4
+
+
+def test_stop_asks_the_server_to_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_TOKEN", TOKEN)
+    stopped = invoke("stop", "--url", f"http://127.0.0.1:{served.port}")
+    assert (stopped.exit_code, stopped.stdout) == (0, "ending after the current tick\n")
+
+
+def test_what_cannot_be_reached_or_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HEADGATE_TOKEN", raising=False)
+    assert "asks for its token; pass --token-file DIR/headgate.token" in invoke("stop").stderr
+    monkeypatch.setenv("HEADGATE_TOKEN", TOKEN)
+    silent = invoke("stop", "--url", "http://127.0.0.1:1")
+    assert silent.exit_code == 2
+    assert silent.stderr.startswith("error: http://127.0.0.1:1 does not answer: ")
+    assert invoke("sql", "--url", "ftp://x").stderr.startswith("error: --url ftp://x is not an address")
+    missing = invoke("stop", "--token-file", tmp_path / "none").stderr
+    assert missing.startswith(f"error: --token-file {tmp_path}/none cannot be read: ")
+    assert invoke("sql", "--checkpoint", tmp_path).stderr.startswith("error: --checkpoint needs a statement")
+    assert invoke("replay", tmp_path).stderr.startswith(f"error: {tmp_path} has no record; ")
+
+
+@pytest.mark.usefixtures("no_spark")
+def test_serve_checks_its_options_before_spark_starts(tmp_path: Path) -> None:
+    for options, error in (
+        (("--strategy", "nope"), "error: unknown strategy nope"),
+        (("--memory", "much"), "error: --memory: "),
+        (("--port", "70000"), "error: Invalid value for '--port'"),
+    ):
+        result = invoke("serve", "--checkpoint", tmp_path / "state", *options)
+        assert result.exit_code == 2
+        assert result.stderr.startswith(error), result.stderr
+    away = invoke("serve", "--checkpoint", "s3://bucket/state").stderr
+    assert away.startswith("error: --checkpoint is not a local folder; say where the token is")
+    missing = invoke("serve", tmp_path / "none.sql", "--checkpoint", tmp_path / "state")
+    assert missing.stderr.startswith(f"error: no such file: {tmp_path}/none.sql")
+
+
+def test_sigterm_ends_the_run_and_then_the_server(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = without_spark(monkeypatch, Session())
+    live = serving_command._live(session, Keys(TOKEN), tmp_path)
+    port = free_port()
+
+    def end() -> None:
+        wait_for(lambda: _answers(port))
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    serving_command._serve(live, STREAMS + QUERIES, "127.0.0.1", port, tmp_path / "headgate.token")
+    thread.join()
+    assert session.run is not None and not session.run.is_running
+    out = capsys.readouterr().out
+    assert out.startswith(f"dashboard, opens once: http://127.0.0.1:{port}/?link=")
+    assert f"shell: headgate sql --url http://127.0.0.1:{port} --token-file {tmp_path}/headgate.token" in out
+    assert not _answers(port)
+
+
+def free_port() -> int:
+    with bind("127.0.0.1", 0) as found:
+        return int(found.getsockname()[1])
+
+
+def _answers(port: int) -> bool:
+    try:
+        return Asking(port).ask("GET", "/health")[0] == 200
+    except OSError:
+        return False

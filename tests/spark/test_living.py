@@ -1,0 +1,93 @@
+"""Queries that come and go while others run find what they would over streams that begin at their start."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+from tests.cli.support import invoke
+from tests.oracle.living import random_sequence
+
+from headgate import HeadgateError, QueryError, Session
+from headgate.model.event import (
+    Event,
+    QueryAdded,
+    QueryAltered,
+    QueryDropped,
+    QueryPaused,
+    QueryResumed,
+)
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_queries_that_come_and_go_agree_with_the_oracle_from_their_starts_on(
+    spark: SparkSession, tmp_path: Path, run_seed: int, number: int
+) -> None:
+    assert random_sequence(spark, tmp_path, run_seed + number, steps=5) == []
+
+
+def rows_of(run: Any, query: str) -> list[int]:
+    return sorted(run.arrow(query)["v"].to_pylist())
+
+
+def test_a_run_takes_statements_tells_of_them_and_a_restart_knows_them(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source, state, script = tmp_path / "in", tmp_path / "state", tmp_path / "script.sql"
+    source.mkdir()
+    (source / "1.json").write_text('{"ts": 1, "v": 1}\n{"ts": 2, "v": 2}\n')
+    stream = f"CREATE STREAM s (ts BIGINT, v INT) FROM json OPTIONS (path '{source}', timestamp 'ts');\n"
+    kept = "CREATE QUERY kept AS SELECT v FROM s;\n"
+    script.write_text(f"{stream}{kept}CREATE QUERY other AS SELECT v AS w FROM s;\n")
+    seen: list[Event] = []
+
+    def wait_for(run: Any, query: str, rows: int) -> None:
+        while run.status().queries[query].rows_out < rows:
+            assert not run.wait(0.05)
+
+    with Session(spark) as session:
+        session.execute(f"{stream}{kept}CREATE QUERY gone AS SELECT v FROM s WHERE v > 0;")
+        run = session.start(checkpoint=state, observers=[seen.append])
+        wait_for(run, "kept", 2)
+        # wrong in the text, and wrong for Spark alone: everything stays as it was
+        for wrong in ("SELECT nothing FROM s", "SELECT from_json(v, 'x') AS v FROM s"):
+            with pytest.raises(HeadgateError):
+                session.execute(f"CREATE QUERY wrong AS {wrong}")
+        assert set(session.catalog.queries) == set(run.status().queries) == {"kept", "gone"}
+        assert run.is_running
+        session.execute(
+            """CREATE QUERY added AS SELECT v FROM s; DROP QUERY gone;
+               ALTER QUERY kept SET (latency = '3 s'); PAUSE QUERY kept;"""
+        )
+        assert run.status().queries["added"].start_us == 2_000_001
+        assert run.status().queries["kept"].is_paused
+        (source / "2.json").write_text('{"ts": 3, "v": 3}\n{"ts": 4, "v": 4}\n')
+        wait_for(run, "added", 2)
+        assert (rows_of(run, "added"), rows_of(run, "kept")) == ([3, 4], [1, 2])
+        run.resume("kept")
+        wait_for(run, "kept", 4)
+        with pytest.raises(QueryError, match="unknown query nobody"):
+            session.execute("PAUSE QUERY nobody")
+    kinds = [type(event) for event in seen]
+    for kind in (QueryAdded, QueryDropped, QueryAltered, QueryPaused, QueryResumed):
+        assert kinds.count(kind) == 1
+
+    with Session(spark) as session:
+        assert set(session.restore(state).catalog.queries) == {"kept", "added"}
+        assert session.network().queries["kept"].latency_s == 3
+        run = session.start(checkpoint=state, until_done=True)
+        assert run.status().queries["added"].start_us == 2_000_001
+        assert run.wait(120)
+        assert (rows_of(run, "added"), rows_of(run, "kept")) == ([3, 4], [1, 2, 3, 4])
+
+    # the script that it is started with says what runs
+    said = invoke("run", script, "--checkpoint", state, "--dry-run").stdout.splitlines()
+    assert said == [
+        "query kept goes on",
+        "query other starts at 1970-01-01T00:00:04.000001Z",
+        "query added ends; its results stay",
+    ]
