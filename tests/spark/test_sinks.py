@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.errors import UserCodeError
 from headgate.spark.application.cluster import private_session
 from headgate.spark.file_system import Files
-from headgate.spark.outbox import KEEP_RATIO, CallbackSink, StagedSink
+from headgate.spark.outbox import StagedSink
 from headgate.spark.physical_plans import Measured, PhysicalPlans
 from headgate.spark.sinks import FILE_SINKS, ConsoleSink, FileSink, NoopSink
 
@@ -204,54 +202,6 @@ def test_the_console_is_silent_about_a_batch_without_rows(
     sink.write(unmeasured(rows_of()), 0, 0)
     sink.publish(0, 0, [0], 1.0)
     assert capsys.readouterr().out == ""
-
-
-def test_a_callback_gets_each_committed_batch_that_has_rows_with_its_number_and_share(
-    private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
-) -> None:
-    seen: list[tuple[pa.Table, int]] = []
-
-    def note(table: pa.Table, batch_id: int) -> None:
-        seen.append((table, batch_id))
-
-    sink = CallbackSink("callback f", note, Files(private), f"{tmp_path}/outbox")
-    sink.write(unmeasured(rows_of(1, 2)), 0, 0)
-    sink.publish(0, 2, [0], 0.25)
-    assert seen == []
-    sink.deliver()
-    sink.write(unmeasured(rows_of()), 1, 0)
-    sink.publish(1, 0, [], 1.0)
-    sink.deliver()
-    [(table, batch_id)] = seen
-    assert (table.to_pydict(), batch_id) == ({"v": [1, 2]}, 0)
-    assert table.schema.metadata == {KEEP_RATIO.encode(): b"0.25"}
-    assert list((tmp_path / "outbox").iterdir()) == []
-
-
-def test_after_a_crash_a_callback_gets_what_was_staged_and_nothing_of_ticks_that_did_not_happen(
-    private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
-) -> None:
-    def fail(table: pa.Table, batch_id: int) -> None:
-        raise OSError("no room")
-
-    crashed = CallbackSink("callback f", fail, Files(private), f"{tmp_path}/outbox")
-    for batch_id, values_of_batch in ((4, (1, 2)), (5, (3,))):
-        crashed.write(unmeasured(rows_of(*values_of_batch)), batch_id, 0)
-        crashed.publish(batch_id, len(values_of_batch), [0], 0.5)
-    with pytest.raises(UserCodeError, match="no room"):
-        crashed.deliver()
-    seen: list[tuple[dict[str, list[int]], int]] = []
-
-    def note(table: pa.Table, batch_id: int) -> None:
-        seen.append((table.to_pydict(), batch_id))
-
-    # tick 4 was committed, and tick 5 is tried again with other tuples
-    resumed = CallbackSink("callback f", note, Files(private), f"{tmp_path}/outbox")
-    resumed.discard_after(4)
-    resumed.write(unmeasured(rows_of(7, 8, 9)), 5, 0)
-    resumed.publish(5, 3, [0], 1.0)
-    resumed.deliver()
-    assert seen == [({"v": [1, 2]}, 4), ({"v": [7, 8, 9]}, 5)]
 
 
 def test_staged_rows_have_the_same_places_whenever_they_are_delivered(
