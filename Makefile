@@ -10,7 +10,7 @@ USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test quick check kernels format docs bench lock
+.PHONY: help setup demo kafka test quick check kernels format docs bench lock
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,8 +20,11 @@ setup: $(STAMP) ## make .venv with the locked packages and headgate itself
 demo: $(STAMP) ## send one flood three times through a query, and plot memory and latency
 	$(BIN)/headgate demo
 
+kafka: $(STAMP) ## fetch the jars for tests with a Kafka broker and with databases into a cache
+	@$(BIN)/python tools/fetch_jars.py
+
 test: $(STAMP) ## check, then run all tests, those that need no JVM first
-	@$(MAKE) --no-print-directory --jobs=2 check kernels
+	@$(MAKE) --no-print-directory --jobs=2 check kernels kafka
 	$(BIN)/python -m pytest -m "not spark" -n auto --dist worksteal
 	$(BIN)/python -m pytest -m spark -n 2 --dist worksteal
 

@@ -1,12 +1,17 @@
--- A topic of JSON, decoded by Spark SQL. Spark needs its own package spark-sql-kafka-0-10.
+-- A topic of JSON, with results in another one. Spark's package for Kafka is fetched when it is first needed.
 --   headgate run examples/kafka.sql --checkpoint state/
-CREATE STREAM orders (value BINARY, timestamp TIMESTAMP)
-  FROM kafka OPTIONS (kafka.bootstrap.servers 'localhost:9092', subscribe 'orders', startingOffsets 'earliest',
-                      timestamp 'timestamp', watermark '10 s');
+CREATE STREAM orders (placed TIMESTAMP, customer STRING, amount DOUBLE, partition INT)
+  FROM kafka OPTIONS (servers 'localhost:9092', topic 'orders', format 'json', startingOffsets 'earliest',
+                      timestamp 'placed', watermark '10 s');
 
 CREATE QUERY large WITH (memory = '256 MB') AS
-  SELECT get_json_object(CAST(value AS STRING), '$.customer') AS customer,
-         CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DOUBLE) AS amount
+  SELECT customer, amount
   FROM orders
-  WHERE CAST(get_json_object(CAST(value AS STRING), '$.amount') AS DOUBLE) > 1000
+  WHERE amount > 1000
   INTO parquet OPTIONS (path 'out/large');
+
+CREATE QUERY per_customer AS
+  SELECT customer, SUM(amount) AS amount
+  FROM orders [TUMBLE 1 MINUTE]
+  GROUP BY customer
+  INTO kafka OPTIONS (servers 'localhost:9092', topic 'amounts', key 'customer');

@@ -31,6 +31,7 @@ from headgate.cql.statement import (
     Statement,
 )
 from headgate.errors import QueryError, SetupError
+from headgate.model.kafka import KAFKA
 from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.model.sql_tree import quote
@@ -44,6 +45,7 @@ from headgate.planning.queries import bind, bind_stream
 from headgate.planning.rules import optimize
 from headgate.planning.type_check import SessionFunctions
 from headgate.run_options import RunOptions
+from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.spark.failures import spark_errors
 from headgate.statements import perform
 from headgate.statistics.profile_file import Measured
@@ -66,7 +68,12 @@ class Declarations(ABC):
     A declaration that fails changes nothing.
     """
 
-    def __init__(self, spark: SparkSession | None = None, master: str = "local[*]") -> None:
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        master: str = "local[*]",
+        extras: Extras = NO_EXTRAS,
+    ) -> None:
         from headgate.spark.application.cluster import check_session
         from headgate.spark.sinks import SINK_FORMATS
         from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
@@ -74,6 +81,7 @@ class Declarations(ABC):
         if spark is not None:
             check_session(spark)
         self._given = spark
+        self._extras = extras
         self._master = arguments.text("master", master, "'local[*]' or 'spark://host:7077'")
         self._registered: dict[str, Callable[[SparkSession], object]] = {}
         self.catalog = Catalog(
@@ -135,10 +143,15 @@ class Declarations(ABC):
 
         tasks = POOL_TASKS if self.catalog.pools else 0
         with spark_errors(self._given):
-            found = private_session(self._given or own_session(self._master, tasks))
+            extras = self._extras.with_kafka() if self._uses_kafka() else self._extras
+            found = private_session(self._given or own_session(self._master, tasks, extras))
             for register in self._registered.values():
                 register(found)
         return found
+
+    def _uses_kafka(self) -> bool:
+        sinks = (query.sink.format.text.lower() for query in self.catalog.queries.values() if query.sink)
+        return KAFKA in {*(stream.format for stream in self.catalog.streams.values()), *sinks}
 
     @cached_property
     def _sources(self) -> Any:

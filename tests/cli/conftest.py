@@ -12,7 +12,7 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr("headgate.cli.script.jvm.start_early", lambda master: None)
-    monkeypatch.setattr("headgate.cli.script._start_session", lambda script, master: None)
+    monkeypatch.setattr("headgate.cli.script.jvm.start_early", lambda *given: None)
+    monkeypatch.setattr("headgate.cli.script._start_session", lambda *given: None)
     monkeypatch.setattr("headgate.cli.execution.Session", refuse)
     monkeypatch.setattr("headgate.session.Session", refuse)

@@ -36,7 +36,7 @@ def runs(monkeypatch: pytest.MonkeyPatch) -> list[RunOptions]:
     """The options of runs, as far as a file and the command line decide; the runs are not started."""
     found: list[RunOptions] = []
 
-    def note(script: Script, master: str, profile: Any, options: RunOptions, as_json: bool) -> None:
+    def note(script: Script, master: str, profile: Any, options: RunOptions, *others: Any) -> None:
         found.append(script.executed(options).options)
 
     monkeypatch.setattr("headgate.cli.execution.execute", note)

@@ -156,9 +156,9 @@ def borders_only(most_events: float = 0) -> Iterator[None]:
         for target, name, replacement in replaced:
             patches.enter_context(patch.object(target, name, replacement))
         for name, replacement in (
-            ("headgate.cli.script.jvm.start_early", lambda master: None),
-            ("headgate.cli.script._start_session", lambda script, master: None),
-            ("headgate.spark.application.jvm.start_early", lambda master: None),
+            ("headgate.cli.script.jvm.start_early", lambda *given: None),
+            ("headgate.cli.script._start_session", lambda *given: None),
+            ("headgate.spark.application.jvm.start_early", lambda *given: None),
             ("headgate.session.Session", accept),
         ):
             patches.enter_context(patch(name, replacement))

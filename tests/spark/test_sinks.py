@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.spark.application.cluster import private_session
 from headgate.spark.file_system import Files
+from headgate.spark.outbox import StagedSink
 from headgate.spark.physical_plans import Measured, PhysicalPlans
-from headgate.spark.sinks import FILE_SINKS, KEEP_RATIO, CallbackSink, ConsoleSink, FileSink, NoopSink
+from headgate.spark.sinks import FILE_SINKS, ConsoleSink, FileSink, NoopSink
 
 pytestmark = pytest.mark.spark
 
@@ -204,19 +204,34 @@ def test_the_console_is_silent_about_a_batch_without_rows(
     assert capsys.readouterr().out == ""
 
 
-def test_a_callback_gets_each_batch_that_has_rows_with_its_number_and_share(
-    rows_of: Callable[..., DataFrame],
+def test_staged_rows_have_the_same_places_whenever_they_are_delivered(
+    private: SparkSession, rows_of: Callable[..., DataFrame], tmp_path: Path
 ) -> None:
-    seen: list[tuple[pa.Table, int]] = []
-    sink = CallbackSink("q", "f", lambda table, batch_id: seen.append((table, batch_id)))
-    sink.write(unmeasured(rows_of(1, 2)), 0, 0)
-    assert seen == []
-    sink.publish(0, 2, [0], 0.25)
-    sink.write(unmeasured(rows_of()), 1, 0)
-    sink.publish(1, 0, [], 1.0)
-    [(table, batch_id)] = seen
-    assert (table.to_pydict(), batch_id) == ({"v": [1, 2]}, 0)
-    assert table.schema.metadata == {KEEP_RATIO.encode(): b"0.25"}
+    class Noted(StagedSink):
+        """Notes rows with their places, and whether they are delivered."""
+
+        def __init__(self, is_open: bool) -> None:
+            super().__init__(private, Files(private), f"{tmp_path}/outbox", rows_of().schema)
+            self.is_open, self.seen = is_open, list[tuple[int, str, int]]()
+
+        def _deliver(self, batch_id: int) -> bool:
+            place = ("_metadata.file_path", "_metadata.row_index")
+            self.seen += [tuple(row) for row in self._staged(batch_id).selectExpr("v", *place).collect()]
+            return self.is_open
+
+    away = Noted(False)
+    for number, values_of_slice in enumerate(((9,), (9,), (9,))):
+        away.write(unmeasured(rows_of(*values_of_slice)), 3, number)
+    for number, values_of_slice in enumerate(((1, 2), (3,))):
+        away.write(unmeasured(rows_of(*values_of_slice)), 3, number)
+    away.publish(3, 3, [0, 1], 1.0)
+    away.deliver()
+    back = Noted(True)
+    back.discard_after(3)
+    back.deliver()
+    assert sorted(value for value, _, _ in away.seen) == [1, 2, 3]
+    assert sorted(back.seen) == sorted(away.seen)
+    assert list((tmp_path / "outbox").iterdir()) == []
 
 
 def test_noop_runs_the_plan_and_shows_nothing(private: SparkSession) -> None:

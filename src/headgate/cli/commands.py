@@ -103,6 +103,9 @@ def run(
     seed: str | None = value("N", "Decides which tuples are kept."),
     orders: str | None = value("QUERY=A B,...", "Aliases of a query in the order to join them."),
     force: bool = flag("--force", "Run even if a query is predicted to break its bounds."),
+    packages: str | None = value("G:A:V,...", "Packages that Spark fetches, such as connectors."),
+    jars: str | None = value("FILE,...", "Jars for Spark, instead of packages."),
+    conf: list[str] = value("NAME=VALUE", "A setting of Spark; may be given several times.", default=[]),
     dry_run: bool = flag("--dry-run", "Say which queries would go on, start and end; run nothing."),
     as_json: bool = JSON,
     rows_json: bool = flag("--rows-json", "Print each result of queries without INTO as a line of JSON."),
@@ -137,16 +140,19 @@ def run(
         raise SetupError("--json and --rows-json exclude each other; keep one of them")
     check_master(master)
     from headgate.cli.script import read_while_spark_starts
+    from headgate.spark.application.extras import Extras
     from headgate.statistics.profile_file import beside
 
-    script = read_while_spark_starts(file, master, options)
+    extras = Extras.of(packages, jars, conf)
+    script = read_while_spark_starts(file, master, options, extras)
     from headgate.cli.execution import execute, show_transition
 
     if dry_run:
-        show_transition(script, master, options, as_json)
+        show_transition(script, master, options, as_json, extras)
         return
     profile = None if force or not beside(file).is_file() else beside(file)
-    execute(script, master, profile, options, "json" if as_json else "rows" if rows_json else "tables")
+    output: Any = "json" if as_json else "rows" if rows_json else "tables"
+    execute(script, master, profile, options, output, extras)
 
 
 def explain(

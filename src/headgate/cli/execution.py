@@ -25,6 +25,7 @@ from headgate.report import profile_table, queries_table, rows_table, screen, st
 from headgate.run_options import RunOptions
 from headgate.session import Session
 from headgate.spark.application.ending import remove_folder
+from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.statistics.profile_file import FILE_NAME, Measured
 from headgate.status import RunStatus
 
@@ -42,6 +43,7 @@ def execute(
     profile: Path | None,
     options: RunOptions,
     output: Output,
+    extras: Extras = NO_EXTRAS,
 ) -> None:
     """Run a script to its end, and print what came of it.
 
@@ -55,7 +57,7 @@ def execute(
             nullcontext() if output == "tables" else redirect_stdout(sys.stderr),
             Progress("starting Spark") as progress,
         ):
-            session = Session(master=master)
+            session = Session(master=master, extras=extras)
             session.options = options
             if profile is not None:
                 session.measured = Measured.read(profile)
@@ -97,10 +99,12 @@ def _changes(session: Session) -> list[str]:
     return found.lines() if found.from_tick >= 0 and found.changes else []
 
 
-def show_transition(script: Script, master: str, options: RunOptions, as_json: bool) -> None:
+def show_transition(
+    script: Script, master: str, options: RunOptions, as_json: bool, extras: Extras = NO_EXTRAS
+) -> None:
     """Print which queries would go on, start and end."""
     with Progress("starting Spark"):
-        session = Session(master=master)
+        session = Session(master=master, extras=extras)
         session.options = options
         session.execute(script.text, script.origin, force=True)
         found = session.transition(options.value("checkpoint"))

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from headgate.errors import SetupError
 from headgate.plain_json import json_text
 from headgate.spark.application import archive, jvm
+from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.spark.application.java import find_java
 
 if TYPE_CHECKING:
@@ -92,6 +93,15 @@ class Script:
                 catalog.declare(statement)
         return _lacks_columns(catalog, catalog.queries)
 
+    @property
+    def uses_kafka(self) -> bool:
+        """Whether a stream comes from Kafka, or results go there."""
+        from headgate.cql.statement import CreateQuery, CreateStream
+
+        streams = [s.format for s in self.statements if isinstance(s, CreateStream)]
+        sinks = [s.sink.format for s in self.statements if isinstance(s, CreateQuery) and s.sink]
+        return any(name.text.lower() == "kafka" for name in (*streams, *sinks))
+
     def executed(self, options: RunOptions | None = None) -> Executed:
         """What all statements come to; starts Spark only if columns have to be looked up."""
         from headgate.run_options import RunOptions
@@ -144,12 +154,16 @@ def _lacks_columns(catalog: Catalog, names: Iterable[str]) -> bool:
     return any(name.lower() in unknown for sources in read for name in sources)
 
 
-def read_while_spark_starts(file: Path, master: str, options: RunOptions | None = None) -> Script:
+def read_while_spark_starts(
+    file: Path, master: str, options: RunOptions | None = None, extras: Extras = NO_EXTRAS
+) -> Script:
     """Read and check a script while Spark starts; if the script is wrong, Spark is stopped again."""
-    jvm.start_early(master if file.is_file() else "")
+    # for a script that may need a connector, Spark starts once it is known whether it does
+    is_plain = file.is_file() and (extras.has_kafka or b"kafka" not in file.read_bytes().lower())
+    jvm.start_early(master if is_plain else "", extras)
     try:
         script = Script.read(file)
-        _start_session(script, master)
+        _start_session(script, master, extras.with_kafka() if script.uses_kafka else extras)
         # errors in queries are reported before the seconds that Spark takes to start
         if not script.needs_lookup:
             script.with_queries(options).planned()
@@ -158,12 +172,12 @@ def read_while_spark_starts(file: Path, master: str, options: RunOptions | None 
         logging.disable(logging.CRITICAL)
         jvm.discard_early()
         raise
-    if jvm.starts_directly(master, os.environ):
+    if jvm.starts_directly(master, os.environ, extras) and not extras.jars:
         atexit.register(_share_classes)
     return script
 
 
-def _start_session(script: Script, master: str) -> None:
+def _start_session(script: Script, master: str, extras: Extras) -> None:
     # imported here: PySpark
     from headgate.cql.statement import CreatePool
     from headgate.declarations import POOL_TASKS
@@ -171,7 +185,7 @@ def _start_session(script: Script, master: str) -> None:
 
     # jobs of tuples that visit pools need tasks beside those of ticks
     has_pools = any(isinstance(statement, CreatePool) for statement in script.statements)
-    start_in_background(master, POOL_TASKS if has_pools else 0)
+    start_in_background(master, POOL_TASKS if has_pools else 0, extras)
 
 
 def _share_classes() -> None:

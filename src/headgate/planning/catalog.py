@@ -23,7 +23,7 @@ from headgate.cql.statement import (
     Setting,
 )
 from headgate.errors import QueryError, SetupError, Span, known_names, suggestion, unknown_name
-from headgate.model import network
+from headgate.model import kafka, network
 from headgate.model.expression import Expression
 from headgate.model.network import (
     ComputedColumn,
@@ -330,8 +330,21 @@ def _stream_of(
         computed=tuple(_computed(statement)),
         primary_key=tuple(key.text for key in statement.primary_key),
     )
+    # without brokers a stream can be planned, but not opened
+    if source_format == kafka.KAFKA and kafka.servers(stream):
+        with _reported_at(statement.name.span):
+            kafka.check_stream(stream)
     _check_timestamp(stream, timestamp.span if timestamp else statement.name.span)
     return stream
+
+
+@contextmanager
+def _reported_at(span: Span | None) -> Iterator[None]:
+    """Errors inside name a place in the text."""
+    try:
+        yield
+    except SetupError as error:
+        raise QueryError(str(error), span) from None
 
 
 def _computed(statement: cql.CreateStream) -> Iterator[ComputedColumn]:
@@ -489,7 +502,19 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
         hint = "'latest' for one row of each key, or 'changes' for every change of these"
         raise QueryError(f"{message}, {hint}", mode.span)
     sink = network.SinkDefinition(sink_format, _pairs(options))
-    if "key" in options and sink.mode == "append":
+    if sink_format == "jdbc":
+        if sink.is_latest:
+            message = "INTO jdbc, key is enough to keep the last result of each key; leave mode out"
+            raise QueryError(message, mode.span if mode else clause.span)
+        if not {"url", "dbtable"} <= options.keys():
+            message = "jdbc needs a database and a table; write OPTIONS (url 'jdbc:...', dbtable 'name')"
+            raise QueryError(message, clause.span)
+    elif sink_format == kafka.KAFKA:
+        if sink.is_latest:
+            raise QueryError("INTO kafka appends; leave mode out", mode.span if mode else clause.span)
+        with _reported_at(clause.span):
+            kafka.check_sink(sink)
+    elif "key" in options and sink.mode == "append":
         message = "a key is for mode 'latest' or 'changes'; write one of them, or leave key out"
         raise QueryError(message, options["key"].span)
     if "partitionBy" in options and sink.is_latest:

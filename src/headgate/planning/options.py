@@ -24,9 +24,9 @@ _MOST_LISTED = 16
 # older names, and those that the same thing has elsewhere
 _OTHER_NAMES = {
     "slack": "watermark",
-    "topic": "subscribe",
-    "topics": "subscribe",
-    "bootstrap.servers": "kafka.bootstrap.servers",
+    "topics": "topic",
+    "bootstrap.servers": "servers",
+    "columns": "metadata",
 }
 
 # after a name, ? is for true or false, # for a whole number above 0
@@ -68,8 +68,17 @@ _WRITTEN = {
     "parquet": "compression",
     "orc": "compression",
 }
+# of those that read a format, the options that also apply to a single value
+_VALUES = (
+    f"{_TIMES} {_CSV} enableDateTimeParsingFallback? preferDate? nanValue positiveInf negativeInf "
+    "maxColumns# maxCharsPerColumn unescapedQuoteHandling allowComments? allowUnquotedFieldNames? "
+    "allowSingleQuotes? allowNumericLeadingZeros? allowNonNumericNumbers? "
+    "allowBackslashEscapingAnyCharacter? allowUnquotedControlChars?"
+)
+_VALUES_OUT = f"{_CSV} {_TIMES} escapeQuotes? quoteAll? ignoreNullFields?"
 _STREAMED = {
-    "kafka": "kafka.bootstrap.servers assign subscribe subscribePattern startingOffsets startingTimestamp "
+    "kafka": f"servers topic format metadata schema {_VALUES} kafka.bootstrap.servers "
+    "assign subscribe subscribePattern startingOffsets startingTimestamp "
     "startingOffsetsByTimestamp startingOffsetsByTimestampStrategy failOnDataLoss? "
     "maxOffsetsPerTrigger# minOffsetsPerTrigger# maxTriggerDelay minPartitions# maxRecordsPerPartition# "
     "groupIdPrefix includeHeaders? kafkaConsumer.pollTimeoutMs# fetchOffset.numRetries "
@@ -91,6 +100,8 @@ _SINKS = {
     "memory": f"maxRecordsPerFile# {_ANY_SINK} {_WRITTEN['parquet']}",
     "console": f"numRows# {_ANY_SINK}",
     "callback": f"function {_ANY_SINK}",
+    "jdbc": f"url dbtable driver user password batchsize# numPartitions# queryTimeout {_ANY_SINK}",
+    "kafka": f"servers topic format transactions? {_ANY_SINK} kafka.bootstrap.servers {_VALUES_OUT}",
     "noop": _ANY_SINK,
 }
 # settings of the libraries that read and write a format, which Spark hands on

@@ -26,7 +26,8 @@ class Checkpoint:
 
     ``spark/`` is Structured Streaming's checkpoint, ``manifests/`` has one document per tick, ``blocks/``
     holds tuples, ``eddies/`` the output of pool jobs, ``dead-letters/`` rows set aside, ``results/`` those of
-    queries INTO memory. ``headgate.json`` names the owner, ``headgate.lock`` the process that uses it.
+    queries INTO memory, ``outbox/`` results that wait to be delivered. ``headgate.json`` names the owner,
+    ``headgate.lock`` the process that uses it.
     """
 
     def __init__(self, files: Files, root: str) -> None:
@@ -123,8 +124,15 @@ class Checkpoint:
 
     def results(self, query: str) -> str:
         """The folder of results in memory; a query that came later does not mix with an earlier one."""
+        return self._of_query("results", query)
+
+    def outbox(self, query: str) -> str:
+        """The folder of results that wait to be delivered."""
+        return self._of_query("outbox", query)
+
+    def _of_query(self, folder: str, query: str) -> str:
         epoch = self.epochs.get(query, 0)
-        return f"{self.root}/results/{query}.{epoch}" if epoch else f"{self.root}/results/{query}"
+        return f"{self.root}/{folder}/{query}.{epoch}" if epoch else f"{self.root}/{folder}/{query}"
 
     def block(self, batch_id: int, name: str) -> str:
         return f"blocks/{batch_id:09d}/{name}"

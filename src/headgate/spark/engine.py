@@ -32,6 +32,9 @@ _MOST_BUDGETS = 4
 # where costs are measured, they tell what fits into a tick; but they may grow with the tuples
 _LEAST_GROWTH = 2.0
 
+# a first micro-batch may well take longer, but looking for the reason costs little
+_STALLED_AFTER_S = 10.0
+
 RestTime = Callable[[float], float]
 """Seconds to wait after a tick of a given length, while tuples for the next one arrive."""
 
@@ -94,6 +97,8 @@ class SparkEngine:
         self._over = threading.Event()
         self.stopping = False
         self.is_alive: Callable[[], bool] = lambda: True
+        self.on_stall: Callable[[], None] = lambda: None
+        """Called now and then while no micro-batch comes, although the clock brings one per second."""
         self._rest_s = rest_s
 
     @property
@@ -202,12 +207,16 @@ class SparkEngine:
         return TuplesArrived(now_s, arrived, sum(arrival.counts.shed for arrival in arrivals.values()))
 
     def _await_batch(self) -> _Handover | None:
+        asked_s = time.monotonic()
         while True:
             try:
                 return self._inbox.get(timeout=0.5)
             except queue.Empty:
                 if not self.is_alive():
                     return None
+            if time.monotonic() - asked_s >= _STALLED_AFTER_S:
+                self.on_stall()
+                asked_s = time.monotonic()
 
     def _close(self) -> TickCommitted:
         assert self._tick is not None and self._forecast is not None and self._handover is not None

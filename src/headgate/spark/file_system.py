@@ -172,11 +172,15 @@ class Files:
 
     def write_text(self, path: str, text: str) -> None:
         """Write a small text file so that it is there whole or not at all, even after a power failure."""
+        self.write_bytes(path, text.encode())
+
+    def write_bytes(self, path: str, content: bytes) -> None:
+        """The same for any content."""
         fs, draft = self._at(f"{path}.draft")
         if fs is None:
-            _write_draft(draft, text)
+            _write_draft(draft, content)
         else:
-            _write_to(fs.create(draft, True), text)
+            _write_to(fs.create(draft, True), content)
         self.replace(f"{path}.draft", path)
 
     def create_text(self, path: str, text: str) -> bool:
@@ -184,7 +188,7 @@ class Files:
         # others may try at the same time
         fs, at, draft = self._at(path, f"{path}.{uuid.uuid4().hex[:8]}.draft")
         if fs is None:
-            _write_draft(draft, text)
+            _write_draft(draft, text.encode())
             try:
                 # a link appears at once and whole, and never replaces what is there
                 os.link(draft, at)
@@ -199,7 +203,7 @@ class Files:
             if fs.exists(at):
                 return False
             raise
-        _write_to(stream, text)
+        _write_to(stream, text.encode())
         return True
 
 
@@ -235,17 +239,17 @@ def _walk_hadoop(fs: Any, folder: Any) -> Iterator[FileStatus]:
             yield FileStatus(name, int(status.getLen()), int(status.getModificationTime()))
 
 
-def _write_draft(draft: Path, text: str) -> None:
+def _write_draft(draft: Path, content: bytes) -> None:
     draft.parent.mkdir(parents=True, exist_ok=True)
-    with draft.open("w", encoding="utf-8") as file:
-        file.write(text)
+    with draft.open("wb") as file:
+        file.write(content)
         file.flush()
         os.fsync(file.fileno())
 
 
-def _write_to(stream: Any, text: str) -> None:
+def _write_to(stream: Any, content: bytes) -> None:
     with closing(stream):
-        stream.write(text.encode())
+        stream.write(content)
         stream.hsync()
 
 

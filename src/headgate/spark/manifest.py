@@ -86,6 +86,14 @@ class BlockRef:
 
 
 @dataclass(frozen=True)
+class PartitionState:
+    """How far a partition of a stream has come, and for how long it has brought nothing."""
+
+    max_ts: int = BEGINNING_US
+    silent_us: int = 0
+
+
+@dataclass(frozen=True)
 class StreamState:
     """How far a stream has come.
 
@@ -104,6 +112,10 @@ class StreamState:
     totals: StreamCounts = field(default_factory=StreamCounts)
     utilities: tuple[float, ...] = ()
     """Quantiles of its tuples' utilities, where a query defines one."""
+    partitions: dict[str, PartitionState] = field(default_factory=dict)
+    """Where partitions have progress of their own: all of them, by topic and number."""
+    seen_us: int = 0
+    """When the last tick took from a stream with partitions."""
     whole_from_ts: int = BEGINNING_US
     """The log holds all tuples from this timestamp on, with all its columns."""
     columns: tuple[str, ...] = ()

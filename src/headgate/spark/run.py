@@ -37,10 +37,12 @@ from headgate.spark.engine import RestTime, SparkEngine, TickLimits, no_rest
 from headgate.spark.file_system import Files, local_path
 from headgate.spark.intake_limits import IntakeLimits, can_hold_back
 from headgate.spark.manifest import Manifest
+from headgate.spark.outbox import DeliveringSink
 from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
 from headgate.spark.reconcile import Transition, carried_over, source_names
-from headgate.spark.sinks import FILE_SINKS, Callback, CallbackSink, FileSink, open_sink, spark_options
+from headgate.spark.shared_folders import check_shared
+from headgate.spark.sinks import FILE_SINKS, Callback, FileSink, open_sink, spark_options
 from headgate.spark.source_files import FileSourceLog
 from headgate.spark.sources import STREAM, Sources, first_line, portion_of
 from headgate.spark.sql import TS
@@ -151,11 +153,15 @@ class SparkRun:
         return prepared
 
     def _check_outputs(self) -> None:
-        """Refuse folders on a local disk that cannot be written to."""
+        """Refuse folders that cannot be written to, or that executors do not share with the driver."""
         folders = {"checkpoint": self.checkpoint.root}
         for name, query in self._network.queries.items():
             if query.sink.format in FILE_SINKS:
                 folders[f"query {name}:"] = str(self.path_of(name))
+        self._check_local(folders)
+        check_shared(self._spark, self._files, folders)
+
+    def _check_local(self, folders: Mapping[str, str]) -> None:
         for what, folder in folders.items():
             # Hadoop, too, reads a path without a scheme as one below the folder in which this process started
             located = folder if ":" in folder else str(Path(folder).absolute())
@@ -168,8 +174,11 @@ class SparkRun:
         positions = self._sources.positions(self._network.streams.values())
         log = FileSourceLog(self._files, self.checkpoint.spark_folder, positions, self._sources.names)
         intake = Intake(self._spark, self._network, self._sources, log, logs, prepared.raw)
+        self._outage = intake.outage
         self._sinks = {
-            name: open_sink(query, prepared.result_schema(query), self._files, self.checkpoint, callbacks)
+            name: open_sink(
+                self._spark, query, prepared.result_schema(query), self._files, self.checkpoint, callbacks
+            )
             for name, query in self._network.queries.items()
         }
         letters = DeadLetters(self._files, self.checkpoint)
@@ -240,7 +249,7 @@ class SparkRun:
     def _discard_after(self, batch_id: int, letters: DeadLetters) -> None:
         """Discard output of ticks after the last manifest: they are re-executed, perhaps with other cuts."""
         for sink in (*self._sinks.values(), letters):
-            if isinstance(sink, (FileSink, DeadLetters)):
+            if isinstance(sink, (FileSink, DeadLetters, DeliveringSink)):
                 sink.discard_after(batch_id)
 
     @property
@@ -290,6 +299,7 @@ class SparkRun:
             self._intake_limits.attach(self._query)
         ending.begin_run(self)
         self._engine.is_alive = lambda: bool(self._query.isActive)
+        self._engine.on_stall = self._outage.look
 
     def _start_query(self, everything: DataFrame) -> Any:
         writer = everything.writeStream.foreachBatch(self._engine.on_batch)
@@ -336,7 +346,7 @@ class SparkRun:
         try:
             self._runner.close()
             for sink in self._sinks.values():
-                if isinstance(sink, FileSink):
+                if isinstance(sink, (FileSink, DeliveringSink)):
                     sink.close()
         finally:
             self.checkpoint.close()
@@ -386,9 +396,8 @@ class SparkRun:
     def ask_to_stop(self) -> None:
         """Let the run end after the current tick."""
         self._engine.stop()
-        callbacks = [sink.call for sink in self._sinks.values() if isinstance(sink, CallbackSink)]
-        for call in (*callbacks, *self._observers):
-            if isinstance(call, Guarded):
+        for call in (*self._sinks.values(), *self._observers):
+            if isinstance(call, (Guarded, DeliveringSink)):
                 call.hurry()
 
     def keep_checkpoint(self) -> None:

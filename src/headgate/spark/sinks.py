@@ -8,21 +8,22 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import DoubleType, FloatType, StructType, TimestampNTZType, TimestampType
 
 from headgate.errors import OutputClosedError, SetupError, known_names
+from headgate.model.kafka import KAFKA
 from headgate.model.network import QueryDefinition, SinkDefinition
-from headgate.runtime.usercode import Guarded
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
+from headgate.spark.jdbc_sink import JdbcSink
+from headgate.spark.kafka_sink import KafkaSink
+from headgate.spark.outbox import CallbackSink
 from headgate.spark.physical_plans import Measured, Target
 from headgate.spark.sql import is_system
 
 FILE_SINKS = ("parquet", "json", "csv", "orc")
-SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "noop")
-
-KEEP_RATIO = "headgate.keep_ratio"
+SINK_FORMATS = (*FILE_SINKS, "console", "memory", "callback", "kafka", "jdbc", "noop")
 
 # the name of the file of a table
 _TABLE = "table"
@@ -106,6 +107,11 @@ class FileSink:
         staging, published = self._staging(batch_id), []
         folders = [f"{staging}/{number}" for number in slices]
         parts = [(folder, part) for folder in folders for part in self._parts(folder)]
+        if rows and not parts:
+            raise SetupError(
+                f"{self._path}: {rows} rows of tick {batch_id} were written, but the driver sees no file; "
+                "choose a folder that all machines share"
+            )
         for number, (folder, part) in enumerate(parts):
             where, _, file = part.rpartition("/")
             name = (
@@ -290,32 +296,6 @@ class ConsoleSink:
                 raise OutputClosedError(f"query {self._query}: nobody reads standard output") from error
 
 
-class CallbackSink:
-    """Hands every batch to a Python function, as an Arrow table with its batch id.
-
-    After a crash, a batch may be delivered twice, with the same id. The table's metadata state which share of
-    the source tuples it is based on. A function that fails makes the tick fail, and the run with it.
-    """
-
-    def __init__(self, query: str, name: str, function: Callback, timeout_s: float | None = None) -> None:
-        self.call = Guarded(f"callback {name} of query {query}", function, timeout_s)
-        self._ready: dict[int, pa.Table] = {}
-
-    def target(self, batch_id: int, slice_number: int) -> None:
-        """None: the function gets a batch as a whole."""
-
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
-        """Keep the rows for the function."""
-        with results.observed() as frame:
-            self._ready[batch_id] = frame.toArrow()
-
-    def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
-        """Call the function."""
-        table = self._ready.pop(batch_id)
-        if rows:
-            self.call(table.replace_schema_metadata({KEEP_RATIO: repr(keep_ratio)}), batch_id)
-
-
 class NoopSink:
     """Runs the plan and forgets the rows; for measurements."""
 
@@ -337,6 +317,7 @@ def spark_options(sink: SinkDefinition) -> dict[str, str]:
 
 
 def open_sink(
+    spark: SparkSession,
     query: QueryDefinition,
     columns: StructType,
     files: Files,
@@ -372,7 +353,12 @@ def open_sink(
             )
         found = callbacks[name]
         timeout_s = found.timeout_s if isinstance(found, TimedCallback) else None
-        return CallbackSink(query.name, name, found, timeout_s)
+        what = f"callback {name} of query {query.name}"
+        return CallbackSink(what, found, files, checkpoint.outbox(query.name), timeout_s)
+    if kind == "jdbc":
+        return JdbcSink(spark, query, files, checkpoint.outbox(query.name), columns, checkpoint.uid)
+    if kind == KAFKA:
+        return KafkaSink(spark, query, files, checkpoint.outbox(query.name), columns, checkpoint.uid)
     if kind == "noop":
         return NoopSink()
     raise SetupError(f"query {query.name}: unknown sink {kind}; known: {known_names(SINK_FORMATS)}")

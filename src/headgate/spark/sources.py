@@ -22,20 +22,24 @@ from pyspark.sql.types import (
 )
 
 from headgate.errors import HeadgateError, QueryError, SetupError
+from headgate.model.kafka import KAFKA, check_stream, reader_options
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
 from headgate.runtime.allowance import Portion
-from headgate.spark import generated, sql
+from headgate.spark import generated, records, sql
 from headgate.spark.file_system import Files
+from headgate.spark.records import NO_CONNECTOR
 from headgate.spark.source_files import FileScans
 from headgate.workload import nexmark
 from headgate.workload.generated import GeneratedStream
 
 STREAM = "$stream"
-BAD_ROW = "_headgate_bad_row"
+BAD_ROW = records.BAD_ROW
 
 TEXT_FORMATS = ("csv", "json")
 FILE_FORMATS = (*TEXT_FORMATS, "parquet", "orc")
 STREAM_FORMATS = (*FILE_FORMATS, "rate", "rate-micro-batch", "socket", "kafka", *generated.FORMATS)
+# Spark refuses a schema for these: their columns are always the same
+FIXED_FORMATS = ("rate", "rate-micro-batch", "socket", "kafka")
 # where a format has a column for it, the event time of streams that do not name another
 EVENT_TIMES = {"nexmark": nexmark.EVENT_TIME}
 # the option by which a source brings no more than so much into a tick, and those by which a user limits it
@@ -48,6 +52,8 @@ _LIMITS_OF_USERS = {
     option.lower()
     for option in (*_LIMITS.values(), "maxBytesPerTrigger", "minOffsetsPerTrigger", "rowsPerTrigger")
 }
+# as Spark names them
+_SHORT_TYPES = {"long": "bigint", "integer": "int", "timestamp_ltz": "timestamp"}
 _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
 # more files of a remote file system are not measured: each one is a request over the network
 _MOST_REMOTE_FILES = 16
@@ -155,6 +161,8 @@ class Sources:
         if definition.name not in self.frames:
             self._check_path(definition)
             self._open_stream(definition)
+            if definition.format == KAFKA:
+                records.check_topics(self._spark, definition)
 
     def is_file_stream(self, definition: StreamDefinition) -> bool:
         """Whether the stream's micro-batches are lists of files."""
@@ -198,12 +206,23 @@ class Sources:
             frame = (reader.name(name) if self._named else reader).load()
             if stream is not None:
                 generated.checked_columns(stream, frame.schema)
-            return frame
+            if definition.format == KAFKA:
+                return records.parsed(frame, definition)
         except Exception as error:
+            if definition.format == KAFKA and not records.has_connector(self._spark):
+                raise SetupError(f"stream {definition.name}: {NO_CONNECTOR}") from error
             raise SetupError(f"stream {definition.name}: {first_line(error)}") from error
+        _check_columns(definition, frame.schema)
+        return frame
 
     def _stream_options(self, definition: StreamDefinition) -> dict[str, str]:
         """The options for a stream; Spark's file streams read folders, or all files that match a pattern."""
+        if definition.format == KAFKA:
+            try:
+                check_stream(definition)
+            except SetupError as error:
+                raise SetupError(f"stream {definition.name}: {error}") from None
+            return records.patient(reader_options(definition))
         options, path = dict(definition.options), _option(definition, "path")
         if definition.format not in FILE_FORMATS or path is None or any(c in path for c in _GLOB):
             return options
@@ -276,13 +295,28 @@ def _configured(reader: Reader, definition: StreamDefinition, options: Mapping[s
     """A reader of the declared columns, and of one more for rows that do not parse."""
     is_text = definition.format in TEXT_FORMATS
     reader = reader.format(definition.format).options(**options)
-    if definition.schema is not None and definition.format != "rate":
+    if definition.schema is not None and definition.format not in FIXED_FORMATS:
         reader = reader.schema(definition.schema.ddl + (f", `{BAD_ROW}` STRING" if is_text else ""))
     return reader.options(**_PERMISSIVE) if is_text else reader
 
 
+def _check_columns(definition: StreamDefinition, brought: StructType) -> None:
+    """Refuse declared columns that a source with columns of its own does not bring."""
+    if definition.format not in FIXED_FORMATS or definition.schema is None:
+        return
+    own = {field.name.lower(): field.dataType.simpleString() for field in brought.fields}
+    for column in definition.schema.columns:
+        found, declared = own.get(column.name.lower()), column.type.strip().lower()
+        if found is None or found != _SHORT_TYPES.get(declared, declared):
+            columns = ", ".join(f"{field.name} {field.dataType.simpleString().upper()}" for field in brought)
+            raise SetupError(
+                f"stream {definition.name}: {definition.format} has no column {column.name} "
+                f"{column.type}; its columns are {columns}"
+            )
+
+
 def schema_from(struct: StructType) -> Schema:
-    fields = (f for f in struct.fields if f.name != BAD_ROW)
+    fields = (f for f in struct.fields if f.name != BAD_ROW and not sql.is_system(f.name))
     return Schema(tuple(Column(f.name, f.dataType.simpleString()) for f in fields))
 
 

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     StructType,
 )
 
+from headgate.model.kafka import is_partitioned
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import Aggregate, Operator, StreamInput, WindowUpdate
 from headgate.model.shedding import KEEP
@@ -58,7 +59,12 @@ class LogSchema:
     @property
     def is_sequenced(self) -> bool:
         """Whether tuples must wait for the watermark before they can be numbered."""
-        return self.is_numbered and self.definition.watermark_delay_us > 0
+        return self.is_numbered and (self.definition.watermark_delay_us > 0 or self.is_partitioned)
+
+    @property
+    def is_partitioned(self) -> bool:
+        """Whether order of arrival is known within partitions of the source alone."""
+        return is_partitioned(self.definition)
 
     @property
     def is_plain(self) -> bool:

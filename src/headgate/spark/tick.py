@@ -28,6 +28,7 @@ from headgate.spark.jobs import JobResults, TickJobs
 from headgate.spark.manifest import Manifest, OperatorState, StreamState
 from headgate.spark.measuring import Measuring, widths_of
 from headgate.spark.merging import BlockMerger
+from headgate.spark.outbox import DeliveringSink
 from headgate.spark.prepared import Prepared
 from headgate.spark.queues import Queues
 from headgate.spark.result_quality import KeepRatios, ResultLatency
@@ -116,8 +117,15 @@ class TickRunner:
         started_s, snapshots = tick.started_s, tick.snapshots
         return self._queues.forecast(self.manifest, tick.arrivals, started_s, snapshots, profiles)
 
+    def _deliver(self) -> None:
+        """Deliver results of committed ticks to where they cannot be taken back."""
+        for sink in self._sinks.values():
+            if isinstance(sink, DeliveringSink):
+                sink.deliver()
+
     def open(self, batch: DataFrame, batch_id: int, now_s: float) -> OpenTick:
-        """Take in a micro-batch."""
+        """Take in a micro-batch, after what a run before this one has left to be delivered."""
+        self._deliver()
         tick = OpenTick(batch, batch_id, now_s)
         self._arrive(tick)
         return tick
@@ -142,8 +150,9 @@ class TickRunner:
         tick.snapshots = self._eddies.snapshots()
 
     def _set_files_aside(self, error: Exception) -> None:
-        """Prepare to retry a tick without the files that made it fail; raises if none did."""
-        self._intake.quarantine.blame(error)
+        """Prepare to retry a tick: once a broker answers again, or without the files that made it fail."""
+        if not self._intake.outage.outlast(error):
+            self._intake.quarantine.blame(error)
         self._forget_tick()
 
     def _forget_tick(self) -> None:
@@ -181,6 +190,9 @@ class TickRunner:
             settings, change = self._next_settings(event, after.settings)
             self.manifest = replace(after, settings=settings)
             self._checkpoint.commit(self.manifest)
+        with _timed(tick, "deliver"):
+            self._deliver()
+        with _timed(tick, "commit"):
             self._prepared.relations.use(self.manifest.relations)
             self._eddies.after_commit(self.manifest, tick.snapshots)
             self._attempts.after_tick(sum(found.set_aside.values()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from headgate.errors import SetupError
 from headgate.spark.application import ending, jvm
+from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.spark.application.java import JavaHome, prepare_java
 from headgate.spark.application.java_classes import register_functions, use_local_files
 from headgate.spark.failures import handler_kept, is_stopped
@@ -78,8 +80,6 @@ _APPLICATION_SETTINGS = {
     "spark.sql.codegen.cache.maxEntries": "1000",
     # a micro-batch of a Python source costs some 40 ms less than over TCP
     "spark.python.unix.domain.socket.enabled": "true",
-    "spark.driver.host": "127.0.0.1",
-    "spark.driver.bindAddress": "127.0.0.1",
 }
 
 _NAME = "headgate"
@@ -88,7 +88,7 @@ _NAME = "headgate"
 _STARTING = threading.Lock()
 
 
-def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
+def own_session(master: str = "local[*]", pool_tasks: int = 0, extras: Extras = NO_EXTRAS) -> SparkSession:
     """A session of our own; on one machine, ``pool_tasks`` tasks are added to its processors, for pools."""
     jvm.check_master(master)
     with _STARTING:
@@ -106,6 +106,8 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
             **_APPLICATION_SETTINGS,
             "spark.driver.memory": jvm.driver_memory(),
             "spark.driver.extraJavaOptions": jvm.driver_options(),
+            **_driver_address(master),
+            **extras.settings(),
         }
         if pool_tasks and threads is not None:
             # the work of ticks is still divided among the processors
@@ -117,33 +119,53 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0) -> SparkSession:
         try:
             # Ctrl-C must not cancel the jobs of runs
             with handler_kept():
-                started = _start_gateway(master, java, settings)
+                started = _start_gateway(master, java, settings, extras)
                 spark = builder.getOrCreate()
         except Exception as error:
             reason = str(error).strip().splitlines()[0]
-            raise SetupError(f"Spark does not start on {master}: {reason}") from error
+            advice = f"; {extras.advice()}" if extras.advice() else ""
+            raise SetupError(f"Spark does not start on {master}: {reason}{advice}") from error
         if started is not None:
             remove_with_jvm(spark, str(started.folder))
         return spark
 
 
-def start_in_background(master: str, pool_tasks: int = 0) -> None:
+def start_in_background(master: str, pool_tasks: int = 0, extras: Extras = NO_EXTRAS) -> None:
     """Start what ``own_session`` returns; failures are reported by the later call of ``own_session``."""
 
     def start() -> None:
         with suppress(Exception):
-            own_session(master, pool_tasks)
+            own_session(master, pool_tasks, extras)
 
     threading.Thread(target=start, name="headgate-start", daemon=True).start()
 
 
-def _start_gateway(master: str, java: JavaHome, settings: Mapping[str, object]) -> jvm.Jvm | None:
+def _driver_address(master: str) -> dict[str, str]:
+    """Where executors reach the driver; those of this machine, whatever its network is."""
+    if local_threads(master) is not None or master.startswith("local-cluster"):
+        return {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    host = re.match(r"(?:k8s://)?[a-z0-9+.-]+://\[?([^/:\],]+|[0-9a-f:]+)\]?(?::(\d+))?", master)
+    if host is None:
+        # of YARN, the address is in files of Hadoop
+        return {}
+    # the address of the interface that leads to the master; a datagram socket sends nothing for this
+    with suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        probe.connect((host[1], int(host[2] or 7077)))
+        own = str(probe.getsockname()[0])
+        bound = own if own.startswith("127.") else "0.0.0.0"
+        return {"spark.driver.host": own, "spark.driver.bindAddress": bound}
+    return {}
+
+
+def _start_gateway(
+    master: str, java: JavaHome, settings: Mapping[str, object], extras: Extras
+) -> jvm.Jvm | None:
     """Connect PySpark to a JVM of ours, unless it has one."""
     present: Any = SparkContext._gateway
     if present is not None or os.name != "posix" or "PYSPARK_GATEWAY_PORT" in os.environ:
         return None
-    if jvm.starts_directly(master, os.environ):
-        started = jvm.take_early() or jvm.start(java)
+    if jvm.starts_directly(master, os.environ, extras):
+        started = jvm.take_early() or jvm.start(java, extras.jars)
     else:
         own = {"spark.master": master, "spark.app.name": _NAME}
         started = jvm.submit(Path(_find_spark_home()), {**own, **settings})

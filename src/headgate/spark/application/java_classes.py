@@ -3,12 +3,14 @@
 ``java/LocalFiles.java`` writes to local disks without starting processes, ``java/PhysicalPlans.java``
 executes plans of earlier ticks, and ``java/LightPlan.java`` several small ones in one job;
 ``java/Attempt.java`` evaluates expressions that may fail, ``java/Later.java`` finds the end of row windows.
-``python -m headgate.spark.application.java_classes`` builds their jar with the compiler in Spark.
+``python -m headgate.spark.application.java_classes`` builds their jar with the compiler in Spark. Given the
+jars of the connector for Kafka, it also builds that of ``java/kafka``, which is of no use without them.
 """
 
 from __future__ import annotations
 
 import os
+import sys
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,8 @@ from pyspark.sql import SparkSession
 
 _FOLDER = Path(__file__).parent / "java"
 JAR = _FOLDER / "headgate.jar"
+KAFKA_FOLDER = _FOLDER / "kafka"
+KAFKA_JAR = KAFKA_FOLDER / "headgate-kafka.jar"
 _LOCAL_FILES = "headgate.LocalFiles"
 ATTEMPT, LATER = "headgate_attempt", "headgate_later"
 """Functions for SQL."""
@@ -47,6 +51,21 @@ def new_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
     return java_class(spark, name).getConstructors()[0].newInstance(given)
 
 
+def new_kafka_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
+    """An object of a class in the jar for Kafka, on the driver."""
+    jvm: Any = spark._jvm
+    gateway: Any = spark.sparkContext._gateway
+    urls = gateway.new_array(jvm.java.net.URL, 1)
+    urls[0] = jvm.java.net.URI(KAFKA_JAR.as_uri()).toURL()
+    # the connector may have been added to Spark by a class loader of its own
+    above = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+    loaded = jvm.java.net.URLClassLoader(urls, above).loadClass(name)
+    given = gateway.new_array(jvm.java.lang.Object, len(arguments))
+    for place, argument in enumerate(arguments):
+        given[place] = argument
+    return loaded.getConstructors()[0].newInstance(given)
+
+
 def use_local_files(spark: SparkSession) -> None:
     """Let this session, and no other of the application, reach local disks through ``LocalFiles``.
 
@@ -69,12 +88,12 @@ def register_functions(spark: SparkSession) -> None:
         registry.createOrReplaceTempFunction(name, new_object(spark, builder), "scala_udf")
 
 
-def compiled(spark: SparkSession) -> dict[str, bytes]:
+def compiled(spark: SparkSession, folder: Path = _FOLDER) -> dict[str, bytes]:
     """The classes of all sources by their place in a jar."""
     jvm: Any = spark._jvm
     found: dict[str, bytes] = {}
     loader: Any = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    for source in sorted(_FOLDER.glob("*.java")):
+    for source in sorted(folder.glob("*.java")):
         compiler = jvm.org.codehaus.janino.SimpleCompiler()
         # the first version in which classes can use the methods that Scala's traits bring along
         compiler.setTargetVersion(8)
@@ -87,16 +106,20 @@ def compiled(spark: SparkSession) -> dict[str, bytes]:
     return found
 
 
-def build(spark: SparkSession) -> None:
-    """Write the jar."""
-    with zipfile.ZipFile(JAR, "w") as archive:
-        for name, code in sorted(compiled(spark).items()):
+def build(spark: SparkSession, jar: Path, folder: Path) -> None:
+    """Write a jar."""
+    with zipfile.ZipFile(jar, "w") as archive:
+        for name, code in sorted(compiled(spark, folder).items()):
             archive.writestr(zipfile.ZipInfo(name, _BUILT_AT), code)
 
 
 if __name__ == "__main__":
     from headgate.spark.application.cluster import own_session
+    from headgate.spark.application.extras import Extras
 
     # with an archive of classes, Java lists the members of a class in another order than without
     os.environ["HEADGATE_CLASS_SHARING"] = "off"
-    build(own_session("local[1]"))
+    session = own_session("local[1]", extras=Extras.checked((), sys.argv[1:], {}))
+    build(session, JAR, _FOLDER)
+    if len(sys.argv) > 1:
+        build(session, KAFKA_JAR, KAFKA_FOLDER)

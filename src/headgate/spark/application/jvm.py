@@ -29,6 +29,7 @@ from typing import Any
 from headgate.errors import HeadgateError, SetupError
 from headgate.spark.application import ending
 from headgate.spark.application.archive import sharing_options
+from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.spark.application.java import JavaHome, find_java
 
 # throughput matters here, not the pauses of an interactive driver
@@ -141,15 +142,15 @@ class _Early:
     is_taken = False
 
 
-def start_early(master: str) -> None:
+def start_early(master: str, extras: Extras = NO_EXTRAS) -> None:
     """Start the JVM of ``own_session``, which reports problems with Java, if it can be started directly."""
     # not imported just to see whether it has a JVM already
     pyspark: Any = sys.modules.get("pyspark")
     is_connected = pyspark is not None and pyspark.SparkContext._gateway is not None
-    if _Early.jvm is not None or is_connected or not starts_directly(master, os.environ):
+    if _Early.jvm is not None or is_connected or not starts_directly(master, os.environ, extras):
         return
     with suppress(HeadgateError, OSError):
-        _Early.jvm = start(find_java(os.environ))
+        _Early.jvm = start(find_java(os.environ), extras.jars)
 
 
 def take_early() -> Jvm | None:
@@ -164,11 +165,12 @@ def discard_early() -> None:
         _Early.jvm.discard()
 
 
-def starts_directly(master: str, environ: Mapping[str, str]) -> bool:
+def starts_directly(master: str, environ: Mapping[str, str], extras: Extras = NO_EXTRAS) -> bool:
     """Whether ``spark-submit`` would run the very command that is known here."""
     spark_home = pyspark_folder()
     return (
         os.name == "posix"
+        and not extras.needs_submit
         and re.fullmatch(r"local(\[[^]]*\])?", master) is not None
         and spark_home is not None
         and not (spark_home / "conf").exists()
@@ -188,7 +190,7 @@ def class_path(spark_home: Path) -> list[Path]:
     return sorted((spark_home / "jars").glob("*.jar"))
 
 
-def start(java: JavaHome) -> Jvm:
+def start(java: JavaHome, extra_jars: Sequence[str] = ()) -> Jvm:
     """Start a JVM with PySpark's gateway, as ``spark-submit pyspark-shell`` does."""
     spark_home = pyspark_folder()
     assert spark_home is not None
@@ -196,7 +198,8 @@ def start(java: JavaHome) -> Jvm:
     folder = ending.temporary_folder("headgate-jvm-")
     command = [
         str(java.executable),
-        *("-cp", os.pathsep.join(map(str, jars))),
+        # an archive of classes stays valid for a class path that goes on
+        *("-cp", os.pathsep.join([*map(str, jars), *extra_jars])),
         f"-Xmx{driver_memory()}",
         f"-Djava.io.tmpdir={folder}",
         *MODULE_OPTIONS,

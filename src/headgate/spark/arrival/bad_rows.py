@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from pyspark.sql.types import StructField
 
+from headgate.model.kafka import parser_options, value_columns, value_format
 from headgate.spark import sql
 from headgate.spark.arrival.late_rows import FARTHEST_US, RawRows
 from headgate.spark.sources import BAD_ROW
@@ -32,9 +33,13 @@ def with_reason(rows: RawRows, query: str) -> tuple[str, str]:
     reason = _of_timestamp(rows) if rows.definition.timestamp is not None else sql.text(_DOES_NOT_PARSE)
     if BAD_ROW not in rows.columns.names:
         return query, reason
-    own = [field for field in rows.columns.fields if field.name != BAD_ROW]
-    options = {name.lower(): value for name, value in rows.definition.options}
-    if rows.definition.format == "csv":
+    parsed_names = {column.name for column in value_columns(rows.definition)}
+    own = [field for field in rows.columns.fields if field.name in parsed_names]
+    options = {name.lower(): value for name, value in parser_options(rows.definition).items()}
+    kind = value_format(rows.definition)
+    if kind == "avro":
+        return query, f"CASE WHEN {BAD_ROW} IS NOT NULL THEN {sql.text(_DOES_NOT_PARSE)} ELSE {reason} END"
+    if kind == "csv":
         texts, detail = _csv_texts(own, options), _of_csv(own, options)
     else:
         texts, detail = _json_texts(own, options), _of_json(own)

@@ -244,8 +244,13 @@ def row_letters(rows: RawRows, query: str, batch_id: int, is_late: bool = False)
 
 
 def _file_letter(stream: str, batch_id: int, file: BadFile) -> str:
-    row = sql.text(json.dumps({"file": unquote(file.path)}, ensure_ascii=False))
-    items = _letter(stream, batch_id, sql.text(file.reason), "CAST(NULL AS TIMESTAMP)", row)
+    return notice_letter(stream, batch_id, file.reason, {"file": unquote(file.path)})
+
+
+def notice_letter(stream: str, batch_id: int, reason: str, place: Mapping[str, object]) -> str:
+    """A letter about rows that nobody could read; ``place`` says where they are."""
+    row = sql.text(json.dumps(place, ensure_ascii=False))
+    items = _letter(stream, batch_id, sql.text(reason), "CAST(NULL AS TIMESTAMP)", row)
     return f"SELECT {', '.join(items)}"
 
 

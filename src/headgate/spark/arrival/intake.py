@@ -9,6 +9,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
 from headgate.model.event import StreamCounts
+from headgate.model.kafka import KAFKA
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.shedding import DropBox, TickSettings
 from headgate.spark import sql
@@ -28,10 +29,12 @@ from headgate.spark.arrival.late_rows import (
     placed_items,
 )
 from headgate.spark.arrival.log_appender import Appended, GoodRows, LogAppender, TickContext, stamps
+from headgate.spark.arrival.partitions import after_tick, are_idle, gap_letters, highest, slowest_ts
 from headgate.spark.arrival.split_statistics import SplitStatistics, split_statistics, utility_quantiles
 from headgate.spark.file_system import normal_path
 from headgate.spark.held_rows import HeldRows
 from headgate.spark.manifest import BlockRef, Manifest, StreamState
+from headgate.spark.records import Outage, partitions_of
 from headgate.spark.rows import Rows
 from headgate.spark.source_files import FileSourceLog
 from headgate.spark.sources import STREAM, TEXT_FORMATS, Sources
@@ -75,6 +78,7 @@ class Intake:
         self._appender = LogAppender(self._spark, self._sources, self._logs, self._utilities)
         self._in_place = FilesInPlace(self._network, self._sources, self._logs, self._appender, self._raw)
         self.quarantine = Quarantine(self._spark, self._sources)
+        self.outage = Outage(self._spark, self._network.streams.values())
 
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream has come to its end with this micro-batch."""
@@ -108,7 +112,8 @@ class Intake:
         }
         without_box = {name: files[name] for name in files.keys() - boxes.keys()}
         good = self._examined(without_box, states, tick)
-        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, now_us)
+        progress = {name: highest(states[name]) for name in states}
+        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, progress, now_us)
         splits = split_statistics(self._spark, list(arriving.values()))
         for rows in held.values():
             rows.settle()
@@ -127,7 +132,20 @@ class Intake:
             )
             for name, definition in self._network.streams.items()
         }
-        return self.quarantine.record(arrivals, batch_id)
+        return self.quarantine.record(self._with_gaps(arrivals, batch_id), batch_id)
+
+    def _with_gaps(self, arrivals: Mapping[str, Arrival], batch_id: int) -> dict[str, Arrival]:
+        """Arrivals with a notice of partitions whose records were skipped."""
+        found = dict(arrivals)
+        for name, arrival in arrivals.items():
+            if self._network.streams[name].format != KAFKA:
+                continue
+            before, after = (
+                partitions_of(self._source_log.offsets(batch).get(name)) for batch in (batch_id - 1, batch_id)
+            )
+            letters = gap_letters(name, batch_id, before, after)
+            found[name] = replace(arrival, dead_letters=sql.union([arrival.dead_letters, *letters]))
+        return found
 
     def _boxes(self, settings: TickSettings, states: Mapping[str, StreamState]) -> dict[str, DropBox]:
         return {
@@ -174,6 +192,7 @@ class Intake:
         files: Mapping[str, list[str]],
         examined: Collection[str],
         boxes: Mapping[str, DropBox],
+        progress: Mapping[str, Mapping[str, int]],
         now_us: int,
     ) -> tuple[dict[str, HeldRows], dict[str, RawRows]]:
         """The rows of streams that take a job: of file streams from their files, of others from the batch."""
@@ -189,7 +208,9 @@ class Intake:
             else:
                 shared = self._shared(batch) if shared is None else shared
                 raw = shared.where(f"`{STREAM}` = {number}").selectExpr(f"row{number}.*")
-            placed = raw.selectExpr(*placed_items(self._logs.schemas[name].timestamp, is_file))
+            schema = self._logs.schemas[name]
+            columns = StructType([f for f in raw.schema.fields if not sql.is_system(f.name)])
+            placed = raw.selectExpr(*placed_items(columns, schema.timestamp, is_file, schema.is_partitioned))
             if is_file and self._sources.total_bytes(files[name]) <= ONE_TASK_BYTES:
                 placed = placed.coalesce(1)
             if not is_file or self._fits_memory(definition, files[name]):
@@ -200,11 +221,12 @@ class Intake:
                 definition,
                 number,
                 self._logs.views.define(f"arriving {name}", placed),
-                raw.schema,
+                columns,
                 is_file,
                 now_us + definition.max_ahead_us,
                 boxes.get(name),
                 self._utilities.get(name),
+                progress.get(name) if schema.is_partitioned else None,
             )
         return held, arriving
 
@@ -242,7 +264,7 @@ class Intake:
             stays_in_place = raw.is_file and definition.format not in TEXT_FORMATS
             if not stays_in_place and not self._logs.schemas[definition.name].is_numbered:
                 max_ts += stamps(rows - bad - shed) - 1
-        elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts):
+        elif may_hold_late_rows(ordered, definition, state.max_ts, state.floor_ts, raw.partitions):
             flagged = self._spark.sql(late_flagged(raw, ranks, state.max_ts, state.floor_ts))
             held = self._logs.memory.hold(flagged)
             view, is_late = self._logs.views.define(f"flagged {definition.name}", held.frame), sql.name(LATE)
@@ -298,8 +320,17 @@ class Intake:
             max_ts = max(max_ts, now_us - 1) + (rows - 1 if schema.is_numbered and rows else 0)
         silent_since = None if good else state.silent_since_us or now_us
         is_silent = silent_since is not None and now_us - silent_since >= definition.idle_after_us
+        partitions = state.partitions
+        if schema.is_partitioned:
+            offsets = partitions_of(self._source_log.offsets(tick.batch_id).get(definition.name))
+            partitions = after_tick(definition, state, offsets, good.splits if good else (), now_us)
+            is_silent = are_idle(definition, partitions)
+            max_ts = max([state.max_ts, *(one.max_ts for one in partitions.values())])
         idle = tick.end_of_input or is_silent
         watermark = max(state.watermark_ts, _watermark(definition, max_ts, idle))
+        if schema.is_partitioned and not idle:
+            slowest = slowest_ts(definition, partitions)
+            watermark = max(state.watermark_ts, slowest - definition.watermark_delay_us)
         after = replace(
             state,
             max_ts=max_ts,
@@ -307,6 +338,8 @@ class Intake:
             silent_since_us=silent_since,
             totals=state.totals + counts,
             utilities=blend_quantiles(state.utilities, utility_quantiles(good.splits) if good else ()),
+            partitions=partitions,
+            seen_us=now_us if schema.is_partitioned else 0,
         )
         appended = Appended(after)
         if schema.is_sequenced:

@@ -1,9 +1,10 @@
 """Which arriving rows are late or bad.
 
 A row is late if its timestamp is more than the watermark delay below the highest timestamp that arrived
-before it, in order of arrival: file by file, row by row. Lateness therefore does not depend on where ticks
-begin. Sources other than files deliver the rows of a micro-batch side by side; those are compared with rows
-of earlier micro-batches only.
+before it, in order of arrival: file by file, row by row; of a source with partitions, among the rows of its
+own partition, in the order of their offsets. Lateness therefore does not depend on where ticks begin. Other
+sources deliver the rows of a micro-batch side by side; those are compared with rows of earlier micro-batches
+only.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from headgate.model.shedding import DropBox
 from headgate.spark import sql
 from headgate.spark.arrival.drop_box import is_kept
 from headgate.spark.file_system import normal_path
-from headgate.spark.sources import BAD_ROW
-from headgate.spark.sql import TS
+from headgate.spark.records import BAD_ROW, PARTITION, PLACE_IN_STREAM
+from headgate.spark.sql import BEGINNING_US, TS
 
 if TYPE_CHECKING:
     from headgate.spark.arrival.split_statistics import SplitStatistics
@@ -44,6 +45,9 @@ class RawRows:
     """Timestamps beyond this are bad."""
     box: DropBox | None = None
     utility: str | None = None
+    partitions: Mapping[str, int] | None = None
+    """The highest timestamp of each partition so far, if rows are compared within theirs; its name is the
+    file of a row then."""
 
     @property
     def is_bad(self) -> str:
@@ -64,16 +68,18 @@ class RawRows:
         return "TRUE" if self.box is None else is_kept(self.columns, self.box, anchor)
 
 
-def placed_items(timestamp: str | None, is_file: bool) -> list[str]:
+def placed_items(
+    columns: StructType, timestamp: str | None, is_file: bool, is_partitioned: bool
+) -> list[str]:
     """The select list that adds timestamp and position to a row."""
-    file = "input_file_name()" if is_file else "''"
+    file = "input_file_name()" if is_file else sql.name(PARTITION) if is_partitioned else "''"
     block = "input_file_block_start()" if is_file else "0L"
     return [
-        "*",
+        *(sql.names(columns.names)),
         f"{timestamp or 'CAST(NULL AS BIGINT)'} AS {sql.name(TS)}",
         f"{file} AS {sql.name(FILE)}",
         f"{block} AS {sql.name(BLOCK)}",
-        f"monotonically_increasing_id() AS {sql.name(PLACE)}",
+        f"{PLACE_IN_STREAM if is_partitioned else 'monotonically_increasing_id()'} AS {sql.name(PLACE)}",
     ]
 
 
@@ -97,12 +103,18 @@ def arrival_order(ranks: Mapping[str, int]) -> list[str]:
 
 
 def may_hold_late_rows(
-    splits: Sequence[SplitStatistics], definition: StreamDefinition, max_ts: int, floor_ts: int
+    splits: Sequence[SplitStatistics],
+    definition: StreamDefinition,
+    max_ts: int,
+    floor_ts: int,
+    partitions: Mapping[str, int] | None = None,
 ) -> bool:
     """Whether any row can be late, judged by the bounds of the splits."""
     for split in splits:
         if split.rows == split.bad:
             continue
+        if partitions is not None:
+            max_ts = partitions.get(split.file, BEGINNING_US)
         if split.min_ts < max(max_ts - definition.watermark_delay_us, floor_ts):
             return True
         if not split.file:
@@ -119,11 +131,15 @@ def late_flagged(rows: RawRows, ranks: Mapping[str, int], max_ts: int, floor_ts:
     The lateness of a row is how far it lags behind the highest timestamp before it.
     """
     own, known = sql.name(TS), f"{max_ts}L"
-    seen = known
-    if rows.is_file:
-        order = ", ".join(arrival_order(ranks))
+    seen, order, within = known, ", ".join(arrival_order(ranks)), ""
+    if rows.partitions is not None:
+        order, within = sql.name(PLACE), f"PARTITION BY {sql.name(FILE)} "
+        pairs = ", ".join(f"{sql.text(name)}, {ts}L" for name, ts in rows.partitions.items())
+        found = f"try_element_at(map({pairs}), {sql.name(FILE)})" if pairs else "CAST(NULL AS BIGINT)"
+        known = f"coalesce({found}, {BEGINNING_US}L)"
+    if rows.is_file or rows.partitions is not None:
         frame = "ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING"
-        seen = f"greatest(coalesce(max({own}) OVER (ORDER BY {order} {frame}), {known}), {known})"
+        seen = f"greatest(coalesce(max({own}) OVER ({within}ORDER BY {order} {frame}), {known}), {known})"
     lateness = ["*", f"{seen} - {own} AS {sql.name(LATENESS)}"]
     late = f"{sql.name(LATENESS)} > {rows.definition.watermark_delay_us}L OR {own} < {floor_ts}L"
     items = ["*", f"coalesce({late}, FALSE) AS {sql.name(LATE)}"]

@@ -170,7 +170,10 @@ class LogAppender:
             # one microsecond apart, so that numbered tuples stamped on arrival keep their order
             step = f" + {place}" if schema.is_numbered else _step(good, anchor)
             items.append(f"{sql.Bound(good.min_ts).at(anchor)}{step} AS {sql.name(TS)}")
-        if first_seq is not None:
+        if place_as == POSITION and schema.is_partitioned:
+            # tuples of equal timestamps are numbered by partition and offset, whatever tick brings them
+            items.append(f"{sql.name(PLACE)} AS {sql.name(POSITION)}")
+        elif first_seq is not None:
             items.append(f"{sql.Bound(first_seq).at(anchor)} + {place} AS {sql.name(place_as)}")
         return sql.select(items, good.view, good.where)
 

@@ -24,6 +24,8 @@ from headgate.spark.rows import QUANTILES, Spread, merged_quantiles
 from headgate.spark.sql import BEGINNING_US, END_US, TS
 
 _US_PER_S = 1_000_000
+# columns of sources may be called partition
+_SPLIT = sql.name("$split")
 # the calendars of file writers agree from 1900 on; numbers of seconds beyond the last one would overflow
 _FIRST_US, _LAST_US = -2_208_988_800 * _US_PER_S, 2**60
 
@@ -83,11 +85,15 @@ def _query(rows: RawRows) -> str:
             # evenly spaced places stand for quantiles: exact if the rows are in order, a fair sample if not
             f"transform(sequence(0, {QUANTILES}), i -> try_element_at({times}, {place})) AS quantiles",
         ]
-    keys = [f"{sql.name(FILE)} AS file", f"CAST({sql.name(BLOCK)} AS BIGINT) AS block", "partition"]
+    keys = [
+        f"{sql.name(FILE)} AS file",
+        f"CAST({sql.name(BLOCK)} AS BIGINT) AS block",
+        f"{_SPLIT} AS partition",
+    ]
     items = [f"{rows.number} AS stream", *keys, *measures, *bounds]
     # a row's place begins with the number of its partition
-    placed = sql.select(["*", f"CAST(shiftright({sql.name(PLACE)}, 33) AS INT) AS partition"], rows.view)
-    return f"{sql.select(items, placed)}\nGROUP BY {sql.name(FILE)}, {sql.name(BLOCK)}, partition"
+    placed = sql.select(["*", f"CAST(shiftright({sql.name(PLACE)}, 33) AS INT) AS {_SPLIT}"], rows.view)
+    return f"{sql.select(items, placed)}\nGROUP BY {sql.name(FILE)}, {sql.name(BLOCK)}, {_SPLIT}"
 
 
 def _utility_quantiles(utility: str | None) -> str:
