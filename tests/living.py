@@ -34,7 +34,7 @@ def lives(folder: Path, seed: int) -> str:
                 start_new_session=True,
             )
         if life < KILLS:
-            while not (folder / "journal.json").exists() and process.poll() is None:
+            while not (folder / "begun").exists() and process.poll() is None:
                 time.sleep(0.1)
             try:
                 process.wait(rng.uniform(2, 30))

@@ -21,6 +21,8 @@ from headgate.handle import Run
 # distinct queries of a sequence at most
 _QUERIES = 12
 TIMEOUT_S = 240
+BEGUN = "begun"
+"""The file that shows that a sequence has had its first tick."""
 
 
 def seen_from(query: Query, start_us: int | None) -> Query:
@@ -130,6 +132,8 @@ class System:
         self.session.start(checkpoint=self.checkpoint)
         self.wait_for_tick()
         self.save()
+        # a checkpoint without a tick tells of no queries
+        (self.folder / BEGUN).touch()
 
     def _streams(self) -> str:
         options = {"idle_after": PATIENT, "maxFilesPerTrigger": 2}
@@ -266,7 +270,7 @@ def random_sequence(spark: SparkSession, folder: Path, seed: int, steps: int) ->
     """Run a random sequence of changes, begun by this process or an earlier one; what is wrong in the end."""
     system = System(spark, folder, seed)
     try:
-        if (folder / "journal.json").exists():
+        if (folder / BEGUN).exists():
             system.journal = Journal.read(folder / "journal.json")
             # other changes than those of the process before
             system.rng.seed(f"{seed} {len(system.journal.steps)} {system.journal.files}")
