@@ -51,6 +51,9 @@ class MadeUpRunner:
     def is_committed(self, batch_id: int) -> bool:
         return False
 
+    def paused_operators(self) -> frozenset[str]:
+        return frozenset()
+
     def open(self, batch: Any, batch_id: int, now_s: float) -> OpenTick:
         count = self.arriving[batch_id]
         self.backlog += count

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.commands import DEBUG, MASTER, argument, value
+from headgate.cli.commands import DEBUG, JSON, MASTER, argument, value
 from headgate.errors import SetupError
+from headgate.plain_json import json_text
 
 if TYPE_CHECKING:
     from headgate.cli.signals import Interrupt
@@ -41,6 +42,7 @@ def serve(
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
     tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
     master: str = MASTER,
+    as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
     """Run queries until they are stopped, with an HTTP interface and a dashboard.
@@ -79,7 +81,7 @@ def serve(
     record = None if "://" in checkpoint else Path(checkpoint)
     text = "" if script is None else script.text
     restored = checkpoint if record is not None and not text and _has_state(record) else ""
-    _serve(_live(session, keys, record), text, host, port, tokens, restored)
+    _serve(_live(session, keys, record), text, host, port, tokens, restored, as_json)
 
 
 def _has_state(checkpoint: Path) -> bool:
@@ -104,7 +106,15 @@ def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
     return Live(Worker(session, monitor), monitor, keys, _version(), recording=recording)
 
 
-def _serve(live: Live, text: str, host: str, port: int, tokens: Path, restored: str = "") -> None:
+def _serve(
+    live: Live,
+    text: str,
+    host: str,
+    port: int,
+    tokens: Path | None,
+    restored: str = "",
+    as_json: bool = False,
+) -> None:
     """Execute a text, or restore a checkpoint, and serve until the end."""
     from headgate.cli.signals import interruptible
     from headgate.server import app
@@ -115,11 +125,7 @@ def _serve(live: Live, text: str, host: str, port: int, tokens: Path, restored: 
             if live.session is not None and (text or restored):
                 print("starting Spark", file=sys.stderr)
                 live.session.execute(text) if text else live.session.restore(restored)
-            url = app.url_of(listening)
-            print(f"dashboard, opens once: {url}/?link={live.keys.new_link()}")
-            if live.recorded is None:
-                print(f"shell: headgate sql --url {url} --token-file {tokens}")
-            sys.stdout.flush()
+            _announce(app.url_of(listening), live.keys.new_link(), tokens, as_json)
             ends = _Ends(live, interrupt)
             server = app.Server(live, app.application(live, app.hosts_of(host)), ends)
             server.run([listening])
@@ -132,6 +138,18 @@ def _serve(live: Live, text: str, host: str, port: int, tokens: Path, restored: 
         live.monitor.close()
         if live.recording is not None:
             live.recording.close()
+
+
+def _announce(url: str, link: str, tokens: Path | None, as_json: bool) -> None:
+    """Print where the dashboard is and, if statements are taken, how to send them."""
+    dashboard = f"{url}/?link={link}"
+    if as_json:
+        print(json_text({"url": url, "dashboard": dashboard, "token_file": tokens and str(tokens)}))
+    else:
+        print(f"dashboard, opens once: {dashboard}")
+        if tokens is not None:
+            print(f"shell: headgate sql --url {url} --token-file {tokens}")
+    sys.stdout.flush()
 
 
 class _Ends:
@@ -158,6 +176,7 @@ def replay(
     folder: Path = argument("DIR", "The folder of headgate serve --checkpoint."),
     host: str = HOST,
     port: int = PORTS,
+    as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
     """Show the record of a run in the dashboard: its queues, decisions and latencies at any of its ticks."""
@@ -172,11 +191,14 @@ def replay(
     recorded = Recorded(folder)
     keys = Keys(secrets.token_urlsafe(32))
     live = Live(None, Monitor(Hub()), keys, _version(), recorded=recorded)
-    _serve(live, "", host, port, folder)
+    _serve(live, "", host, port, None, as_json=as_json)
 
 
-def stop(url: str = URL, token_file: Path | None = TOKEN_FILE, debug: bool = DEBUG) -> None:
+def stop(
+    url: str = URL, token_file: Path | None = TOKEN_FILE, as_json: bool = JSON, debug: bool = DEBUG
+) -> None:
     """End a server after the current tick of its run."""
     from headgate.cli.client import Client
 
-    print(Client.of(url, token_file).post("/stop", {})["status"])
+    status = Client.of(url, token_file).post("/stop", {})["status"]
+    print(json_text({"status": status}) if as_json else status)
