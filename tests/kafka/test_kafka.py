@@ -19,7 +19,7 @@ from tests.kafka.broker import Broker
 pytestmark = [pytest.mark.spark, pytest.mark.takes_minutes]
 
 Eventually = Callable[[Callable[[], bool], float], None]
-TIMEOUT_S = 240.0
+TIMEOUT_S = 900.0
 ROWS, PARTITIONS, APART_S = 3_000, 3, 30
 SCRIPT = """
 CREATE STREAM s (ts DOUBLE, n INT, k INT, key STRING, partition INT, offset BIGINT) FROM kafka OPTIONS (

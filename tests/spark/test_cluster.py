@@ -19,7 +19,7 @@ from headgate.spark.application.jvm import MODULE_OPTIONS, class_path, pyspark_f
 pytestmark = pytest.mark.spark
 
 Eventually = Callable[[Callable[[], bool], float], None]
-TIMEOUT_S = 240.0
+TIMEOUT_S = 900.0
 SCRIPT = """
 CREATE STREAM s (ts BIGINT, n INT) FROM csv '{folder}/in' OPTIONS (timestamp 'ts');
 CREATE QUERY all_rows AS SELECT n FROM s INTO parquet '{folder}/out';
