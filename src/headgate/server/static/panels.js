@@ -30,7 +30,7 @@ export function figures(ticks, index, settings) {
   byId("figures").replaceChildren(
     card("in", "arriving", count(rowsIn.at(-1)), "rows/s", rowsIn),
     card("out", "results", count(rowsOut.at(-1)), "rows/s", rowsOut),
-    card("backlog", "backlog", bytes(tick.backlog[1]), share === null ? `${count(tick.backlog[0])} tuples` : `${percent(share)} of budget`, recent.map((one) => one.backlog[1]), null, share > 0.9),
+    card("backlog", "backlog", bytes(tick.backlog[1]), share === null ? `${count(tick.backlog[0])} tuples` : `${percent(share)} full`, recent.map((one) => one.backlog[1]), null, share > 0.9),
     card("busy", "processors in use", percent(Math.min(1, tick.busy)), `of ${settings?.processors ?? "?"}`, recent.map((one) => one.busy), 1),
     card("tick", "tick", seconds(tick.seconds), settings?.tick_budget_s ? `budget ${seconds(settings.tick_budget_s)}` : "", recent.map((one) => one.seconds)),
     card("bound", "nearest to its bound", near.some((value) => value > 0) ? percent(near.findLast((value) => value > 0)) : "-", near.some((value) => value > 0) ? "of its latency" : "no bounds", near, 1, near.findLast((value) => value > 0) > 1),
