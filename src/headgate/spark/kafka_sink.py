@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError, SparkError, known_names
 from headgate.model.kafka import KAFKA, client_options, servers
 from headgate.model.network import QueryDefinition
 from headgate.spark import sql
@@ -110,9 +110,9 @@ class KafkaSink(StagedSink):
         except Py4JJavaError:
             return True
         if missing:
-            raise SetupError(f"query {self._query}: topic {self._topic} does not exist any more; create it")
+            raise SparkError(f"query {self._query}: topic {self._topic} does not exist any more; create it")
         if any(name in one for one in trouble for name in _FATAL):
-            raise SetupError(f"query {self._query}: Kafka refuses results: {trouble[-1]}")
+            raise SparkError(f"query {self._query}: Kafka refuses results: {trouble[-1]}")
         return True
 
     def _send(self, batch_id: int) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.errors import SetupError
+from headgate.errors import SetupError, SparkError
 from headgate.model.kafka import (
     KAFKA,
     client_options,
@@ -218,7 +218,7 @@ class Outage:
                 self._is_said = True
                 return
             if missing:
-                raise SetupError(
+                raise SparkError(
                     f"stream {stream.name}: topic {missing[0]} does not exist any more; to go on from a new "
                     "one, start with a new checkpoint"
                 )
