@@ -375,10 +375,12 @@ class SlidingAggregateOperator(AggregateOperator):
 
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
         """Groups at the boundaries that are due; without any, no tuple is read."""
-        assert isinstance(self.settings.window, TimeWindow)
-        first, last = due_boundaries(self.settings.window, stretch.old_ts, stretch.new_ts)
-        if first > last:
-            return Results(None, [retain_window(inputs[0], self.settings.window, stretch)])
+        window = self.settings.window
+        assert isinstance(window, TimeWindow)
+        if window.slide_us:
+            first, last = due_boundaries(window, stretch.old_ts, stretch.new_ts)
+            if first > last:
+                return Results(None, [retain_window(inputs[0], window, stretch)])
         return super().results(inputs, stretch)
 
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
