@@ -12,10 +12,12 @@ import pytest
 from tests.planning.support import bound, catalog_of
 
 from headgate.control.overrides import FixedController, ManualController
-from headgate.handle import Launcher, Run, RunSettings
+from headgate.handle import Run
+from headgate.launching import Launcher
 from headgate.model.network import Network
 from headgate.planning.lower import lower
 from headgate.planning.rules import optimize
+from headgate.run_settings import RunSettings
 from headgate.runtime.drive import ReplaceableStrategy
 from headgate.scheduling import strategy_named
 from headgate.session import Session

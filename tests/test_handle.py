@@ -14,7 +14,9 @@ from tests.fake_runs import SHEDDING, FakeSparkRun, a_run, network_of
 
 from headgate.control.controller import TICK_OF_BOUND
 from headgate.errors import SetupError, SparkError
-from headgate.handle import Launcher, Run, RunSettings, _memory_bytes, locate
+from headgate.handle import Run
+from headgate.launching import Launcher, _memory_bytes, locate
+from headgate.run_settings import RunSettings
 from headgate.scheduling.baselines import Fifo
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore

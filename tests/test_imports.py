@@ -53,10 +53,13 @@ ALLOWED: dict[str, set[str]] = {
     # tables and plots of results
     "report": ENGINE | {"simulator", "spark", "status"},
     "watching": {"report", "status"} | PLAIN,
+    "run_settings": ENGINE | {"control", "planning", "spark"},
+    "handle": ENGINE
+    | {"arguments", "control", "cql", "planning", "run_settings", "spark", "status", "watching"},
     # all that it takes to start a network that has been planned
-    "handle": ENGINE | {"arguments", "control", "cql", "planning", "spark", "status", "watching"},
+    "launching": ENGINE | {"control", "handle", "run_settings", "spark", "status"},
     # a run that goes on with other queries
-    "changing": ENGINE | {"handle", "planning", "spark"},
+    "changing": ENGINE | {"handle", "launching", "planning", "run_settings", "spark"},
     # texts of options, with the checks of whatever they are for
     "run_options": {"control", "cql", "errors", "model", "placed", "planning", "scheduling"},
     "statements": {"cql", "errors", "planning", "run_options"},
@@ -65,7 +68,8 @@ ALLOWED: dict[str, set[str]] = {
     "predicting": {"control", "errors", "model", "queueing", "scheduling", "simulator", "statistics"},
     "preview": {"errors", "planning", "predicting", "queueing", "statistics"} | PLAIN,
     "session": BELOW_SESSION
-    | {"arguments", "changing", "declarations", "handle", "placed", "predicting", "preview", "status"},
+    | {"arguments", "changing", "declarations", "handle", "launching", "placed", "predicting", "preview"}
+    | {"run_settings", "status"},
     # all that it knows of queries and runs it asks the session
     "server": {"cql", "errors", "handle", "model", "session", "status"} | PLAIN,
     # a table or figure of a paper is drawn by report

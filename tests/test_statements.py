@@ -14,9 +14,9 @@ from tests.fake_runs import without_spark
 from headgate import HeadgateError, QueryError, Session, SetupError
 from headgate.control.admission import Refused
 from headgate.control.overrides import Overrides
-from headgate.handle import RunSettings
 from headgate.model.network import Column, Network, Schema, StreamDefinition
 from headgate.routing.policies import Optimal
+from headgate.run_settings import RunSettings
 from headgate.scheduling.baselines import Fifo
 from headgate.scheduling.chain_envelope import Chain
 from headgate.statistics.profile_file import Measured

@@ -13,11 +13,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from headgate.errors import SetupError
-from headgate.handle import Launcher, Run, RunSettings
+from headgate.handle import Run
+from headgate.launching import Launcher
 from headgate.model.event import QueryAdded, QueryAltered, QueryChange, QueryDropped
 from headgate.model.identity import with_starts
 from headgate.model.network import Network, QueryDefinition
 from headgate.planning.lower import Stages, share_subplans
+from headgate.run_settings import RunSettings
 from headgate.runtime.drive import notify
 
 if TYPE_CHECKING:

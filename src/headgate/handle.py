@@ -1,34 +1,27 @@
-"""The handle of a run: inspect, change and stop running queries; and how a network is started on Spark."""
+"""The handle of a run: inspect, change and stop running queries."""
 
 from __future__ import annotations
 
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from math import inf
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate import arguments
-from headgate.control.admission import BoundsWatch
-from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, ControlledRun, target_s
-from headgate.control.overrides import FixedController, ManualController, Overrides, check_keep_ratios
+from headgate.control.overrides import ManualController, check_keep_ratios
 from headgate.display import html_paragraph, listed, plural
 from headgate.errors import SetupError, SparkError, unknown_name
 from headgate.model.event import QueryPaused, QueryResumed
 from headgate.model.network import Network
 from headgate.model.profile import Profiles
-from headgate.planning.logical import LogicalPlan
-from headgate.planning.lower import Stages
-from headgate.routing.policies import Router
-from headgate.runtime.drive import Controller, Observer, guarded, notify
+from headgate.runtime.drive import notify
 from headgate.scheduling import Strategy, strategy_names
-from headgate.scheduling.capacity import Threshold
 from headgate.scheduling.chain_envelope import ProgressChart
-from headgate.spark.application.ending import remove_folder, temporary_folder
+from headgate.spark.application.ending import remove_folder
 from headgate.spark.failures import jobs_spared, spark_errors
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
@@ -37,12 +30,9 @@ from headgate.status import Recorder, RunStatus
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from headgate.run_settings import Launched
     from headgate.spark import DataFrame
-    from headgate.spark.reconcile import Transition
-    from headgate.spark.run import SparkRun
 
-# CPU seconds of a tick where no query has a latency bound
-_TICK_S = 1.0
 # how long to wait for the first ticks, where some are required
 _MOST_PATIENCE_S = 60.0
 _POLL_EVERY_S = 0.1
@@ -370,205 +360,3 @@ class Run:
         if self._is_removed:
             advice = "read them before, or start with a checkpoint"
             raise SetupError(f"{what} went with the session, which is closed; {advice}")
-
-
-@dataclass
-class Launched:
-    """How a run was started, and what has been changed by hand since."""
-
-    settings: RunSettings
-    observers: list[Observer]
-    latencies_s: dict[str, float | None] = field(default_factory=dict)
-    is_to_stop: bool = False
-
-    def note(
-        self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]
-    ) -> None:
-        """Remember changes by hand, for when other queries come."""
-        if strategy is not None:
-            self.settings = replace(self.settings, strategy=strategy)
-        if memory_bytes is not None:
-            self.settings = replace(self.settings, memory_bytes=memory_bytes)
-        self.latencies_s.update(latencies_s)
-
-
-@dataclass(frozen=True)
-class RunSettings:
-    """How a network is to run, see ``Session.start``; with ``overrides``, a controller may adapt it."""
-
-    strategy: Strategy
-    statistics: StatisticsStore
-    until_done: bool = False
-    memory_bytes: float | None = None
-    checkpoint: str | Path | None = None
-    tick_budget_s: float | None = None
-    observers: Iterable[Observer] = ()
-    overrides: Overrides | None = None
-    plans: Sequence[LogicalPlan] = ()
-    routing: Router | None = None
-    balance_pools: bool = False
-    rest_s: Callable[[float], float] | None = None
-    controller: Controller | None = None
-    warnings: Sequence[str] = ()
-    """Of admission."""
-    transition: Transition | None = None
-    """What becomes of the queries that the checkpoint has; None if they must be the very same."""
-    stages: Stages | None = None
-    """The plans of its queries; None for a run whose queries cannot change."""
-    script: str = ""
-    """The statements that declare them."""
-
-
-@dataclass(frozen=True)
-class Launcher:
-    """Starts runs of one session."""
-
-    spark: Any
-    sources: Any
-    callbacks: Mapping[str, Callable[[Any, int], None]]
-    functions: Mapping[str, Callable[..., Any]]
-
-    def launch(self, network: Network, settings: RunSettings) -> Run:
-        """Start a network; a checkpoint made for this run alone is removed if it does not start."""
-        if settings.checkpoint is not None:
-            return self._launch(network, settings, locate(settings.checkpoint))
-        folder = temporary_folder("headgate-")
-        try:
-            return self._launch(network, settings, folder)
-        except BaseException:
-            remove_folder(folder)
-            raise
-
-    def _launch(self, network: Network, settings: RunSettings, folder: str) -> Run:
-        from headgate.spark.application.cluster import remove_with_jvm
-
-        if settings.checkpoint is None:
-            remove_with_jvm(self.spark, folder)
-        recorder = Recorder(network)
-        launched = Launched(settings, [recorder, *guarded(settings.observers)])
-        run, manual, processors = self._assemble(network, launched, folder, recorder)
-        is_temporary = settings.checkpoint is None
-        handle = Run(run, recorder, is_temporary, network, manual, settings.statistics, processors)
-        if settings.transition is not None:
-            handle._launched = launched
-            recorder.follow(network, settings.transition.registered, run.manifest.paused)
-        for warning in (*settings.warnings, *filter(None, [run.pools_want_tasks])):
-            recorder.warn(warning)
-        run.start()
-        return handle
-
-    def _assemble(
-        self, network: Network, launched: Launched, folder: str, recorder: Recorder
-    ) -> tuple[SparkRun, ManualController, int]:
-        """A run with its limits, controller and observers, which is not started yet."""
-        from headgate.spark.application.cluster import processors
-        from headgate.spark.engine import TickLimits
-        from headgate.spark.run import SparkRun
-
-        settings = launched.settings
-        budget_s = self._budget_s(network, settings)
-        limits = TickLimits(
-            budget_s=budget_s,
-            memory_bytes=_memory_bytes(settings.memory_bytes, network),
-            processors=processors(self.spark),
-            target_s=self._target_s(network, settings, budget_s),
-        )
-        strategy, statistics = settings.strategy, settings.statistics
-        if isinstance(strategy, Threshold) and settings.memory_bytes is not None:
-            strategy.memory_bytes = limits.memory_bytes
-        statistics.follow(recorder.recent)
-        observers = list(launched.observers)
-        controller = settings.controller or FixedController()
-        if settings.overrides is not None:
-            controlled = ControlledRun(
-                network=network,
-                plans=settings.plans,
-                statistics=statistics,
-                memory_bytes=limits.memory_bytes,
-                is_live=not self._is_batch(network, settings),
-                processors=limits.processors,
-                orders=settings.overrides.orders,
-            )
-            if controlled.has_choices:
-                controller = AdaptiveController(controlled)
-                observers.append(controller)
-        if not settings.until_done:
-            # files are read as fast as possible, so that their rate says nothing about bounds
-            observers.append(BoundsWatch(network, statistics, recorder.warn))
-        manual = ManualController(controller, settings.overrides)
-        run = SparkRun(
-            spark=self.spark,
-            network=network,
-            sources=self.sources,
-            strategy=strategy,
-            checkpoint_folder=folder,
-            limits=limits,
-            until_done=settings.until_done,
-            callbacks=self.callbacks,
-            observers=observers,
-            controller=manual,
-            statistics=statistics,
-            functions=self.functions,
-            router=settings.routing,
-            balance_pools=settings.balance_pools,
-            rest_s=settings.rest_s,
-            transition=settings.transition,
-            script=settings.script,
-        )
-        return run, manual, limits.processors
-
-    def check(self, network: Network, settings: RunSettings, running: Run) -> None:
-        """Raise if a network cannot run in place of another one; that one goes on."""
-        from headgate.spark.prepare import Preparation
-
-        predicates, store = settings.statistics.predicates, running._run.store
-        Preparation(self.spark, network, self.sources, self.functions, store, predicates).run()
-        for name, query in network.queries.items():
-            function = dict(query.sink.options).get("function", name)
-            if query.sink.format == "callback" and function not in self.callbacks:
-                advice = f"register it with session.callback('{function}', function)"
-                raise SetupError(f"query {name}: no callback {function}; {advice}")
-
-    def relaunch(self, handle: Run, network: Network, settings: RunSettings) -> None:
-        """Let a run that has been halted go on with another network, in the same checkpoint."""
-        launched, transition = handle._launched, settings.transition
-        assert launched is not None and transition is not None
-        launched.settings = settings
-        run, manual, _ = self._assemble(network, launched, handle.checkpoint, handle._recorder)
-        handle._recorder.follow(network, transition.registered, run.manifest.paused)
-        handle._run, handle._network, handle._controller = run, network, manual
-        handle._statistics = settings.statistics
-        known = {name: bound for name, bound in launched.latencies_s.items() if name in transition.goes_on}
-        run.change(None, None, known)
-        run.start()
-
-    def _is_batch(self, network: Network, settings: RunSettings) -> bool:
-        """Files that are read to their end are a batch, which nothing waits for."""
-        return settings.until_done and all(map(self.sources.is_file_stream, network.streams.values()))
-
-    def _budget_s(self, network: Network, settings: RunSettings) -> float:
-        """CPU seconds of a tick: as given, or as latency bounds allow; where load may be shed, no limit."""
-        if settings.tick_budget_s is not None:
-            return settings.tick_budget_s
-        if self._is_batch(network, settings) or network.sheddable():
-            return float("inf")
-        bounds = [query.latency_s for query in network.queries.values() if query.latency_s is not None]
-        return TICK_OF_BOUND * min(bounds) if bounds else _TICK_S
-
-    def _target_s(self, network: Network, settings: RunSettings, budget_s: float) -> float:
-        """How long a tick should take: as long as its budget, or as drop boxes are to keep it."""
-        is_unlimited = settings.tick_budget_s is not None or self._is_batch(network, settings)
-        return budget_s if budget_s < inf or is_unlimited else target_s(network)
-
-
-def locate(checkpoint: str | Path) -> str:
-    """A local path made absolute; an address with a scheme as it is."""
-    text = str(checkpoint)
-    return text if "://" in text else str(Path(text).absolute())
-
-
-def _memory_bytes(given: float | None, network: Network) -> float:
-    if given is not None:
-        return given
-    limits = [q.memory_bytes for q in network.queries.values() if q.memory_bytes is not None]
-    return float(sum(limits)) if limits else float("inf")

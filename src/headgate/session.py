@@ -18,13 +18,15 @@ from headgate.cql.statement import CreateQuery
 from headgate.declarations import Declarations
 from headgate.display import html_paragraph, html_table, listed, plural
 from headgate.errors import SetupError, unknown_name
-from headgate.handle import Launcher, Run, RunSettings, locate
+from headgate.handle import Run
+from headgate.launching import Launcher, locate
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.predicting import Conditions, predict
 from headgate.preview import Preview, preview
 from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice
 from headgate.routing.policies import Router
+from headgate.run_settings import RunSettings
 from headgate.runtime.drive import Observer
 from headgate.scheduling import Strategy
 from headgate.scheduling.baselines import Fifo
