@@ -18,7 +18,7 @@ from tests.oracle.runs import Course, difference, found_rows, random_course, sta
 
 from headgate.handle import Run
 from headgate.spark import blocks, stream_log
-from headgate.spark.operators import panes, windowed
+from headgate.spark.operators import panes, window_tuples, windowed
 from headgate.spark.physical_plans import LightPlan, PhysicalPlans
 from headgate.statistics.operators import OperatorEstimates
 
@@ -35,7 +35,7 @@ def _tiny_limits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windowed, "LEAST_ROWS_PER_SLICE", 8)
     monkeypatch.setattr(windowed, "MOST_ROWS_PER_SLICE", 20)
     monkeypatch.setattr(windowed, "SLICE_PER_OVERLAP", 0.05)
-    monkeypatch.setattr(windowed, "_LEAST_TO_COPY", 10)
+    monkeypatch.setattr(window_tuples, "_LEAST_TO_COPY", 10)
     monkeypatch.setattr(panes, "LEAST_READ_AGAIN", 12)
     monkeypatch.setattr(panes, "_MOST_OPEN", 2)
     monkeypatch.setattr(blocks, "FEWEST_MERGED", 2)

@@ -36,7 +36,7 @@ from headgate.model.window import (
     UntilWindow,
     Window,
 )
-from headgate.spark.operators import panes, windowed
+from headgate.spark.operators import panes, window_tuples, windowed
 from headgate.spark.operators.boundaries import (
     LandmarkAggregateOperator,
     SlidingRowAggregateOperator,
@@ -206,7 +206,7 @@ def test_tuples_count_until_a_time_of_their_own(tiny: SparkSession, seed: int) -
     if slide_us is not None:
         operator = UntilAggregateOperator(settings)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(windowed, "_LEAST_TO_COPY", 2)
+        patch.setattr(window_tuples, "_LEAST_TO_COPY", 2)
         ticks = random_ticks(rng, [feed.tuples], end_us=1 + operator.reach_us)
         found = Alone(tiny, operator, [feed], Tables()).run(ticks)
     assert rounded(found) == rounded(expected(settings, replace(until_value(), step=slide_us), feed))
@@ -216,7 +216,7 @@ def test_tuples_count_until_a_time_of_their_own(tiny: SparkSession, seed: int) -
 def test_only_tuples_that_are_alive_are_kept(
     tiny: SparkSession, monkeypatch: pytest.MonkeyPatch, is_queue: bool
 ) -> None:
-    monkeypatch.setattr(windowed, "_LEAST_TO_COPY", 4)
+    monkeypatch.setattr(window_tuples, "_LEAST_TO_COPY", 4)
     # one in ten lives to the end, the others for a second
     ends = [1000 if ts % 10 == 0 else ts + 1 for ts in range(60)]
     rows = [Tuple(ts * SECOND, {"k": 1, "v": end}) for ts, end in enumerate(ends)]
@@ -324,7 +324,7 @@ def test_copies_of_what_is_live_by_key_are_enough(tiny: SparkSession, seed: int)
     plan = random_ticks(rng, [feed.tuples])
     with pytest.MonkeyPatch.context() as patch:
         # a copy is made after every few tuples
-        patch.setattr(windowed, "_LEAST_TO_COPY", 2)
+        patch.setattr(window_tuples, "_LEAST_TO_COPY", 2)
         operator: AggregateOperator = TupleAggregateOperator(settings)
         found = Alone(tiny, operator, [feed], Tables()).run(plan)
     assert rounded(found) == rounded(expected(settings, held, feed))
@@ -334,7 +334,7 @@ def test_copies_of_what_is_live_by_key_are_enough(tiny: SparkSession, seed: int)
 def test_a_copy_holds_tuples_that_are_pushed_out_beyond_the_progress(
     tiny: SparkSession, monkeypatch: pytest.MonkeyPatch, is_queue: bool
 ) -> None:
-    monkeypatch.setattr(windowed, "_LEAST_TO_COPY", 2)
+    monkeypatch.setattr(window_tuples, "_LEAST_TO_COPY", 2)
     window, held = RowWindow(2, ("k",)), oracle.partitioned("k", 2)
     settings = aggregate_of(window, by_key=True)
     rows = [Tuple(ts * SECOND, {"k": 1, "v": ts}) for ts in (1, 2, 3, 4)]

@@ -17,7 +17,8 @@ from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, UntilW
 from headgate.spark.manifest import BlockRef, OperatorState
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput
-from headgate.spark.operators.windowed import due_boundaries, retain_window
+from headgate.spark.operators.window_tuples import retain_window
+from headgate.spark.operators.windowed import due_boundaries
 from headgate.spark.rows import NOTHING, Rows, Spread, progress_of
 from headgate.spark.sql import BEGINNING_US, END_US
 from headgate.statistics.store import PredicateEstimates, PredicateOrder

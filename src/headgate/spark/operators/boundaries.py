@@ -12,13 +12,8 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import Results, Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, TickInput
-from headgate.spark.operators.windowed import (
-    AggregateOperator,
-    RunningAggregateOperator,
-    due_boundaries,
-    first_seq_from,
-    retain_window,
-)
+from headgate.spark.operators.window_tuples import first_seq_from, retain_window
+from headgate.spark.operators.windowed import AggregateOperator, RunningAggregateOperator, due_boundaries
 from headgate.spark.sql import BEGINNING_US, END_US, SEQ, TS, UNTIL
 
 _PANE, _NEXT, _AT, _END = "`$pane`", "`$next`", "`$at`", "`$end`"

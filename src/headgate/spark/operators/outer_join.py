@@ -18,7 +18,8 @@ from headgate.spark import sql
 from headgate.spark.operators.base import OperatorContext, SparkOperator, Stretch, spark_operator
 from headgate.spark.operators.inputs import Retained, TickInput
 from headgate.spark.operators.window_join import bucket_us, buckets, last_ts, matching, renamed_times
-from headgate.spark.operators.windowed import WindowJoinOperator, retain_window, window_content
+from headgate.spark.operators.window_tuples import retain_window, window_content
+from headgate.spark.operators.windowed import WindowJoinOperator
 from headgate.spark.sql import BEGINNING_US, TS, is_system
 
 _DUE = "$due"
