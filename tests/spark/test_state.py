@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from headgate.workload.nexmark_files import DataSet
 pytestmark = pytest.mark.spark
 
 HOURS = 24
-RATE = 0.05
+RATE = Fraction(1, 20)
 QUERIES = """
 CREATE STREAM auction (id BIGINT, dateTime TIMESTAMP)
   FROM parquet OPTIONS (path '{data}/auction', timestamp 'dateTime', maxFilesPerTrigger '1');

@@ -71,7 +71,7 @@ def test_controller_and_observers_see_the_same_tick(spark: SparkSession, tmp_pat
     assert sum(tick.queries["q"].rows_out for tick in ticks if tick.queries) == 2
     # what is known only later
     filled_in = [
-        replace(seen, busy_s=tick.busy_s, phases_s=tick.phases_s)
+        replace(seen, busy_s=tick.busy_s, phases_s=tick.phases_s, waiting=tick.waiting, turns=tick.turns)
         for seen, tick in zip(controller.ticks, ticks, strict=True)
     ]
     assert filled_in == ticks

@@ -7,6 +7,7 @@ state. Results that never change are replaced by later ones of the same key.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -39,6 +40,7 @@ from headgate.planning.logical import Changes, Node, Table
 from headgate.planning.placed_calls import without_pool
 
 _CHANGES = "changes"
+_WITHOUT_ORDER = re.compile(r"\b(map|variant)\b", re.IGNORECASE)
 # at every instant all of them are at hand
 _MOST_RANKED = 100
 
@@ -240,7 +242,12 @@ class _Binding:
                 raise _unknown_key(column, clauses.items, span)
             keys.append(Expression(column_tree(column_of(source.alias, found.name)), span))
         last = SortKey(Expression(column_tree(TIMESTAMP_US)), is_descending=True)
-        state = _ranked_state(clauses, Ranking("ROW_NUMBER", tuple(keys), (last,), 1))
+        greatest = [
+            SortKey(item.expression, is_descending=True)
+            for item, kind in zip(clauses.items, branch.types, strict=True)
+            if not _WITHOUT_ORDER.search(kind)
+        ]
+        state = _ranked_state(clauses, Ranking("ROW_NUMBER", tuple(keys), (last, *greatest), 1))
         steps = (Named(clauses.items),)
         return _Rows(node, state, steps, clauses.items, branch.types, branch.timestamp_type, None)
 

@@ -77,7 +77,7 @@ def restore_tables(
         rows = None
         if state is not None and state.groups:
             items = prepared.result_items(query, output)
-            rows = spark.sql(sql.select(items, operator.current(state.groups)))
+            rows = spark.sql(sql.select(items, operator.current(state.groups))).drop(sql.TS)
         sink.restore(rows, manifest.batch_id)
 
 
