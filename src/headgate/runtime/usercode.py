@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
+from itertools import dropwhile, takewhile
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -43,8 +44,10 @@ def user_code_error_in(trace: str, what: Callable[[str, str], str | None]) -> Us
     if not names:
         return None
     below = trace[found[-1].end() :].splitlines()
-    last = next((line for line in below if re.match(r"[\w.]+(: |$)", line)), "")
-    kind, _, text = last.partition(": ")
+    message = dropwhile(lambda line: not re.match(r"[\w.]+(: |$)", line), below)
+    # up to an empty line, or the frames of Java
+    whole = "\n".join(takewhile(lambda line: line.strip() and not line.startswith("\t"), message))
+    kind, _, text = whole.partition(": ")
     frames = [(frame["file"], int(frame["line"])) for frame in found]
     action = _action(kind.rpartition(".")[2] or "an exception", text)
     return UserCodeError(f"{names[-1]} {action}{_place(frames)}")
