@@ -148,7 +148,7 @@ def declared(spark: SparkSession, folder: Path, files: int) -> Session:
 
 def finished(session: Session) -> Run:
     run = session.start(until_done=True)
-    assert run.wait(300)
+    assert run.wait(900)
     return run
 
 

@@ -154,5 +154,5 @@ def test_derived_streams_joins_and_aggregates_give_what_duckdb_gives(
     streams = (*STREAMS, "once")
     session = Session(spark).execute("\n".join([*create_streams(tmp_path, streams), DERIVED, *queries]))
     run = session.start(until_done=True, strategy=rng.choice(("fifo", "chain")))
-    assert run.wait(300)
+    assert run.wait(600)
     assert_agreement(run, tmp_path, streams, {name: query for name, (_, query) in QUERIES.items()})

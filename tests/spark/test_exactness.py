@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 PAIRS = 5
 QUERIES_A_RUN = 20
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 
 
 @pytest.fixture(autouse=True)

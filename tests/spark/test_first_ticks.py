@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.small_first_ticks]
 
 Eventually = Callable[[Callable[[], bool], float], None]
 
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 HEAVY = "sha2(repeat(CAST({column} AS STRING), 40), 512)"
 
 

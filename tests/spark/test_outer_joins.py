@@ -108,7 +108,7 @@ def test_outer_joins_and_conditions_on_time_give_what_duckdb_gives(
         .execute("\n".join(texts))
         .start(until_done=True, strategy=rng.choice(("fifo", "chain")))
     )
-    assert run.wait(300)
+    assert run.wait(600)
     assert not any("grows" in warning for warning in run.status().warnings)
     duck = duckdb.connect()
     duck.execute("SET TimeZone = 'UTC'")

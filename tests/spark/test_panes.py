@@ -14,7 +14,7 @@ from headgate import Session
 
 pytestmark = pytest.mark.spark
 
-TIMEOUT_S = 240
+TIMEOUT_S = 600
 WINDOWS = {"by_second": (100, 1), "by_three": (99, 3), "odd": (250, 7)}
 
 Row = tuple[float, str, int]

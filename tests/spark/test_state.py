@@ -46,7 +46,7 @@ def test_a_day_of_events_leaves_no_more_state_than_its_second_hour(
 
     session = Session(spark).execute(QUERIES.format(data=tmp_path / "nexmark"))
     run = session.start(until_done=True, observers=[keep])
-    assert run.wait(300)
+    assert run.wait(600)
     assert len(ticks) >= HOURS - 1
     held = [tick.window_bytes for tick in ticks]
     assert 0 < max(held[-4:]) <= 1.5 * max(held[1:4]), held

@@ -222,7 +222,7 @@ def test_changes_are_the_differences_between_tables_of_consecutive_instants(
     statements = create_streams(tmp_path, ("r",))
     statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in CHANGES.items()]
     run = Session(spark).execute("\n".join(statements)).start(until_done=True)
-    assert run.wait(300)
+    assert run.wait(600)
     duck = duckdb.connect()
     duck.execute("SET TimeZone = 'UTC'")
     duck.execute(f"CREATE VIEW r AS FROM '{tmp_path}/r/*.parquet'")
@@ -279,7 +279,7 @@ def test_rankings_and_tables_give_what_duckdb_gives(
     monkeypatch.setattr(TableFileSink, "publish", published)
     strategy, checkpoint = rng.choice(("fifo", "chain", "path-capacity")), str(tmp_path / "state")
     run = session.start(until_done=True, strategy=strategy, checkpoint=checkpoint)
-    assert run.wait(300)
+    assert run.wait(600)
     answers = {name: query for name, (_, query) in (RANKINGS | TABLES).items()}
     answers |= {name: query for name, (_, _, query) in KEYED.items()}
     assert_agreement(run, tmp_path, STREAMS, answers)
@@ -301,5 +301,5 @@ def test_rankings_and_tables_give_what_duckdb_gives(
     assert shown[earlier] == before[earlier]
     windows = [name for name in TABLES if name.startswith("recent")]
     assert restored == [done.to_tick] * (len(TABLES | KEYED) - len(windows))
-    assert run.wait(300)
+    assert run.wait(600)
     assert_agreement(run, tmp_path, STREAMS, answers)
