@@ -39,6 +39,8 @@ def java(*arguments: str) -> list[str]:
 @contextmanager
 def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
     environ = {**os.environ, "SPARK_HOME": str(pyspark_folder()), "PYSPARK_PYTHON": sys.executable}
+    # workers would look for a build of Spark to find it out
+    environ["SPARK_SCALA_VERSION"] = "2.13"
     with log.open("ab") as out:
         process = subprocess.Popen(command, stdout=out, stderr=out, env=environ)
     try:
