@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import os
 import shutil
-import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -60,17 +58,6 @@ def run(folder: Path, url: str, login: str = "") -> None:
 
 EXPECTED = sorted((k, max(n for n in range(120) if n % 7 == k)) for k in range(7))
 EVEN = [n for n in range(120) if n % 2 == 0]
-
-
-def test_a_file_of_sqlite_has_the_last_row_of_every_key_and_each_tick_once(tmp_path: Path) -> None:
-    write_input(tmp_path)
-    with closing(sqlite3.connect(tmp_path / "db")) as database:
-        for statement in TABLES:
-            database.execute(statement)
-        database.commit()
-        run(tmp_path, f"jdbc:sqlite:{tmp_path}/db")
-        assert sorted(database.execute("SELECT k, n FROM latest")) == EXPECTED
-        assert sorted(n for (n,) in database.execute("SELECT n FROM every_row")) == EVEN
 
 
 @pytest.fixture

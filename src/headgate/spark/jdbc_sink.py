@@ -91,8 +91,6 @@ class JdbcSink(StagedSink):
             if self._delivered(execute) >= batch_id:
                 return
         rows = self._latest(self._staged(batch_id))
-        # a database in a file takes one writer at a time
-        rows = rows.coalesce(1) if self._options["url"].startswith("jdbc:sqlite:") else rows
         writer = rows.write.format("jdbc").options(**{**self._options, "dbtable": self._name})
         writer.mode("overwrite").save()
         with self._transaction() as execute:
