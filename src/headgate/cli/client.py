@@ -12,6 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headgate.errors import HeadgateError, SetupError
+from headgate.plain_json import json_text
 
 VARIABLE = "HEADGATE_TOKEN"
 
@@ -47,7 +48,7 @@ class Client:
         return self._ask(urllib.request.Request(self.url + path))
 
     def post(self, path: str, document: dict[str, Any]) -> Any:
-        body = json.dumps(document).encode()
+        body = json_text(document, indent=None).encode()
         return self._ask(
             urllib.request.Request(self.url + path, body, {"content-type": "application/json"}, method="POST")
         )

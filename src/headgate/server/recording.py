@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from headgate.errors import SetupError
+from headgate.plain_json import json_text
 from headgate.server.hub import NOTES, STATES, TICK, WINDOW_S, Message, history_text
 
 FOLDER = "headgate.record"
@@ -116,5 +117,5 @@ def _read(path: Path) -> list[Message]:
             # the last line of a server that was killed
             continue
         if kind in (*STATES, TICK, *NOTES) and isinstance(body, dict):
-            found.append(Message(number, kind, at_s, json.dumps(body)))
+            found.append(Message(number, kind, at_s, json_text(body, indent=None)))
     return found
