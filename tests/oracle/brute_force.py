@@ -479,8 +479,10 @@ def _pairs(left: Side, right: Side) -> Iterator[tuple[int, Tuple, Tuple]]:
     came: tuple[list[Tuple], list[Tuple]] = ([], [])
     assert right.on is not None
     for place, arriving in _in_global_order(sides):
-        window = sides[1 - place].window
-        assert window is not None
+        own, window = sides[place].window, sides[1 - place].window
+        assert own is not None and window is not None
+        if not own.admits(arriving):
+            continue
         for met in window.held(came[1 - place], arriving.ts):
             one, other = (arriving, met) if place == 0 else (met, arriving)
             if right.on.holds({left.alias: one.row, right.alias: other.row}) is True:

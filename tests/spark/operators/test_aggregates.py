@@ -162,10 +162,10 @@ def test_rows_that_slide_emit_every_group_with_each_tuple_of_a_multiple(
     window = SlidingRowWindow(number, slide=slide)
     calls = (*CALLS, DIFFERENT) if rng.random() < 0.5 else CALLS
     settings = aggregate_of(window, rng.random() < 0.5, calls)
-    feed = feeds_of(rng, random_tuples(rng), window)
-    operator = SlidingRowAggregateOperator(settings)
+    feed, tables = feeds_of(rng, random_tuples(rng), window), Tables()
+    operator = SlidingRowAggregateOperator(settings, tables)  # type: ignore[arg-type]
     operator.types = TYPES
-    found = Alone(tiny, operator, [feed], Tables()).run(random_ticks(rng, [feed.tuples]))
+    found = Alone(tiny, operator, [feed], tables).run(random_ticks(rng, [feed.tuples]))
     assert rounded(found) == rounded(expected(settings, oracle.rows_every(number, slide), feed))
 
 

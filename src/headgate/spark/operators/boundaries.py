@@ -5,18 +5,22 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pyspark.sql.types import LongType, StructField, StructType
+
 from headgate.model.operator import Aggregate
 from headgate.model.window import HopWindow, LandmarkWindow, SlidingRowWindow, UntilWindow
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import Results, Stretch
-from headgate.spark.operators.inputs import LogInput, QueueInput, TickInput
+from headgate.spark.operators.inputs import LogInput, QueueInput, StoreTask, TickInput
 from headgate.spark.operators.window_tuples import first_seq_from, retain_window
 from headgate.spark.operators.windowed import AggregateOperator, RunningAggregateOperator, due_boundaries
 from headgate.spark.sql import BEGINNING_US, END_US, SEQ, TS, UNTIL
 
 _PANE, _NEXT, _AT, _END = "`$pane`", "`$next`", "`$at`", "`$end`"
+_FIRST = "$first"
+_FIRST_NUMBER = StructType([StructField(_FIRST, LongType())])
 
 
 class SlidingRowAggregateOperator(AggregateOperator):
@@ -26,57 +30,79 @@ class SlidingRowAggregateOperator(AggregateOperator):
     less the length of the window on.
     """
 
-    def __init__(self, settings: Aggregate) -> None:
+    def __init__(self, settings: Aggregate, store: BlockStore) -> None:
         super().__init__(settings)
         assert isinstance(settings.window, SlidingRowWindow)
-        self._window = settings.window
+        self._window, self._store = settings.window, store
 
     def results(self, inputs: Sequence[TickInput], stretch: Stretch) -> Results:
         """Groups at the boundaries between the old and the new progress."""
         [one] = inputs
-        query, old, new = None, stretch.old_ts, stretch.new_ts
-        if new > old:
-            first, last = self._numbers(one, old)
-            tuples, boundaries = self._tuples(one, first, new), _as_declared(one).content(old, new)
-            if tuples is not None and boundaries is not None:
-                query = self._at_boundaries(tuples, boundaries, first, last)
-        return Results(query, [retain_window(one, self._window, stretch)])
+        found = Results(None, [retain_window(one, self._window, stretch)])
+        arrived = stretch.content(_as_declared(one))
+        if arrived is None:
+            return found
+        first_number = self._first_number(one, arrived, stretch, found)
+        log = _log_of(one)
+        # a derived stream does not tell the bounds of numbers, nor does a stream that was there before
+        first, last = 0, END_US
+        if log is not None:
+            blocks = (*log.blocks, *log.fresh)
+            first_seq = first_seq_from(blocks, stretch.old_ts)
+            if isinstance(one, LogInput):
+                one = replace(one, from_seq=max(0, first_seq - self._window.rows))
+            if first_number is None:
+                first, last = first_seq, max((block.end_seq for block in blocks), default=0)
+        tuples = one.content(BEGINNING_US, stretch.new_ts)
+        if tuples is not None:
+            found.query = self._at_boundaries(tuples, arrived, first, last, first_number)
+        return found
 
-    def _numbers(self, one: TickInput, old_ts: int) -> tuple[int, int]:
-        """Bounds of the sequence numbers of what arrives; a derived stream does not tell."""
-        log = one if isinstance(one, LogInput) else one.log if isinstance(one, QueueInput) else None
-        if log is None:
-            return 0, END_US
-        blocks = (*log.blocks, *log.fresh)
-        return first_seq_from(blocks, old_ts), max((block.end_seq for block in blocks), default=0)
-
-    def _tuples(self, one: TickInput, first_seq: int, new_ts: int) -> str | None:
-        if isinstance(one, LogInput):
-            one = replace(one, from_seq=max(0, first_seq - self._window.rows))
-        return one.content(BEGINNING_US, new_ts)
+    def _first_number(self, one: TickInput, arrived: str, stretch: Stretch, found: Results) -> str | None:
+        """SQL for the number of the first tuple that the query sees, which is stored once; None if it is 0."""
+        log = _log_of(one)
+        if log is not None and log.source.since is None:
+            return None
+        if kept := stretch.state.groups:
+            view = self._store.view(f"first number of {self.name}", kept, _FIRST_NUMBER)
+            return f"(SELECT max({sql.name(_FIRST)}) FROM {sql.relation(view)})"
+        least = f"min({sql.name(SEQ)}) AS {sql.name(_FIRST)}"
+        # a minimum of nothing would be a row, too
+        first = f"{sql.select([least], arrived)}\nHAVING count(*) > 0"
+        found.stores.append(StoreTask(self.name, None, first, _FIRST_NUMBER, 1))
+        return f"({sql.select([least], arrived)})"
 
     def aggregated(self, tuples: str, old_ts: int, new_ts: int) -> str:
         """Over all tuples."""
         del old_ts, new_ts
         return self._at_boundaries(tuples, tuples, 0, END_US)
 
-    def _at_boundaries(self, tuples: str, arrived: str, first_seq: int, end_seq: int) -> str:
+    def _at_boundaries(
+        self, tuples: str, arrived: str, first_seq: int, end_seq: int, first_number: str | None = None
+    ) -> str:
         """Groups over the tuples of each window; ``arrived`` are those of the stream as declared."""
-        slide, seq, own = self._window.slide, sql.name(SEQ), sql.name(TS)
+        slide, own = self._window.slide, sql.name(TS)
+        seq = sql.name(SEQ) if first_number is None else f"({sql.name(SEQ)} - {first_number})"
         keyed = aggregate.keyed(self.settings, tuples, [SEQ])
-        numbered = sql.select([f"{seq} AS {own}", f"* EXCEPT ({seq})"], keyed)
+        numbered = sql.select([f"{seq} AS {own}", f"* EXCEPT ({sql.name(SEQ)})"], keyed)
         window = HopWindow(self._window.rows, slide)
         first, last = sql.Bound(first_seq + -first_seq % slide), sql.Bound(end_seq - end_seq % slide)
         whole = aggregate.at_boundaries(self.settings, numbered, window, first, last, self.types)
-        number = f"({seq} + 1L)"
-        ends = sql.select(
-            [f"{own} AS {_AT}", f"{number} AS {_END}"], arrived, [f"pmod({number}, {slide}L) = 0"]
-        )
+        counted = sql.select([f"{own} AS {_AT}", f"{seq} + 1L AS {_END}"], arrived)
+        ends = sql.select(["*"], counted, [f"pmod({_END}, {slide}L) = 0"])
         items = [f"b.{_AT} AS {own}", f"w.* EXCEPT ({own})"]
         return (
             f"SELECT /*+ BROADCAST(b) */ {sql.listed(items)}\nFROM {sql.relation(whole)} AS w\n"
             f"JOIN {sql.relation(ends)} AS b\n  ON w.{own} = b.{_END}"
         )
+
+
+def _log_of(one: TickInput) -> LogInput | None:
+    """The log that numbers the tuples of an input; None for a derived stream."""
+    if isinstance(one, LogInput):
+        return one
+    assert isinstance(one, QueueInput)
+    return one.log
 
 
 def _as_declared(one: TickInput) -> TickInput:

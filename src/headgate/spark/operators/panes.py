@@ -273,7 +273,7 @@ def _aggregate(settings: Aggregate, context: OperatorContext) -> SparkOperator:
     if isinstance(window, LandmarkWindow):
         return LandmarkAggregateOperator(settings, context.store)
     if isinstance(window, SlidingRowWindow):
-        return SlidingRowAggregateOperator(settings)
+        return SlidingRowAggregateOperator(settings, context.store)
     if isinstance(window, UntilWindow) and window.slide_us:
         return UntilAggregateOperator(settings)
     if isinstance(window, UnboundedWindow):
