@@ -10,7 +10,7 @@ USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo kafka test quick check kernels format docs bench lock
+.PHONY: help setup demo kafka test long quick check kernels format docs bench lock
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,6 +27,9 @@ test: $(STAMP) ## check, then run all tests, those that need no JVM first
 	@$(MAKE) --no-print-directory --jobs=2 check kernels kafka
 	$(BIN)/python -m pytest -m "not spark" -n auto --dist worksteal
 	$(BIN)/python -m pytest -m spark -n 2 --dist worksteal
+
+long: ## the same with the tests that take many minutes, and more random cases
+	HEADGATE_LONG_TESTS=1 $(MAKE) --no-print-directory test
 
 quick: $(STAMP) ## the tests of a minute: no JVM, nothing that is marked slow
 	$(BIN)/python -m pytest -m "not spark and not slow" -n auto --dist worksteal -q

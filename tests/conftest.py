@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import HealthCheck, settings
 from tests.interpretation import INTERPRETATION
+from tests.lengths import IS_LONG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -50,8 +51,12 @@ def run_seed(pytestconfig: pytest.Config) -> int:
     return int(pytestconfig.option.hypothesis_seed)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Tests that need no JVM go first, and before short ones those that take long."""
+    if not IS_LONG:
+        left_out = [item for item in items if is_marked(item, "long")]
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item not in left_out]
     on_spark = [item for item in items if is_marked(item, "spark")]
     others = [item for item in items if not is_marked(item, "spark")]
     items[:] = [*long_ones_first(others, "slow"), *long_ones_first(on_spark, "takes_minutes")]

@@ -187,12 +187,12 @@ def test_a_stopped_application_is_named(both: tuple[Run, FakeSparkRun]) -> None:
 def test_a_run_that_is_over_cannot_be_changed_but_asked(both: tuple[Run, FakeSparkRun]) -> None:
     run, behind = both
     run.change(strategy="chain", memory="1 MB", latency={"q": "2 s"})
-    run.change(latency={"q": None})
+    run.change(latency={"q": None}, tick_budget="200 ms")
     run.shed({"packets": 0.5})
     run.alter_pool("web", 3)
     assert [(c[0] and c[0].name, *c[1:]) for c in behind.changes] == [
-        ("chain", 2**20, {"q": 2.0}),
-        (None, None, {"q": None}),
+        ("chain", 2**20, {"q": 2.0}, None),
+        (None, None, {"q": None}, 0.2),
     ]
     assert run.pools()["web"].slots == 3
     run.stop()

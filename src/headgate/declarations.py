@@ -91,7 +91,7 @@ class Declarations(ABC):
             event_times=EVENT_TIMES,
             session=SessionFunctions() if spark is None else _functions_of(spark),
         )
-        self._callbacks: dict[str, Callable[[Any, int], None]] = {}
+        self._callbacks: dict[str, Callable[..., None]] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
         self._measured: Measured | None = None
         self._planned: tuple[int, Stages] | None = None
@@ -430,6 +430,18 @@ class Declarations(ABC):
         found = arguments.function(f"callback {name}", fn)
         limit_s = None if timeout is None else arguments.positive_seconds("timeout", timeout)
         self._callbacks[name] = found if limit_s is None else TimedCallback(found, limit_s)
+        return self
+
+    def partition_callback(self: Own, name: str, fn: Callable[[Iterator[Any], int, int], None]) -> Own:
+        """Register a function for INTO callback that executors call, as with ``foreachPartition``.
+
+        It is called with an iterator of Arrow record batches, the batch id and the number of the partition.
+        """
+        from headgate.spark.outbox import PartitionCallback
+
+        self._check_idle("partition_callback")
+        name = arguments.name("name", name, "'store'")
+        self._callbacks[name] = PartitionCallback(name, arguments.function(f"callback {name}", fn))
         return self
 
     def plans(self) -> list[LogicalPlan]:

@@ -186,8 +186,9 @@ class Run:
         strategy: str | Strategy | None = None,
         memory: str | int | None = None,
         latency: Mapping[str, str | float | None] | None = None,
+        tick_budget: str | float | None = None,
     ) -> None:
-        """Change the strategy, the memory limit, or latency bounds of queries.
+        """Change the strategy, the memory limit, latency bounds of queries, or the budget of ticks.
 
         ``latency`` maps queries to bounds such as '2 s' or a number of seconds; None removes a bound.
         """
@@ -200,11 +201,12 @@ class Run:
             self._known(query)
         chosen = None if strategy is None else arguments.strategy(strategy)
         limit = None if memory is None else arguments.size_bytes("memory", memory)
+        budget_s = None if tick_budget is None else arguments.positive_seconds("tick_budget", tick_budget)
         with self._lock:
             self._check_running("change")
-            self._run.change(chosen, limit, bounds)
+            self._run.change(chosen, limit, bounds, budget_s)
             if self._launched is not None:
-                self._launched.note(chosen, limit, bounds)
+                self._launched.note(chosen, limit, bounds, budget_s)
 
     def pause(self, query: str) -> None:
         """Pause a query: its tuples wait, and nothing of it is lost; returns when that is durable."""

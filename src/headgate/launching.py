@@ -33,7 +33,7 @@ class Launcher:
 
     spark: Any
     sources: Any
-    callbacks: Mapping[str, Callable[[Any, int], None]]
+    callbacks: Mapping[str, Callable[..., None]]
     functions: Mapping[str, Callable[..., Any]]
 
     def launch(self, network: Network, settings: RunSettings) -> Run:

@@ -56,9 +56,15 @@ class Launched:
     is_to_stop: bool = False
 
     def note(
-        self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]
+        self,
+        strategy: Strategy | None,
+        memory_bytes: float | None,
+        latencies_s: Mapping[str, float | None],
+        tick_budget_s: float | None,
     ) -> None:
         """Remember changes by hand, for when other queries come."""
+        if tick_budget_s is not None:
+            self.settings = replace(self.settings, tick_budget_s=tick_budget_s)
         if strategy is not None:
             self.settings = replace(self.settings, strategy=strategy)
         if memory_bytes is not None:

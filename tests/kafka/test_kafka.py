@@ -15,12 +15,14 @@ import duckdb
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 from tests.kafka.broker import Broker
+from tests.lengths import short_or_long
 
 pytestmark = [pytest.mark.spark, pytest.mark.takes_minutes]
 
 Eventually = Callable[[Callable[[], bool], float], None]
 TIMEOUT_S = 900.0
 ROWS, PARTITIONS, APART_S = 3_000, 3, 30
+KILLS, OUTAGE_S = short_or_long((1, 15), (5, 180))
 SCRIPT = """
 CREATE STREAM s (ts DOUBLE, n INT, k INT, key STRING, partition INT, offset BIGINT) FROM kafka OPTIONS (
   servers '{servers}', topic 'numbers', format 'json', timestamp 'ts', startingOffsets 'earliest',
@@ -96,14 +98,14 @@ def test_partitions_out_of_step_an_outage_and_kills_change_no_result(
         return check
 
     broker.produce("numbers", map(record, range(ROWS)))
-    for rows in (1, ROWS // 4):
+    for kill in range(KILLS):
         with running(tmp_path, connector) as process:
-            eventually(has(process, rows), TIMEOUT_S)
+            eventually(has(process, 1 + kill * ROWS // (2 * KILLS)), TIMEOUT_S)
     with running(tmp_path, connector) as process:
-        eventually(has(process, ROWS // 4 + 1), TIMEOUT_S)
+        eventually(has(process, ROWS // 2), TIMEOUT_S)
         broker.stop()
         with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(15)
+            process.wait(OUTAGE_S)
         broker.start()
         good = [number for number in range(ROWS) if not is_bad(number)]
         eventually(has(process, len(good)), TIMEOUT_S)

@@ -135,12 +135,13 @@ def test_a_statement_is_explained_before_it_is_executed(served: Served, page: Pa
 def test_strategy_budget_and_bounds_are_changed_from_the_page(served: Served, page: Page) -> None:
     page.fill("#set-strategy", "chain")
     page.fill("#set-memory", "3 MB")
+    page.fill("#set-budget", "300 ms")
     page.fill("#settings-form [data-query=big]", "2.5 s")
     page.click("#apply")
     page.until("document.querySelector('#applied').innerText.startsWith('in force')")
     assert served.session is not None
-    [(strategy, memory, bounds)] = behind(served.session.run).changes
-    assert (strategy.name, memory, bounds) == ("chain", 3 * 2**20, {"big": 2.5})
+    [(strategy, *others)] = behind(served.session.run).changes
+    assert [strategy.name, *others] == ["chain", 3 * 2**20, {"big": 2.5}, 0.3]
     page.fill("#set-strategy", "nonsense")
     page.click("#apply")
     page.until("document.querySelector('#applied').innerText.startsWith('unknown strategy nonsense')")

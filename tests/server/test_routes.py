@@ -129,12 +129,24 @@ def test_strategy_charts_settings_and_statistics_are_those_of_the_run(served: Se
 
 
 def test_a_change_of_settings_reaches_the_run_or_is_refused(served: Served) -> None:
-    change = {"strategy": "chain", "memory": "2 MB", "latency": {"big": "3 s", "heavy": None}}
+    change = {
+        "strategy": "chain",
+        "memory": "2 MB",
+        "latency": {"big": "3 s", "heavy": None},
+        "tick_budget": 0.5,
+    }
     served.post("/settings", change)
     assert served.session is not None
-    [(strategy, memory, bounds)] = behind(served.session.run).changes
-    assert (strategy.name, memory, bounds) == ("chain", 2 * 2**20, {"big": 3.0, "heavy": None})
-    for wrong in ({"strategy": "chian"}, {"memory": "2 XB"}, {"latency": {"bgi": "1 s"}}, {"speed": 1}, {}):
+    [(strategy, *others)] = behind(served.session.run).changes
+    assert [strategy.name, *others] == ["chain", 2 * 2**20, {"big": 3.0, "heavy": None}, 0.5]
+    for wrong in (
+        {"strategy": "chian"},
+        {"memory": "2 XB"},
+        {"tick_budget": 0},
+        {"latency": {"bgi": "1 s"}},
+        {"speed": 1},
+        {},
+    ):
         assert served.post("/settings", wrong, expected=400)["error"]
     assert len(behind(served.session.run).changes) == 1
 

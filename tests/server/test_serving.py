@@ -129,12 +129,14 @@ def _page_shows_and_steers(served: Served) -> None:
         # strategy, budget and bounds
         page.fill("#set-strategy", "chain")
         page.fill("#set-memory", "32 MB")
+        page.fill("#set-budget", "700 ms")
         page.fill("#settings-form [data-query=odd]", "45 s")
         page.click("#apply")
         page.until("document.querySelector('#applied').innerText.startsWith('in force')")
         page.until("document.querySelector('#strategy-name').innerText === 'chain'")
         settings = run.settings()
         assert (settings.strategy, settings.memory_bytes) == ("chain", 32 * 2**20)
+        assert settings.tick_budget_s == 0.7
         assert settings.latency_s == {"big": 60.0, "odd": 45.0}
         # a statement: explained, and a SELECT over results
         page.fill(

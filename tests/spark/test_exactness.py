@@ -12,6 +12,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, note, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
+from tests.lengths import short_or_long
 from tests.oracle.brute_force import Results
 from tests.oracle.random_queries import World, random_world
 from tests.oracle.runs import Course, difference, found_rows, random_course, start
@@ -24,7 +25,7 @@ from headgate.statistics.operators import OperatorEstimates
 
 pytestmark = pytest.mark.spark
 
-PAIRS = 5
+PAIRS = short_or_long(2, 10)
 QUERIES_A_RUN = 20
 TIMEOUT_S = 600
 

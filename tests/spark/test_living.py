@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 from tests.cli.support import invoke
+from tests.lengths import short_or_long
 from tests.oracle.living import random_sequence
 
 from headgate import HeadgateError, QueryError, Session
@@ -23,11 +25,51 @@ from headgate.model.event import (
 pytestmark = pytest.mark.spark
 
 
-@pytest.mark.parametrize("number", range(2))
+@pytest.mark.parametrize("number", range(short_or_long(1, 10)))
 def test_queries_that_come_and_go_agree_with_the_oracle_from_their_starts_on(
     spark: SparkSession, tmp_path: Path, run_seed: int, number: int
 ) -> None:
     assert random_sequence(spark, tmp_path, run_seed + number, steps=5) == []
+
+
+def test_rows_that_slide_are_counted_from_the_start_of_a_query(spark: SparkSession, tmp_path: Path) -> None:
+    source = tmp_path / "in"
+    source.mkdir()
+
+    def arrive(name: str, *values: int) -> None:
+        lines = [json.dumps({"ts": value, "v": value}) for value in values]
+        (source / f"{name}.part").write_text("\n".join(lines))
+        (source / f"{name}.part").rename(source / f"{name}.json")
+
+    with Session(spark) as session:
+        session.execute(f"""
+          CREATE STREAM s (ts BIGINT, v INT) FROM json OPTIONS (path '{source}', timestamp 'ts',
+            watermark '2 s', pathGlobFilter '*.json');
+          CREATE STREAM d AS SELECT v FROM s WHERE v > 0;
+          CREATE QUERY first AS SELECT SUM(v) AS v FROM s [ROWS 2 SLIDE 3];
+          CREATE QUERY all_of_d AS SELECT SUM(v) AS v FROM d [ROWS 2 SLIDE 3];
+        """)
+        arrive("1", 1, 2, 3, 4, 6)
+        run = session.start(checkpoint=tmp_path / "state")
+        while not run.status().queries["first"].rows_out:
+            assert not run.wait(0.05)
+        session.execute("""
+          CREATE QUERY later AS SELECT SUM(v) AS v FROM s [ROWS 2 SLIDE 3];
+          CREATE QUERY later_of_d AS SELECT SUM(v) AS v FROM d [ROWS 2 SLIDE 3];
+        """)
+        # 5 is on time, and before the start of the new queries
+        arrive("2", 5, 7, 8, 9)
+        run.stop()
+        run = session.start(checkpoint=tmp_path / "state")
+        while run.status().streams["s"].rows_in < 9:
+            assert not run.wait(0.05)
+        arrive("3", 10, 11, 12, 13)
+        run.stop()
+        run = session.start(checkpoint=tmp_path / "state", until_done=True)
+        assert run.wait(120)
+        for old, later in (("first", "later"), ("all_of_d", "later_of_d")):
+            assert rows_of(run, old) == [2 + 3, 5 + 6, 8 + 9, 11 + 12]
+            assert rows_of(run, later) == [8 + 9, 11 + 12]
 
 
 def rows_of(run: Any, query: str) -> list[int]:

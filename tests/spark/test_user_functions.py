@@ -6,7 +6,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +78,26 @@ def test_a_callback_that_fails_ends_the_run_and_gets_its_batch_again(
     session.callback("f", lambda table, batch_id: seen.extend(table.column("v").to_pylist()))
     assert session.start(until_done=True, checkpoint=checkpoint).wait(TIMEOUT_S)
     assert sorted(seen) == [7, 8, 9]
+
+
+def test_executors_call_a_partition_callback_with_all_rows_and_a_failed_call_is_made_again(
+    session: Session, tmp_path: Path
+) -> None:
+    function, notes = raises, tmp_path / "notes"
+    notes.mkdir()
+    session.partition_callback("f", function).execute(INTO_CALLBACK)
+    told = failure(session, checkpoint=tmp_path / "state")
+    where = f"({__file__}:{function.__code__.co_firstlineno + 1})"
+    assert told == f"callback f of query q raised ValueError: not today {where}"
+
+    def note(batches: Iterator[pa.RecordBatch], batch_id: int, partition: int) -> None:
+        values = [value for batch in batches for value in batch.column("v").to_pylist()]
+        (notes / f"{batch_id}-{partition}").write_text(" ".join(map(str, values)))
+
+    session.partition_callback("f", note)
+    session.start(until_done=True, checkpoint=tmp_path / "state").wait(TIMEOUT_S)
+    assert sorted(v for path in notes.iterdir() for v in path.read_text().split()) == ["7", "8", "9"]
+    assert {path.name.split("-")[0] for path in notes.iterdir()} == {"0"}
 
 
 def test_a_callback_that_hangs_keeps_stop_waiting_for_a_grace_period_only(

@@ -54,7 +54,7 @@ class Allowance:
 
     def __init__(self, first: float, target_s: float, is_known: bool = False) -> None:
         self._least = _LEAST_SHARE * first
-        self._target_s = target_s
+        self.target_s = target_s
         self._seen: deque[tuple[float, float]] = deque(maxlen=_TICKS_COMPARED)
         self._ticks = 0
         self._fixed_s = 0.0
@@ -70,10 +70,10 @@ class Allowance:
         self._seen.append((used, seconds))
         self._ticks += used > 0
         is_told = self._learn_fixed()
-        room = self._target_s / max(seconds - self._fixed_s, _NO_TIME_S)
-        if seconds <= self._target_s:
+        room = self.target_s / max(seconds - self._fixed_s, _NO_TIME_S)
+        if seconds <= self.target_s:
             self.amount = max(self.amount, used * growth(room))
-        elif self._ticks <= _COLD_TICKS and seconds < _GROWTH * self._target_s:
+        elif self._ticks <= _COLD_TICKS and seconds < _GROWTH * self.target_s:
             return
         elif room > _CAREFUL_GROWTH or (self.amount <= self._least and not is_told):
             # where smaller ticks are not possible, larger ones must tell
@@ -140,6 +140,10 @@ class SourceLimits:
         self._sheds = sheds
         self._ticks_to_learn = 0 if is_known else _TICKS_TO_LEARN
         self._is_full = False
+
+    def aim_at(self, target_s: float) -> None:
+        """Let ticks take another time from now on."""
+        self._factor.target_s = max(target_s, _LEAST_INTAKE_S)
 
     def limits(self) -> dict[str, int]:
         """Files or rows by stream; never none, since a stream that brings nothing would be taken for idle."""

@@ -114,8 +114,8 @@ class Live:
                 post,
                 "/settings",
                 self.change,
-                "Change the strategy, the memory budget, or latency bounds",
-                body={"strategy": str, "memory": (str, int), "latency": dict},
+                "Change the strategy, the memory budget, the budget of ticks, or latency bounds",
+                body={"strategy": str, "memory": (str, int), "latency": dict, "tick_budget": (str, float)},
             ),
             Operation(
                 get, "/history", self.history, "The latest ten minutes", parameters={"until": "of a record"}
@@ -246,7 +246,12 @@ class Live:
 
     async def change(self, request: Request) -> Response:
         run = self.run()
-        keys: dict[str, type | tuple[type, ...]] = {"strategy": str, "memory": (str, int), "latency": dict}
+        keys: dict[str, type | tuple[type, ...]] = {
+            "strategy": str,
+            "memory": (str, int),
+            "latency": dict,
+            "tick_budget": (str, int, float),
+        }
         given = await bodies.object_of(request, keys)
         if not given:
             raise HTTPException(400, f"nothing is changed; keys: {', '.join(keys)}")

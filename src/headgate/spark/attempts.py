@@ -148,11 +148,12 @@ class Attempts:
         found = {query for name in names for query in self._network.queries_of(name)}
         return tuple(query for query in self._network.queries if query in found)
 
-    def catch(self, error: Exception) -> bool:
+    def catch(self, errors: Sequence[Exception]) -> bool:
         """Whether to execute the tick again, with expressions attempted that may have failed."""
-        fragments = self._failed_fragments(error)
-        if fragments is None:
+        failed = [part for error in errors if (part := self._failed_fragments(error)) is not None]
+        if not failed:
             return False
+        fragments = [fragment for part in failed for fragment in part]
         possible = {
             name: found
             for name in self._prepared.operators
@@ -169,6 +170,10 @@ class Attempts:
         self._lifetimes |= named_ends if is_known else ends
         self._quiet_ticks = 0
         return True
+
+    def is_of_expression(self, error: Exception) -> bool:
+        """Whether a job has failed for a tuple rather than as a whole."""
+        return self._failed_fragments(error) is not None
 
     def blame(self, error: Exception, queries: Sequence[str]) -> None:
         """Raise an error of data that no single tuple is to blame for, such as too large a sum."""

@@ -7,7 +7,6 @@ moves them to where they belong, and notes the number of the tick: one that was 
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any
@@ -17,11 +16,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import SetupError
 from headgate.model.network import QueryDefinition
 from headgate.spark import sql
 from headgate.spark.file_system import Files
-from headgate.spark.outbox import StagedSink
+from headgate.spark.outbox import StagedSink, key_columns
 
 _LOG = logging.getLogger(__name__)
 
@@ -29,7 +28,6 @@ DELIVERED = "headgate_delivered"
 """The table that has, for each query, the number of the last tick that was delivered."""
 # options that Spark's writer does not know
 _OURS = ("key", "timestamp", "mode")
-_AGAIN_AFTER_S = 2.0
 _NEVER = -2
 # classes of SQLSTATE that can pass: connections, operator intervention, insufficient resources
 _PASSING = ("08", "57", "53")
@@ -47,44 +45,22 @@ class JdbcSink(StagedSink):
         columns: StructType,
         uid: str,
     ) -> None:
-        super().__init__(spark, files, folder, columns)
-        self._query = query.name
+        super().__init__(spark, query, files, folder, columns)
         self._options = {key: value for key, value in query.sink.options if key not in _OURS}
         given = {key.lower(): value for key, value in query.sink.options}
         self._table = given["dbtable"]
-        self._keys = _keys(query, self._columns, given.get("key", ""))
+        self._keys = key_columns(query, self._columns)
         self._time = query.sink.timestamp
         self._name = f"headgate_{uid}_{query.name}".lower()
-        self._resumed_after = -1
         self._is_noted = False
-        self._is_hurried = threading.Event()
 
-    def discard_after(self, batch_id: int) -> None:
-        """Go on after this tick."""
-        super().discard_after(batch_id)
-        self._resumed_after = batch_id
+    def _outage(self, error: Exception) -> str:
+        state, reason = _failure(error)
+        if not state.startswith(_PASSING):
+            raise SetupError(f"query {self._query}: {self._table}: {reason}") from error
+        return f"the database takes no results ({reason})"
 
-    def hurry(self) -> None:
-        """Wait no longer for a database that is away: the next run delivers what is staged."""
-        self._is_hurried.set()
-
-    def _deliver(self, batch_id: int) -> bool:
-        is_said = False
-        while True:
-            try:
-                self._move(batch_id)
-                return True
-            except Exception as error:
-                state, reason = _failure(error)
-                if not state.startswith(_PASSING):
-                    raise SetupError(f"query {self._query}: {self._table}: {reason}") from error
-                if not is_said:
-                    _LOG.warning("query %s: %s; waiting for the database", self._query, reason)
-                is_said = True
-            if self._is_hurried.wait(_AGAIN_AFTER_S):
-                return False
-
-    def _move(self, batch_id: int) -> None:
+    def _send(self, batch_id: int) -> None:
         with self._transaction() as execute:
             if not self._is_noted:
                 self._note_begin(execute)
@@ -166,16 +142,6 @@ class JdbcSink(StagedSink):
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
-
-
-def _keys(query: QueryDefinition, columns: StructType, given: str) -> list[str]:
-    known = {name.lower(): name for name in columns.names}
-    written = [name.strip() for name in given.split(",") if name.strip()]
-    if unknown := [name for name in written if name.lower() not in known]:
-        raise SetupError(
-            f"query {query.name}: key {unknown[0]} is no column; columns: {known_names(columns.names)}"
-        )
-    return [known[name.lower()] for name in written]
 
 
 def _failure(error: Exception) -> tuple[str, str]:

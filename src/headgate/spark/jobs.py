@@ -77,6 +77,15 @@ _LightSlice = tuple[_Slice, LightPlan]
 _Write = tuple[tuple[str, ...], Future[None]]
 
 
+class JobsError(Exception):
+    """What jobs of a tick have raised; ``queries`` are those of the job that raised the first error."""
+
+    def __init__(self, errors: Sequence[Exception], queries: Sequence[str] = ()) -> None:
+        super().__init__(str(errors[0]))
+        self.errors = tuple(errors)
+        self.queries = tuple(queries)
+
+
 class TickJobs:
     """Runs the jobs of ticks."""
 
@@ -104,8 +113,6 @@ class TickJobs:
         self._latency = latency
         # what each query took when it last shared a job
         self._seconds: dict[str, float] = {}
-        self.failed_queries: tuple[str, ...] = ()
-        """The queries whose job failed, when ``run`` has raised an error."""
         self._pool = ThreadPoolExecutor(_JOBS, thread_name_prefix="headgate-job")
 
     def close(self) -> None:
@@ -115,7 +122,7 @@ class TickJobs:
     def run(self, tick: OpenTick, plan: TickPlan, before: Manifest, is_light: bool) -> JobResults:
         """Run all jobs of a tick at once; ``before`` is the manifest that it starts from.
 
-        In a light tick, one task can process all that a query reads.
+        In a light tick, one task can process all that a query reads. Raises ``JobsError``.
         """
         slices = {
             query.name: self._slices(tick, query, results, before)
@@ -123,7 +130,6 @@ class TickJobs:
             if (results := self._results(query, plan, before)) is not None
         }
         writes = self._write(tick, [one for several in slices.values() for one in several], is_light)
-        self.failed_queries = ()
         stores = [(task, self.submit(self._write_block, tick, task)) for task in plan.stores]
         appends = [self.submit(*append) for append in self._appends(tick, plan)]
         aside = sql.union([*(arrival.dead_letters for arrival in tick.arrivals.values()), *plan.letters])
@@ -132,12 +138,11 @@ class TickJobs:
         selected = self.submit(count_selected, plan.selected) if plan.selected else None
         # every job is waited for, so that none still runs when a failed tick is tried again
         jobs = [*[future for _, future in stores], *appends, letters, samples, selected]
-        broken = [(queries, error) for queries, future in writes if (error := future.exception())]
-        failed = [*(error for _, error in broken), *(e for f in jobs if f and (e := f.exception()))]
+        failures = [failure for queries, future in writes for failure in _failures(future, queries)]
+        failures += [failure for future in jobs if future for failure in _failures(future)]
         plan.release()
-        if failed:
-            self.failed_queries = broken[0][0] if broken else ()
-            raise failed[0]
+        if failures:
+            raise JobsError([error for one in failures for error in one.errors], failures[0].queries)
         return JobResults(
             {name: self._written(tick, several, before) for name, several in slices.items()},
             [(task, future.result()) for task, future in stores],
@@ -249,14 +254,30 @@ class TickJobs:
             self._sinks[one.query.name].write(one.results, batch_id, one.number)
 
     def _write_together(self, batch_id: int, pile: Sequence[_LightSlice]) -> None:
-        seconds = self._store.plans.run_in_one_job([plan for _, plan in pile])
+        slices = [one for one, _ in pile]
+        try:
+            seconds = self._store.plans.run_in_one_job([plan for _, plan in pile])
+        except Exception as error:
+            if self._attempts.is_of_expression(error):
+                # the tick is executed again in any case: with the mistakes of all queries at once
+                self._write_one_by_one(batch_id, slices)
+            raise
         if seconds is None:
-            for one, _ in pile:
-                self._write_slice(batch_id, one)
+            self._write_one_by_one(batch_id, slices)
             return
         for (one, _), taken in zip(pile, seconds, strict=True):
             self._seconds[one.query.name] = taken
             self._measuring.add_seconds(batch_id, one.query.name, taken)
+
+    def _write_one_by_one(self, batch_id: int, slices: Sequence[_Slice]) -> None:
+        failures = []
+        for one in slices:
+            try:
+                self._write_slice(batch_id, one)
+            except Exception as error:
+                failures.append((one.query.name, error))
+        if failures:
+            raise JobsError([error for _, error in failures], [failures[0][0]])
 
     def _write_block(self, tick: OpenTick, task: StoreTask) -> BlockRef | None:
         part = (
@@ -272,3 +293,15 @@ class TickJobs:
             return block
         # where panes lie in time is all there is to know of them
         return replace(block, step=task.level, quantiles=())
+
+
+def _failures(job: Future[Any], queries: Sequence[str] = ()) -> list[JobsError]:
+    """What a job has raised, once it has ended."""
+    error = job.exception()
+    if error is None:
+        return []
+    if isinstance(error, JobsError):
+        return [error]
+    if not isinstance(error, Exception):
+        raise error
+    return [JobsError([error], queries)]

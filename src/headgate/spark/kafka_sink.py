@@ -9,21 +9,19 @@ the one before and sees which tick was delivered last.
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Sequence
 from typing import Any
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headgate.errors import SetupError, SparkError, known_names
+from headgate.errors import SetupError, SparkError
 from headgate.model.kafka import KAFKA, client_options, servers
 from headgate.model.network import QueryDefinition
 from headgate.spark import sql
 from headgate.spark.application.java_classes import new_kafka_object
 from headgate.spark.file_system import Files
-from headgate.spark.outbox import StagedSink
+from headgate.spark.outbox import StagedSink, key_columns
 from headgate.spark.records import NO_CONNECTOR, has_connector, missing_topics, problem_of
 
 _LOG = logging.getLogger(__name__)
@@ -32,8 +30,6 @@ BATCH, ROW = "headgate.batch", "headgate.row"
 """Headers of every record: the number of its tick, and its place in the results of that tick."""
 # options that neither a producer nor a writer of values knows
 _OURS = ("servers", "topic", "format", "transactions", "timestamp", "mode", "key")
-# a broker that is away is asked again after this time
-_AGAIN_AFTER_S = 2.0
 # errors of Kafka, and those of them that will not pass
 _SIGN = "org.apache.kafka"
 _FATAL = (
@@ -58,8 +54,7 @@ class KafkaSink(StagedSink):
         columns: StructType,
         uid: str,
     ) -> None:
-        super().__init__(spark, files, folder, columns)
-        self._query = query.name
+        super().__init__(spark, query, files, folder, columns)
         given = {key.lower(): value for key, value in query.sink.options}
         self._topic = given["topic"]
         self._servers = servers(query.sink)
@@ -68,52 +63,26 @@ class KafkaSink(StagedSink):
         self._name = f"headgate-{uid}-{query.name}"
         self._items = _record_items(query, self._columns, given)
         self._producer: Any = None
-        self._resumed_after = -1
-        self._is_hurried = threading.Event()
         if not has_connector(spark):
             raise SetupError(f"query {query.name}: {NO_CONNECTOR}")
         if problem := problem_of(spark, self._client, (self._topic,)):
             raise SetupError(f"query {query.name}: {problem}")
 
-    def hurry(self) -> None:
-        """Wait no longer for a broker that is away: the next run delivers what is staged."""
-        self._is_hurried.set()
-
-    def _deliver(self, batch_id: int) -> bool:
-        is_said = False
-        while True:
-            try:
-                self._send(batch_id)
-                return True
-            except Exception as error:
-                trouble = _described(error)
-                if not self._can_pass(trouble):
-                    raise
-                if not is_said:
-                    _LOG.warning(
-                        "query %s: Kafka at %s takes no results (%s); waiting for it",
-                        self._query,
-                        self._servers,
-                        trouble[-1],
-                    )
-                is_said = True
-            self.close()
-            if self._is_hurried.wait(_AGAIN_AFTER_S):
-                return False
-
-    def _can_pass(self, trouble: Sequence[str]) -> bool:
-        """Whether a failure can pass by itself; raises an error that names the topic if it is gone."""
+    def _outage(self, error: Exception) -> str:
+        """A failure that can pass by itself; an error that names the topic if that is gone."""
+        trouble = _described(error)
         if not any(_SIGN in one for one in trouble):
-            return False
+            raise error
+        outage = f"Kafka at {self._servers} takes no results ({trouble[-1]})"
         try:
             missing = missing_topics(self._spark, self._client, (self._topic,))
         except Py4JJavaError:
-            return True
+            return outage
         if missing:
             raise SparkError(f"query {self._query}: topic {self._topic} does not exist any more; create it")
         if any(name in one for one in trouble for name in _FATAL):
             raise SparkError(f"query {self._query}: Kafka refuses results: {trouble[-1]}")
-        return True
+        return outage
 
     def _send(self, batch_id: int) -> None:
         records = self._staged(batch_id).selectExpr(*self._items)
@@ -146,11 +115,6 @@ class KafkaSink(StagedSink):
             found.deliver(jvm.java.util.ArrayList().iterator(), self._resumed_after)
         return found
 
-    def discard_after(self, batch_id: int) -> None:
-        """Go on after this tick."""
-        super().discard_after(batch_id)
-        self._resumed_after = batch_id
-
     def _write(self, records: DataFrame, batch_id: int) -> None:
         """At least once, by as many producers as there are tasks."""
         headers = (
@@ -180,16 +144,11 @@ def _described(error: Exception) -> list[str]:
 
 def _record_items(query: QueryDefinition, columns: StructType, given: dict[str, str]) -> list[str]:
     """The select list of key, value and place of a record."""
-    keys = [name.strip() for name in given.get("key", "").split(",") if name.strip()]
-    known = {name.lower(): name for name in columns.names}
-    if unknown := [name for name in keys if name.lower() not in known]:
-        listed = known_names(columns.names)
-        raise SetupError(f"query {query.name}: key {unknown[0]} is no column; columns: {listed}")
     values = {k: v for k, v in query.sink.options if k not in _OURS and not k.lower().startswith("kafka.")}
     pairs = ", ".join(f"{sql.text(key)}, {sql.text(value)}" for key, value in values.items())
     options = f", map({pairs})" if pairs else ""
     kind = given.get("format", "json").lower()
-    own = [sql.name(known[name.lower()]) for name in keys]
+    own = sql.names(key_columns(query, columns))
     key = "NULL" if not own else own[0] if len(own) == 1 else f"to_json(struct({', '.join(own)}))"
     value = f"to_{kind}(struct({', '.join(sql.names(columns.names))}){options})"
     # files of two slices may have one name

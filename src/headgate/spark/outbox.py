@@ -8,20 +8,30 @@ removed. So a batch id always stands for the same rows.
 
 from __future__ import annotations
 
+import logging
 import re
+import threading
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 import pyarrow as pa
+from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headgate.runtime.usercode import Guarded
+from headgate.errors import SetupError, known_names
+from headgate.model.network import QueryDefinition
+from headgate.runtime.usercode import Guarded, user_code_error_in
 from headgate.spark.file_system import Files
 from headgate.spark.physical_plans import Measured, Target
 from headgate.spark.sql import TS
+from headgate.spark.user_functions import last_traceback
+
+_LOG = logging.getLogger(__name__)
 
 KEEP_RATIO = "headgate.keep_ratio"
+_RETRY_AFTER_S = 2.0
 
 
 class DeliveringSink(ABC):
@@ -64,12 +74,21 @@ class DeliveringSink(ABC):
 
 
 class StagedSink(DeliveringSink):
-    """Stages results as Parquet files; ``columns`` are those of results."""
+    """Stages results as Parquet files; ``columns`` are those of results.
 
-    def __init__(self, spark: SparkSession, files: Files, folder: str, columns: StructType) -> None:
+    Delivery waits while the other end is away, unless the run is being stopped.
+    """
+
+    def __init__(
+        self, spark: SparkSession, query: QueryDefinition, files: Files, folder: str, columns: StructType
+    ) -> None:
         super().__init__(files, folder)
         self._spark = spark
+        self._query = query.name
         self._columns = StructType([field for field in columns.fields if field.name != TS])
+        self._resumed_after = -1
+        """The last tick of the runs before this one."""
+        self._is_hurried = threading.Event()
 
     def target(self, batch_id: int, slice_number: int) -> Target:
         """A folder below the checkpoint."""
@@ -90,10 +109,113 @@ class StagedSink(DeliveringSink):
                 self._files.delete(f"{self._place(batch_id)}/{name}")
         self._waiting.append(batch_id)
 
+    def discard_after(self, batch_id: int) -> None:
+        """Go on after this tick."""
+        super().discard_after(batch_id)
+        self._resumed_after = batch_id
+
+    def hurry(self) -> None:
+        """Wait no longer for the other end: the next run delivers what is staged."""
+        self._is_hurried.set()
+
+    def _deliver(self, batch_id: int) -> bool:
+        is_reported = False
+        while True:
+            try:
+                self._send(batch_id)
+                return True
+            except Exception as error:
+                outage = self._outage(error)
+                if not is_reported:
+                    _LOG.warning("query %s: %s; waiting for it", self._query, outage)
+                is_reported = True
+            self.close()
+            if self._is_hurried.wait(_RETRY_AFTER_S):
+                return False
+
+    @abstractmethod
+    def _send(self, batch_id: int) -> None:
+        """Deliver the staged results of a tick, unless it was delivered before."""
+
+    def _outage(self, error: Exception) -> str:
+        """Describe an error that passes once the other end is back; raises any other error."""
+        raise error
+
     def _staged(self, batch_id: int) -> DataFrame:
         """The rows of a tick; the place of each in its file never changes."""
         folders = [f"{self._place(batch_id)}/{name}" for name in self._files.names(self._place(batch_id))]
         return self._spark.read.schema(self._columns).parquet(*folders)
+
+
+def key_columns(query: QueryDefinition, columns: StructType) -> list[str]:
+    """The columns that the option ``key`` of a sink names, as they are spelled in the results."""
+    given = {name.lower(): value for name, value in query.sink.options}.get("key", "")
+    known = {name.lower(): name for name in columns.names}
+    written = [name.strip() for name in given.split(",") if name.strip()]
+    if unknown := [name for name in written if name.lower() not in known]:
+        listed = known_names(columns.names)
+        raise SetupError(f"query {query.name}: key {unknown[0]} is no column; columns: {listed}")
+    return [known[name.lower()] for name in written]
+
+
+PartitionFunction = Callable[[Iterator[pa.RecordBatch], int, int], None]
+# the function of ours that a traceback shows around a call
+_CALL = "call"
+
+
+@dataclass(frozen=True)
+class PartitionCallback:
+    """A callback that executors call: with Arrow batches, the batch id and the number of a partition."""
+
+    name: str
+    function: PartitionFunction
+
+    def __call__(self, batches: Iterator[pa.RecordBatch], batch_id: int, partition: int) -> None:
+        """Call it."""
+        self.function(batches, batch_id, partition)
+
+
+class PartitionCallbackSink(StagedSink):
+    """Hands every batch to a Python function on the executors, a partition in each call.
+
+    After a crash, a batch may be delivered twice, with the same id and the same rows.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        query: QueryDefinition,
+        callback: PartitionCallback,
+        files: Files,
+        folder: str,
+        columns: StructType,
+    ) -> None:
+        super().__init__(spark, query, files, folder, columns)
+        self._function = callback.function
+        self._what = f"callback {callback.name} of query {query.name}"
+
+    def _outage(self, error: Exception) -> str:
+        def what(file: str, function: str) -> str | None:
+            return self._what if (file, function) == (__file__, _CALL) else None
+
+        raise user_code_error_in(last_traceback(str(error)), what) or error
+
+    def _send(self, batch_id: int) -> None:
+        function = self._function
+
+        # uses nothing of this package: executors need not have it
+        def call(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+            context = TaskContext.get()
+            assert context is not None
+            function(batches, batch_id, context.partitionId())
+            # a function may leave some of its rows alone
+            for _ in batches:
+                pass
+            return iter(())
+
+        assert call.__name__ == _CALL
+        called = self._staged(batch_id).mapInArrow(call, "nothing BOOLEAN")
+        called.write.format("noop").mode("append").save()
 
 
 class CallbackSink(DeliveringSink):

@@ -405,9 +405,13 @@ class SparkRun:
         leave_to_user(self._spark, self.checkpoint.root)
 
     def change(
-        self, strategy: Strategy | None, memory_bytes: float | None, latencies_s: Mapping[str, float | None]
+        self,
+        strategy: Strategy | None,
+        memory_bytes: float | None,
+        latencies_s: Mapping[str, float | None],
+        tick_budget_s: float | None = None,
     ) -> None:
-        """Change strategy, memory limit or latency bounds from the next tick on."""
+        """Change strategy, memory limit, latency bounds or tick budget from the next tick on."""
         if strategy is not None:
             self._strategy.use(strategy)
         if latencies_s:
@@ -416,6 +420,10 @@ class SparkRun:
             self._engine.limits = replace(self._engine.limits, memory_bytes=memory_bytes)
             if self._intake_limits is not None:
                 self._intake_limits.limits.memory_bytes = memory_bytes
+        if tick_budget_s is not None:
+            self._engine.limits = replace(self._engine.limits, budget_s=tick_budget_s, target_s=tick_budget_s)
+            if self._intake_limits is not None:
+                self._intake_limits.limits.aim_at(tick_budget_s)
 
     @property
     def is_running(self) -> bool:

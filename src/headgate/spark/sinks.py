@@ -18,7 +18,7 @@ from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
 from headgate.spark.jdbc_sink import JdbcSink
 from headgate.spark.kafka_sink import KafkaSink
-from headgate.spark.outbox import CallbackSink
+from headgate.spark.outbox import CallbackSink, PartitionCallback, PartitionCallbackSink
 from headgate.spark.physical_plans import Measured, Target
 from headgate.spark.sql import is_system
 
@@ -30,14 +30,14 @@ _TABLE = "table"
 # options that do not reach Spark
 _OURS = ("timestamp", "partitionBy", "mode", "key")
 
-Callback = Callable[[pa.Table, int], None]
+Callback = Callable[[pa.Table, int], None] | PartitionCallback
 
 
 @dataclass(frozen=True)
 class TimedCallback:
     """A callback, and how long a call of it may take."""
 
-    function: Callback
+    function: Callable[[pa.Table, int], None]
     timeout_s: float
 
     def __call__(self, table: pa.Table, batch_id: int) -> None:
@@ -352,9 +352,11 @@ def open_sink(
                 f"Register it with session.callback('{name}', function)"
             )
         found = callbacks[name]
+        outbox = checkpoint.outbox(query.name)
+        if isinstance(found, PartitionCallback):
+            return PartitionCallbackSink(spark, query, found, files, outbox, columns)
         timeout_s = found.timeout_s if isinstance(found, TimedCallback) else None
-        what = f"callback {name} of query {query.name}"
-        return CallbackSink(what, found, files, checkpoint.outbox(query.name), timeout_s)
+        return CallbackSink(f"callback {name} of query {query.name}", found, files, outbox, timeout_s)
     if kind == "jdbc":
         return JdbcSink(spark, query, files, checkpoint.outbox(query.name), columns, checkpoint.uid)
     if kind == KAFKA:

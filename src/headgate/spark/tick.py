@@ -24,7 +24,7 @@ from headgate.spark.blocks import BlockStore, width_bytes
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.dispatcher import Eddies
-from headgate.spark.jobs import JobResults, TickJobs
+from headgate.spark.jobs import JobResults, JobsError, TickJobs
 from headgate.spark.manifest import Manifest, OperatorState, StreamState
 from headgate.spark.measuring import Measuring, widths_of
 from headgate.spark.merging import BlockMerger
@@ -158,15 +158,15 @@ class TickRunner:
     def _forget_tick(self) -> None:
         self._logs.memory.keep_only({block.path for block in self.manifest.block_refs()})
 
-    def _prepare_retry(self, error: Exception) -> None:
+    def _prepare_retry(self, failure: JobsError) -> None:
         """Prepare to execute a tick again without the tuples or files that made it fail, if any did."""
-        if self._attempts.catch(error):
+        if self._attempts.catch(failure.errors):
             self._forget_tick()
             return
         try:
-            self._set_files_aside(error)
+            self._set_files_aside(failure.errors[0])
         except Exception as unsolved:
-            self._attempts.blame(unsolved, self._jobs.failed_queries)
+            self._attempts.blame(unsolved, failure.queries)
             raise
 
     def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> Outcome:
@@ -178,9 +178,11 @@ class TickRunner:
             try:
                 plan, found = self._run_plan(tick, chosen, count)
                 break
+            except JobsError as failure:
+                self._prepare_retry(failure)
             except Exception as error:
-                self._prepare_retry(error)
-                self._arrive(tick)
+                self._prepare_retry(JobsError([error]))
+            self._arrive(tick)
         with _timed(tick, "commit"):
             tick.keep_ratios = self._keep_ratios.add(tick.arrivals)
             self._publish(tick, found)

@@ -105,6 +105,11 @@ def is_of_user_code(error: BaseException) -> bool:
     return _TRACEBACK in str(error)
 
 
+def last_traceback(text: str) -> str:
+    """The innermost of Python's tracebacks, which Java repeats for each cause; empty if there is none."""
+    return text[text.rindex(_TRACEBACK) :] if _TRACEBACK in text else ""
+
+
 def blamed(
     error: BaseException, network: Network, functions: Mapping[str, Callable[..., Any]]
 ) -> BaseException:
@@ -132,10 +137,6 @@ def _failed_user_code(
         return None
     if reported := reported_user_code_error(text):
         return reported
-    if _TRACEBACK not in text:
-        return None
-    # Java repeats Python's traceback for each cause; the last one is the innermost
-    last_traceback = text[text.rindex(_TRACEBACK) :]
 
     def what(file: str, function: str) -> str | None:
         if file == __file__:
@@ -146,7 +147,7 @@ def _failed_user_code(
                 return f"function {name}{_in_queries(name, network)}"
         return None
 
-    found = user_code_error_in(last_traceback, what)
+    found = user_code_error_in(last_traceback(text), what)
     # raised by the check after the call, not by the function
     return found and UserCodeError(str(found).replace("raised TypeError: returned ", "returned "))
 

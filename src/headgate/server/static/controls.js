@@ -66,6 +66,7 @@ export class Settings {
     byId("strategies").replaceChildren(...(settings.strategies ?? []).map((name) => h("option", { value: name })));
     byId("set-strategy").value = settings.strategy;
     byId("set-memory").value = settings.memory_bytes ? bytes(settings.memory_bytes) : "";
+    byId("set-budget").value = settings.tick_budget_s ? seconds(settings.tick_budget_s) : "";
     byId("set-latency").replaceChildren(h("legend", {}, "Latency bounds"), ...Object.entries(settings.latency_s).map(([name, bound]) => {
       const input = h("input", { "data-query": name, placeholder: "none; such as 2 s", autocomplete: "off" });
       input.value = bound ? seconds(bound) : "";
@@ -79,6 +80,8 @@ export class Settings {
     const strategy = byId("set-strategy").value.trim(), memory = byId("set-memory").value.trim();
     if (strategy !== now.strategy) change.strategy = strategy;
     if (memory && memory !== (now.memory_bytes ? bytes(now.memory_bytes) : "")) change.memory = memory;
+    const budget = byId("set-budget").value.trim();
+    if (budget && budget !== (now.tick_budget_s ? seconds(now.tick_budget_s) : "")) change.tick_budget = budget;
     for (const input of this.form.querySelectorAll("[data-query]")) {
       const name = input.dataset.query, before = now.latency_s[name] ? seconds(now.latency_s[name]) : "", value = input.value.trim();
       if (value !== before) (change.latency ??= {})[name] = value || null;

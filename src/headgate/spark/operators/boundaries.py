@@ -59,7 +59,7 @@ class SlidingRowAggregateOperator(AggregateOperator):
         return found
 
     def _first_number(self, one: TickInput, arrived: str, stretch: Stretch, found: Results) -> str | None:
-        """SQL for the number of the first tuple that the query sees, which is stored once; None if it is 0."""
+        """SQL for the number of the first tuple that the query sees, stored once; None if it is 0."""
         log = _log_of(one)
         if log is not None and log.source.since is None:
             return None
