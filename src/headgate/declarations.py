@@ -117,7 +117,7 @@ class Declarations(ABC):
 
     @abstractmethod
     def _check_open(self) -> None:
-        """Raise if nothing can be asked any more."""
+        """Raise if the session is closed."""
 
     @abstractmethod
     def _check_idle(self, method: str) -> None:

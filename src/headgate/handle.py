@@ -41,7 +41,7 @@ _ATTEMPTS_TO_READ = 5
 
 @dataclass(frozen=True)
 class SettingsInForce:
-    """What a run goes by now; None where there is no limit or bound."""
+    """The settings of a run; None where there is no limit or bound."""
 
     strategy: str
     memory_bytes: float | None

@@ -45,7 +45,7 @@ _SHOWN_DAMAGES = 3
 
 class _Screen(Console):
     def on_broken_pipe(self) -> None:
-        """Let the command end as it does wherever it notices that nobody reads any more."""
+        """Let the command end as it does wherever it notices that its reader has gone."""
         raise BrokenPipeError
 
 

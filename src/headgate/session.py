@@ -175,7 +175,7 @@ class Session(Declarations):
             ticks = history.ticks()
             script = history.read(ticks[-1]).script if ticks else ""
         if not script:
-            raise SetupError(f"{folder} tells of no queries; declare them with session.execute")
+            raise SetupError(f"{folder} lists no queries; declare them with session.execute")
         self.execute(script, origin=f"{folder} (its queries)", force=True)
         return self
 
@@ -312,7 +312,7 @@ class Session(Declarations):
         servers: str = "pool",
         percentile: float = DEFAULT_PERCENTILE,
     ) -> Advice:
-        """Predict whether every query keeps its bounds, by what ``profile`` or ``measured`` tells.
+        """Predict whether every query keeps its bounds, by ``profile`` or ``measured``.
 
         ``rates`` are tuples per second of streams, as declared or measured where they are not given;
         ``processors`` and ``tick``, the fixed time of a tick, are those of the profile. A ``tick`` of 0 is an
@@ -386,7 +386,7 @@ class Session(Declarations):
         """Run all declared queries over a sample, and measure the cost and selectivity of their operators.
 
         Results are discarded. Streams that end are read again until the time is over. If that was too short
-        to measure every operator, it is extended, which ``say`` is told; ``Measured.not_measured`` names what
+        to measure every operator, it is extended, which ``say`` reports; ``Measured.not_measured`` names what
         could not be measured all the same. ``progress`` is called with what is measured next.
         """
         self._check_queries("profile")

@@ -40,28 +40,26 @@ def write_input(folder: Path) -> None:
         (folder / "in" / f"{file}.csv").write_text("".join(f"{n},{n % 7},{n}\n" for n in rows))
 
 
-def run(folder: Path, url: str, login: str = "") -> None:
+def command(folder: Path, script: str, port: int) -> list[str]:
+    """What runs a script that has access to a database."""
     missing = [jar for jar in fetch_jars.missing() if jar.role == "jdbc"]
     if missing:
         pytest.skip(f"{missing[0].coordinates} is not cached; make kafka fetches it")
-    (folder / "q.sql").write_text(SCRIPT.format(folder=folder, url=url, login=login))
+    url, login = f"jdbc:postgresql://127.0.0.1:{port}/postgres", "user 'postgres', "
+    (folder / "q.sql").write_text(script.format(folder=folder, url=url, login=login))
     jars = ",".join(str(jar.path) for jar in fetch_jars.listed() if jar.role == "jdbc")
-    command = [sys.executable, "-m", "headgate", "run", str(folder / "q.sql"), "--until-done", "--jars", jars]
-    done = subprocess.run(
-        [*command, "--checkpoint", str(folder / "checkpoint")],
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
+    run = [sys.executable, "-m", "headgate", "run", str(folder / "q.sql"), "--jars", jars]
+    return [*run, "--checkpoint", str(folder / "checkpoint")]
 
 
+Execute = Callable[[str], str]
+Eventually = Callable[[Callable[[], bool], float], None]
 EXPECTED = sorted((k, max(n for n in range(120) if n % 7 == k)) for k in range(7))
 EVEN = [n for n in range(120) if n % 2 == 0]
 
 
 @pytest.fixture
-def postgres(tmp_path: Path) -> Iterator[tuple[int, Callable[[str], str]]]:
+def postgres(tmp_path: Path, eventually: Eventually) -> Iterator[tuple[int, Execute]]:
     """The port of a server, and a function that sends it a statement."""
     if POSTGRES is None or shutil.which("psql") is None:
         pytest.skip("PostgreSQL is not installed")
@@ -96,7 +94,14 @@ def postgres(tmp_path: Path) -> Iterator[tuple[int, Callable[[str], str]]]:
         client = ["psql", "-h", "127.0.0.1", "-p", str(port), "-U", "postgres", "-At", "-c", statement]
         return subprocess.run(client, check=True, capture_output=True, text=True).stdout
 
+    def answers() -> bool:
+        try:
+            return execute("SELECT 1") == "1\n"
+        except subprocess.CalledProcessError:
+            return False
+
     try:
+        eventually(answers, 60)
         yield port, execute
     finally:
         server.terminate()
@@ -104,23 +109,55 @@ def postgres(tmp_path: Path) -> Iterator[tuple[int, Callable[[str], str]]]:
 
 
 def test_postgresql_has_the_last_row_of_every_key_and_each_tick_once(
-    postgres: tuple[int, Callable[[str], str]],
-    tmp_path: Path,
-    eventually: Callable[[Callable[[], bool], float], None],
+    postgres: tuple[int, Execute], tmp_path: Path
 ) -> None:
     port, execute = postgres
-
-    def answers() -> bool:
-        try:
-            return execute("SELECT 1") == "1\n"
-        except subprocess.CalledProcessError:
-            return False
-
-    eventually(answers, 60)
     write_input(tmp_path)
     for statement in TABLES:
         execute(statement)
-    run(tmp_path, f"jdbc:postgresql://127.0.0.1:{port}/postgres", "user 'postgres', ")
+    run = [*command(tmp_path, SCRIPT, port), "--until-done"]
+    done = subprocess.run(run, capture_output=True, text=True, timeout=TIMEOUT_S)
+    assert done.returncode == 0, done.stderr[-2000:]
     rows = execute("SELECT k, n FROM latest ORDER BY k").split()
     assert [tuple(map(int, row.split("|"))) for row in rows] == EXPECTED
     assert [int(n) for n in execute("SELECT n FROM every_row ORDER BY n").split()] == EVEN
+
+
+NAMED = """
+CREATE STREAM s (ts BIGINT, k INT) FROM csv '{folder}/in' OPTIONS (timestamp 'ts');
+CREATE RELATION names FROM jdbc
+  OPTIONS (url '{url}', {login}dbtable 'names', refresh '100 ms');
+CREATE QUERY named AS SELECT s.ts AS at, name FROM s JOIN names ON s.k = names.k
+  INTO jdbc OPTIONS (url '{url}', {login}dbtable 'named', timestamp 'none');
+"""
+
+
+def test_a_relation_of_a_database_is_refreshed_while_a_run_goes_on(
+    postgres: tuple[int, Execute], tmp_path: Path, eventually: Eventually
+) -> None:
+    port, execute = postgres
+    execute("CREATE TABLE names (k INT, name TEXT)")
+    execute("CREATE TABLE named (at BIGINT, name TEXT)")
+    execute("INSERT INTO names VALUES (1, 'old')")
+    (tmp_path / "in").mkdir()
+
+    def found() -> list[str]:
+        # a row that arrives before the relation has been read again has the name of before
+        number = len(list((tmp_path / "in").iterdir()))
+        draft = tmp_path / f"{number}.csv"
+        draft.write_text(f"{number},1\n")
+        draft.rename(tmp_path / "in" / draft.name)
+        return execute("SELECT name FROM named ORDER BY at").split()
+
+    with (tmp_path / "log").open("wb") as log:
+        process = subprocess.Popen(command(tmp_path, NAMED, port), stdout=log, stderr=log)
+    try:
+        eventually(lambda: process.poll() is not None or "old" in found(), TIMEOUT_S)
+        execute("UPDATE names SET name = 'new'")
+        eventually(lambda: process.poll() is not None or "new" in found(), TIMEOUT_S)
+        assert process.poll() is None, (tmp_path / "log").read_text()[-2000:]
+    finally:
+        process.kill()
+        process.wait()
+    names = execute("SELECT name FROM named ORDER BY at").split()
+    assert names == sorted(names, key=["old", "new"].index)

@@ -93,7 +93,7 @@ def run_through(profiling: Profiler, store: StatisticsStore, per_s: float, ticks
     said: list[str] = []
     while profiling.wants_more() or profiling.extend(said.append):
         profiling.end_round(Round(store, per_s, ticks).status)
-    return [text.removeprefix("measuring longer than asked: ") for text in said]
+    return [text.removeprefix("measuring longer than requested: ") for text in said]
 
 
 def test_the_first_round_does_not_count() -> None:
@@ -165,7 +165,7 @@ def test_a_time_that_is_too_short_is_extended_until_all_is_measured() -> None:
     assert said[0].startswith("0.0 (only 1 of 4 ticks had 200 tuples or more for its query), 0.1 (")
     assert "ticks (too few of them did any work)" in said[0]
     assert profiling.measured(KnownRates(), 2).not_measured == {}
-    assert profiling.stage.endswith("longer than asked")
+    assert profiling.stage.endswith("longer than requested")
 
 
 def test_a_stream_that_is_too_slow_for_large_ticks_is_measured_by_small_ones() -> None:

@@ -1,7 +1,7 @@
 """The command ``headgate``: its subcommands, and their errors as one line and an exit code.
 
 Exit code 2: the request is wrong or cannot be met. Exit code 1: it failed while it ran, or has a defect.
-Exit codes 130 and 143: Ctrl-C or SIGTERM has cut it short. Exit code 141: nobody reads its output any more.
+Exit codes 130 and 143: Ctrl-C or SIGTERM has cut it short. Exit code 141: its output has no reader any more.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ def run(
     Results of queries without INTO are shown at the end. With a profile beside the file (see headgate
     profile), queries that would break their latency or memory bounds are refused. An option that is given
     here goes before SET in the file. A checkpoint takes up a changed file: queries that are the same go on
-    with their state, new ones start, and others end, which is said before it happens. Ctrl-C finishes the
+    with their state, new ones start, and others end, which is reported before it happens. Ctrl-C finishes the
     tick under way; if the run was to end by itself, the exit code is 130 then, or 143 after SIGTERM.
     """
     from headgate.run_options import RunOptions

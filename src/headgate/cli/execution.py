@@ -127,7 +127,7 @@ def watch(
 ) -> None:
     """Wait for the end of a run, and ``look`` now and then, and at its end.
 
-    The run is asked to end a time after its first tick has begun, or when a signal asks for it; the tick
+    The run ends a time after its first tick has begun, or on a signal; the tick
     under way is finished.
     """
     end_s, is_asked = inf, False

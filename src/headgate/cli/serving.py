@@ -1,4 +1,4 @@
-"""``headgate serve``, ``replay`` and ``stop``: a server, or the record of one, until it is asked to end."""
+"""``headgate serve``, ``replay`` and ``stop``: a server, or the record of one, until it is stopped."""
 
 from __future__ import annotations
 

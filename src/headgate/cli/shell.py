@@ -62,7 +62,7 @@ class Shell:
     def loop(self) -> None:
         """Read and execute until the end of input; in a pipe, the first error is the last statement."""
         is_terminal = sys.stdin.isatty()
-        # a wrong address or token is told before the first statement
+        # a wrong address or token is reported before the first statement
         self._learn_names()
         if is_terminal:
             print(f"connected to {self._client.url}; \\? lists commands")

@@ -15,7 +15,7 @@ _NAMES = {signal.SIGINT: "interrupted", signal.SIGTERM: "terminated"}
 
 
 class Interrupted(KeyboardInterrupt):
-    """A signal has asked the command to end at once."""
+    """A signal ends the command at once."""
 
     def __init__(self, number: int) -> None:
         super().__init__(_NAMES[signal.Signals(number)])
@@ -28,7 +28,7 @@ def exit_code(number: int) -> int:
 
 
 class Interrupt:
-    """Whether a signal has asked to stop; a second one ends the command at once."""
+    """Whether a signal has come that stops the run; a second one ends the command at once."""
 
     number: int | None = None
     _is_seen = False

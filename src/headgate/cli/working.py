@@ -13,7 +13,7 @@ _PLAIN_EVERY_S = 10.0
 
 
 class Working:
-    """A line that tells the stage of the work, the share that is done if it is known, and the time.
+    """A line that shows the stage of the work, the share that is done if it is known, and the time.
 
     On a terminal the line is rewritten, and removed at the end; elsewhere there is a new one now and then.
     """

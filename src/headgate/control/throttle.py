@@ -26,7 +26,7 @@ class TickLoad:
     bytes_held: float
     """With those of windows."""
     share: float = 1.0
-    """What drop boxes let through of what keep ratios asked for."""
+    """What drop boxes let through of what keep ratios allow."""
 
     @property
     def work_s_per_s(self) -> float:

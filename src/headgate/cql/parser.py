@@ -353,7 +353,7 @@ class StatementReader(SelectReader):
             self.expect("(", " and columns after PRIMARY KEY")
             keys += self.several(lambda: self.name("a column in PRIMARY KEY"))
             self.expect(")", " after the columns of PRIMARY KEY")
-            # as Flink writes it: nobody checks
+            # as Flink writes it: it is not enforced
             self.accept("NOT", "ENFORCED")
         return column
 

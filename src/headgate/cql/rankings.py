@@ -105,7 +105,7 @@ class RankingReader(Cursor):
             self.take()
         self.expect("(", " after OVER")
         keys = self.several(lambda: self._ranked_by("PARTITION BY")) if self.accept("PARTITION BY") else ()
-        self.expect("ORDER BY", f" inside of {function}() OVER (...)")
+        self.expect("ORDER BY", f" inside {function}() OVER (...)")
         order = self.several(self._sort_item)
         self.expect(")", " after ORDER BY")
         return cql.RankingClause(function, keys, order, None, self.since(first))

@@ -108,7 +108,7 @@ class SubqueryTest:
 
     words: str
     name: str
-    """What its one source is called inside of it."""
+    """What its one source is called inside it."""
     compared: tuple[ScalarExpression, ScalarExpression] | None = None
     """What IN looks for, and the column of the subquery."""
 

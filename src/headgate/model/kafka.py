@@ -12,7 +12,7 @@ VALUE_FORMATS = ("json", "csv", "avro", "raw")
 METADATA = ("key", "topic", "partition", "offset", "timestamp", "headers")
 """Columns of a record beside its value."""
 
-# a field of a value may well be called timestamp: that of the record has to be asked for
+# a field of a value may well be called timestamp: that of the record has to be requested
 _BY_DEFAULT = tuple(name for name in METADATA if name != "timestamp")
 _SERVERS, _TOPIC = "kafka.bootstrap.servers", "subscribe"
 _SPARK_NAMES = {"servers": _SERVERS, "topic": _TOPIC}

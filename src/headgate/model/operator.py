@@ -271,7 +271,7 @@ class OuterWindowJoin(WindowJoin):
     """A join of two windows that also depends on which tuples have no match.
 
     The windows of ``preserved`` sides are time windows: a tuple has had its last chance of a match at an
-    instant that its own timestamp tells.
+    instant of its own timestamp.
     """
 
     preserved: ClassVar[tuple[int, ...]] = (0,)

@@ -57,7 +57,7 @@ class Grouping:
         return self._over_groups(expression, items)
 
     def _outside(self, expression: ScalarExpression) -> list[cql.ColumnReference]:
-        """The columns that are not inside of aggregates, but for bounds of windows."""
+        """The columns that are not inside aggregates, but for bounds of windows."""
         calls = [range(call.span.start, call.span.end) for call in expression.aggregates]
         outside = [r for r in expression.columns if not any(r.span.start in call for call in calls)]
         return [r for r in outside if self._scope.window_bound(r) is None]
@@ -90,7 +90,7 @@ class Grouping:
         return Expression(tree, expression.span)
 
     def _bound(self, bound: WindowBound) -> exp.Expr:
-        """A bound of the window; where a session begins is told by its first tuple."""
+        """A bound of the window; a session begins with its first tuple."""
         if not bound.is_first_tuple:
             return bound.tree
         first = Expression(column_tree(TIMESTAMP_US))

@@ -58,7 +58,7 @@ class Allowance:
         self._seen: deque[tuple[float, float]] = deque(maxlen=_TICKS_COMPARED)
         self._ticks = 0
         self._fixed_s = 0.0
-        """Seconds of a tick that takes nothing on, as far as ticks have told."""
+        """Seconds of a tick that takes nothing on, as far as ticks have shown."""
         self.amount = first * (_KNOWN_FACTOR if is_known else 1.0)
 
     def add(self, used: float, seconds: float) -> None:

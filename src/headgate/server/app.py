@@ -1,4 +1,4 @@
-"""The application, and the process that serves it until it is asked to end."""
+"""The application, and the process that serves it until it is stopped."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def bind(host: str, port: int) -> socket.socket:
 
 
 def hosts_of(host: str) -> frozenset[str] | None:
-    """The names by which a server may be asked: on loopback, pages of others must not reach it."""
+    """The host names that requests may use: on loopback, pages of others must not reach it."""
     try:
         is_loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:

@@ -51,7 +51,7 @@ def _described(operation: Operation) -> dict[str, Any]:
     found: dict[str, Any] = {
         "summary": operation.summary,
         "responses": {
-            "200": {"description": "as asked", "content": {operation.kind: {}}},
+            "200": {"description": "as requested", "content": {operation.kind: {}}},
             **{code: _error(text) for code, text in _ERRORS.items()},
         },
     }

@@ -49,7 +49,7 @@ class PacedResponse(StreamingResponse):
         try:
             await super().stream_response(send_in_time)
         except OSError:
-            # there is nobody to tell
+            # no reader is left to report to
             return
         finally:
             await self._content.aclose()

@@ -7,7 +7,7 @@ it ends some ticks after the last tuple was set aside. Where all attempts succee
 A tuple is set aside if a predicate fails and no other one rules the tuple out, or if a select item, group key
 or argument of an aggregate fails. Of a join, it is the combination of tuples for which a predicate fails, or
 the tuple for which one side of an equality does. A tuple of an outer, semi or anti join that is part of such
-a combination is not emitted as one without a match: nobody knows.
+a combination is not emitted as one without a match: whether it has one is unknown.
 """
 
 from __future__ import annotations
@@ -360,7 +360,7 @@ def _succeeds(expression: Expression) -> Expression:
 
 
 def _any_fails(failing: Sequence[Expression], lenient: Sequence[Expression]) -> tuple[Expression, ...]:
-    """The conditions for a combination about which nobody knows whether it matches."""
+    """The conditions for a combination of which it is unknown whether it matches."""
     errors = [exp.Not(this=_succeeds(one).tree) for one in failing]
     return (*lenient, Expression(exp.or_(*errors))) if errors else ()
 

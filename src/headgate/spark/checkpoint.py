@@ -58,7 +58,7 @@ class Checkpoint:
     def open(self, network: Network, may_change: bool = False) -> None:
         """Take the lock, then claim a new folder, or verify that an old one belongs to these queries.
 
-        With ``may_change``, it may have belonged to others: ``adopt`` tells what becomes of them.
+        With ``may_change``, it may have belonged to others: ``adopt`` decides what becomes of them.
         """
         self.lock.acquire()
         try:

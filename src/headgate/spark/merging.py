@@ -50,7 +50,7 @@ class BlockMerger:
                         blocks.insert(at, block)
 
     def _merge_queues(self, batch_id: int, plan: TickPlan) -> None:
-        """Merge blocks of the queues below windows, which nobody else reads."""
+        """Merge blocks of the queues below windows, which no other operator reads."""
         for name, sides in plan.retained.items():
             settings = self._prepared.network.operators[name]
             if not isinstance(settings, (Aggregate, WindowJoin)):

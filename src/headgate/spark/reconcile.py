@@ -236,7 +236,7 @@ def carried_over(
 ) -> Manifest:
     """The manifest for a network: the state of what goes on, and an empty one for what starts.
 
-    ``network`` has the starts of the transition, ``inputs`` those of its operators; ``needs`` tells what the
+    ``network`` has the starts of the transition, ``inputs`` those of its operators; ``needs`` is what the
     logs of its streams hold from now on.
     """
     names = _names(before, network)

@@ -53,7 +53,7 @@ _ANSWER_WITHIN_S = 20
 # in the messages of jobs that could not read from Kafka
 _SIGNS = ("org.apache.kafka", "sql.kafka010")
 _SAME_FAILURE_S = 600.0
-# a broker that is away is waited for: see ``Outage`` for what is said meanwhile, and what ends the waiting
+# a broker that is away is waited for: see ``Outage`` for what is reported meanwhile, and what ends the waiting
 _PATIENCE = {"fetchOffset.numRetries": "1000000", "fetchOffset.retryIntervalMs": "1000"}
 
 
@@ -179,7 +179,7 @@ def root_cause(error: Any) -> str:
 
 
 class Outage:
-    """What is said while no broker of a stream answers, and what ends the waiting.
+    """What is reported while no broker of a stream answers, and what ends the waiting.
 
     Spark itself asks for new offsets again and again, without a word and without an end: a topic that was
     deleted would be waited for like a broker that is started again.

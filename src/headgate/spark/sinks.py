@@ -173,7 +173,7 @@ class PartitionedFileSink(FileSink):
         """None: only Spark itself divides rows among folders."""
 
     def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
-        """Write into folders inside of the hidden one."""
+        """Write into folders inside the hidden one."""
         target = super().target(batch_id, slice_number)
         with results.observed() as frame:
             writer = frame.write.format(self._format).options(**dict(self._options)).mode("overwrite")
@@ -227,7 +227,7 @@ class TableFileSink(FileSink):
 
     @property
     def _of_batch(self) -> str:
-        """A hidden file that tells which tick the rows are of."""
+        """A hidden file that names the tick of the rows."""
         return f"{self._path}/_{_TABLE}-tick"
 
     def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
@@ -292,8 +292,10 @@ class ConsoleSink:
             try:
                 print(f"-- {self._query}, batch {batch_id}: {rows} rows{of}\n{text}{more}", flush=True)
             except BrokenPipeError as error:
-                # of a broken pipe alone, nobody could tell whether it leads to Java
-                raise OutputClosedError(f"query {self._query}: nobody reads standard output") from error
+                # a broken pipe might as well lead to Java
+                raise OutputClosedError(
+                    f"query {self._query}: standard output has no reader any more"
+                ) from error
 
 
 class NoopSink:

@@ -70,7 +70,7 @@ def declared_aggregate(name: str, function: Callable[..., Any], returns: str) ->
     def call(*columns: Any) -> Any:
         return pd.Series([checked(*group) for group in zip(*columns, strict=True)], dtype=object)
 
-    # Spark tells by them what kind of function it is
+    # by these, Spark finds out what kind of function it is
     call.__annotations__ = {"columns": pd.Series, "return": pd.Series}
     # its types know no function with any number of columns
     pandas_udf: Any = functions.pandas_udf  # type: ignore[attr-defined]

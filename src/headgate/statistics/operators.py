@@ -142,7 +142,7 @@ class OperatorEstimates:
         return replace(profile, seconds_per_tuple_error=error)
 
     def continued(self) -> OperatorEstimates:
-        """New estimates that begin with what all ticks so far have told, and remember none of them."""
+        """New estimates that begin with what all ticks so far have shown, and remember none of them."""
         profiles = self._apart()
         missing = self.unmeasured(profiles)
         known = {name: profile for name, profile in profiles.items() if name not in missing}

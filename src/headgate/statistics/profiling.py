@@ -22,7 +22,7 @@ from headgate.status import RunStatus
 _LEAST_S = 2.0
 _WARM_UP_SHARE = 0.75
 _SEPARATING_SHARE = 1 / 3
-# of the time that was asked for, where that was too short
+# of the requested time, where that was too short
 _EXTENSION_SHARE = 0.25
 _MOST_EXTENSIONS = 6
 # bursts may leave a stream as quiet as this for the time of a profile
@@ -187,7 +187,7 @@ class Profiler:
         return self._end_s - time.monotonic() >= _LEAST_S
 
     def extend(self, say: Callable[[str], None]) -> bool:
-        """Allow more time if too little was measured so far, and more would help; ``say`` is told why."""
+        """Allow more time if too little was measured so far, and more would help; ``say`` gets the reason."""
         missing = {n: why for n, why in self._statistics.unmeasured().items() if why != UNREACHED}
         observed, self._observed = self._observed, self._statistics.observations()
         is_hopeless = self._extensions > 0 and self._observed == observed
@@ -196,13 +196,13 @@ class Profiler:
         self._extensions += 1
         self._statistics.operators.use_small_ticks()
         self._end_s = time.monotonic() + max(_LEAST_S, _EXTENSION_SHARE * self._seconds)
-        say(f"measuring longer than asked: {with_reasons(missing)}")
+        say(f"measuring longer than requested: {with_reasons(missing)}")
         return True
 
     @property
     def stage(self) -> str:
         doing = "telling operators apart" if self.separates_operators else "measuring whole ticks"
-        longer = ", longer than asked" if self._extensions else ""
+        longer = ", longer than requested" if self._extensions else ""
         return f"{doing if self.rounds else 'warming up'}, {self.seconds_left:.0f} s left{longer}"
 
     def end_round(self, status: RunStatus) -> None:

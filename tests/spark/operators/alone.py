@@ -83,7 +83,7 @@ def _listed(row: tuple[Any, ...]) -> str:
 
 
 def side_struct(alias: str, window: Window | None, is_numbered: bool = True) -> StructType:
-    """The columns of an input of ours, inside of a plan."""
+    """The columns of an input of ours, inside a plan."""
     fields = [StructField(TS, LongType())]
     if is_numbered and window is not None:
         keys = window.keys if isinstance(window, RowWindow) else ()
@@ -130,7 +130,7 @@ class Feed:
 
     @property
     def struct(self) -> StructType:
-        """Its columns inside of a plan."""
+        """Its columns inside a plan."""
         return side_struct(self.alias, self.window, self.is_numbered)
 
     def passes(self, tuple_: Tuple) -> bool:

@@ -283,5 +283,5 @@ def test_windows_of_time_keep_no_more_than_they_hold(tiny: SparkSession) -> None
     alone = Alone(tiny, join, feeds, Tables(("s", "t")))
     plan = [t for n in range(6, 31, 6) for t in at_once([side[:n], side[:n]])]
     assert alone.run(plan).total() > 0
-    # blocks of six tuples: what is inside of two seconds may reach into the block before
+    # blocks of six tuples: what is inside two seconds may reach into the block before
     assert alone.most_kept_tuples <= 2 * 12

@@ -235,7 +235,7 @@ def _started(command: Sequence[str], environ: Mapping[str, str], folder: str) ->
         command,
         # the gateway ends when the pipe to its standard input breaks
         stdin=subprocess.PIPE,
-        # what it would say while it ends without this process, nobody is there to read
+        # what it would print while it ends has no reader any more
         stderr=subprocess.PIPE,
         env={**os.environ, **environ, **address},
         start_new_session=True,

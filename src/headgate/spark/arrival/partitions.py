@@ -35,7 +35,7 @@ def after_tick(
     for split in splits:
         if split.rows > split.bad:
             arrived[split.file] = max(split.max_ts, arrived.get(split.file, split.max_ts))
-    # while no tick takes from the stream, as when its broker is away, nobody is known to be silent: such a
+    # while no tick takes from the stream, as when its broker is away, none is known to be silent: such a
     # time must not count as silence of those who come back a little later than others
     passed_us = min(now_us - state.seen_us, definition.idle_after_us // 2) if state.seen_us else 0
     found = {}
@@ -49,7 +49,7 @@ def after_tick(
 
 
 def are_idle(definition: StreamDefinition, partitions: Mapping[str, PartitionState]) -> bool:
-    """Whether all partitions have been silent for so long that nobody waits for them."""
+    """Whether all partitions have been silent for so long that the stream no longer waits for them."""
     return all(_is_idle(definition, partition) for partition in partitions.values())
 
 

@@ -235,7 +235,7 @@ def inside_windows(operator: WindowJoin) -> list[str]:
 
 
 def _is_plain(window: Window) -> bool:
-    """Whether the reach of a window tells what is inside."""
+    """Whether the reach of a window decides what is inside."""
     if isinstance(window, TimeWindow):
         return window.slide_us is None
     return isinstance(window, (UnboundedWindow, UntilWindow))
