@@ -22,7 +22,7 @@ CHANGE = "change"
 
 @dataclass(frozen=True)
 class SortKey:
-    """An expression to order by. NULL is the least value, as in Spark, unless the query states where it goes."""
+    """An expression to order by. NULL is the least value, as in Spark, unless stated otherwise."""
 
     expression: Expression
     is_descending: bool = False

@@ -53,7 +53,7 @@ _ANSWER_WITHIN_S = 20
 # in the messages of jobs that could not read from Kafka
 _SIGNS = ("org.apache.kafka", "sql.kafka010")
 _SAME_FAILURE_S = 600.0
-# a broker that is away is waited for: see ``Outage`` for what is reported meanwhile, and what ends the waiting
+# a broker that is away is waited for: see ``Outage`` for what is reported and what ends the waiting
 _PATIENCE = {"fetchOffset.numRetries": "1000000", "fetchOffset.retryIntervalMs": "1000"}
 
 
