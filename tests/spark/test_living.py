@@ -57,16 +57,12 @@ def test_rows_that_slide_are_counted_from_the_start_of_a_query(spark: SparkSessi
           CREATE QUERY later AS SELECT SUM(v) AS v FROM s [ROWS 2 SLIDE 3];
           CREATE QUERY later_of_d AS SELECT SUM(v) AS v FROM d [ROWS 2 SLIDE 3];
         """)
+        run.stop()
         # 5 is on time, and before the start of the new queries
-        arrive("2", 5, 7, 8, 9)
-        run.stop()
-        run = session.start(checkpoint=tmp_path / "state")
-        while run.status().streams["s"].rows_in < 9:
-            assert not run.wait(0.05)
-        arrive("3", 10, 11, 12, 13)
-        run.stop()
-        run = session.start(checkpoint=tmp_path / "state", until_done=True)
-        assert run.wait(120)
+        for name, values in (("2", (5, 7, 8, 9)), ("3", (10, 11, 12, 13))):
+            arrive(name, *values)
+            run = session.start(checkpoint=tmp_path / "state", until_done=True)
+            assert run.wait(120)
         for old, later in (("first", "later"), ("all_of_d", "later_of_d")):
             assert rows_of(run, old) == [2 + 3, 5 + 6, 8 + 9, 11 + 12]
             assert rows_of(run, later) == [8 + 9, 11 + 12]
