@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
@@ -35,7 +36,7 @@ from headgate.spark.sql import SEQ, TS
 # fewer tuples than this are the work of one task: a second one costs more than it saves
 ONE_TASK_ROWS = 50_000
 MOST_SCANS = 4
-"""Of numbered files in one query; more files are one scan."""
+"""Of numbered files in one query, if these overlap in time; more files are one scan."""
 _PLACE_IN_FILE = (
     f"_metadata.row_index AS {sql.name(sql.ROW)}",
     f"_metadata.file_name AS {sql.name(sql.FILE)}",
@@ -214,19 +215,13 @@ class StreamLogs:
     def _in_place(self, name: str, stream: str, blocks: Sequence[BlockRef]) -> list[str]:
         """Source files read in place, grouped by how timestamps and sequence numbers are derived."""
         schema = self.schemas[stream]
-        names = [_file_name(path) for block in blocks for path in block.files]
-        # a plan of few scans can be kept; names of files would make it another one in every tick
-        are_few = len({block.first_seq for block in blocks}) <= MOST_SCANS
-        # in one scan, rows are numbered by the name of their file; Spark may spell unusual ones differently
-        are_unique = len(set(names)) == len(names) and all(map(_PLAIN_NAME.fullmatch, names))
-        is_one_scan = are_unique and not are_few
+        is_one_scan = _follow_each_other(blocks) or self._is_numbered_by_name(blocks)
         groups: dict[tuple[int | None, int | None], list[BlockRef]] = {}
         for block in blocks:
             stamp = block.min_ts if schema.definition.timestamp is None else None
             groups.setdefault((stamp, None if is_one_scan else block.first_seq), []).append(block)
         parts = []
         for number, ((stamp, _), alike) in enumerate(groups.items()):
-            firsts = {_file_name(path): b.first_seq or 0 for b in alike for path in b.files}
             rows = self._files_of(stream, alike)
             if schema.is_numbered:
                 # no view has metadata columns
@@ -234,8 +229,16 @@ class StreamLogs:
             view = self.views.define_input(f"{name} {number}", rows)
             # rows without a timestamp are bad, and were set aside when they arrived
             where = [f"{schema.timestamp} IS NOT NULL"] if stamp is None else []
-            parts.append(sql.select(in_place_items(schema, stamp, firsts), view, where))
+            parts.append(sql.select(in_place_items(schema, stamp, alike), view, where))
         return parts
+
+    def _is_numbered_by_name(self, blocks: Sequence[BlockRef]) -> bool:
+        """Whether many files become one scan in which the name of its file gives the number of a row."""
+        names = [_file_name(path) for block in blocks for path in block.files]
+        # a plan of few scans can be kept; names of files would make it another one in every tick
+        are_few = len({block.first_seq for block in blocks}) <= MOST_SCANS
+        # Spark may spell unusual names differently
+        return not are_few and len(set(names)) == len(names) and all(map(_PLAIN_NAME.fullmatch, names))
 
     def _files_of(self, stream: str, blocks: Sequence[BlockRef]) -> DataFrame:
         """The rows of source files, with the columns that they have."""
@@ -253,22 +256,36 @@ def _rows(blocks: Sequence[BlockRef]) -> int:
     return sum(block.rows for block in blocks)
 
 
-def in_place_items(schema: LogSchema, stamp_us: int | None, first_seqs: Mapping[str, int]) -> list[str]:
-    """The select list that turns rows of source files into tuples of the log.
+def _follow_each_other(blocks: Sequence[BlockRef]) -> bool:
+    """Whether a timestamp shows which of these blocks a tuple is in."""
+    ordered = sorted(blocks, key=lambda block: block.min_ts)
+    return all(one.max_ts < other.min_ts for one, other in pairwise(ordered))
 
-    ``first_seqs`` are the numbers of their first tuples, where these are numbered.
-    """
+
+def in_place_items(schema: LogSchema, stamp_us: int | None, blocks: Sequence[BlockRef]) -> list[str]:
+    """The select list that turns rows of source files into tuples of the log."""
     items = [sql.name(f.name) for f in schema.columns.fields if f.name != KEEP]
     if schema.tells_keep_ratio:
         items.append(f"1.0D AS {sql.name(KEEP)}")
     timestamp = schema.timestamp if stamp_us is None else sql.Bound(stamp_us).at(schema.anchor)
     items.append(f"{timestamp} AS {sql.name(TS)}")
     if schema.is_numbered:
-        if len(set(first_seqs.values())) == 1:
-            [number] = set(first_seqs.values())
-            first = sql.Bound(number).at(schema.anchor)
-        else:
-            pairs = ", ".join(f"{sql.text(name)}, {number}L" for name, number in first_seqs.items())
-            first = f"map({pairs})[{sql.name(sql.FILE)}]"
-        items.append(f"{sql.name(sql.ROW)} + {first} AS {sql.name(SEQ)}")
+        items.append(f"{sql.name(sql.ROW)} + {_first_seq(schema, blocks)} AS {sql.name(SEQ)}")
     return items
+
+
+def _first_seq(schema: LogSchema, blocks: Sequence[BlockRef]) -> str:
+    """The number of the first tuple in the file of a row."""
+    if len({block.first_seq for block in blocks}) == 1:
+        return sql.Bound(blocks[0].first_seq or 0).at(schema.anchor)
+    if _follow_each_other(blocks):
+        ordered = sorted(blocks, key=lambda block: block.min_ts)
+        cases = " ".join(
+            f"WHEN {schema.timestamp} <= {sql.Bound(block.max_ts).at(schema.anchor)} "
+            f"THEN {sql.Bound(block.first_seq or 0).at(schema.anchor)}"
+            for block in ordered[:-1]
+        )
+        return f"CASE {cases} ELSE {sql.Bound(ordered[-1].first_seq or 0).at(schema.anchor)} END"
+    pairs = [(_file_name(path), block.first_seq or 0) for block in blocks for path in block.files]
+    listed = ", ".join(f"{sql.text(name)}, {number}L" for name, number in pairs)
+    return f"map({listed})[{sql.name(sql.FILE)}]"

@@ -14,6 +14,7 @@ import sys
 import zipfile
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from pyspark.sql import SparkSession
 
@@ -24,6 +25,8 @@ KAFKA_JAR = KAFKA_FOLDER / "headgate-kafka.jar"
 _LOCAL_FILES = "headgate.LocalFiles"
 ATTEMPT, LATER = "headgate_attempt", "headgate_later"
 """Functions for SQL."""
+# one for each JVM: py4j takes classes of one name for the same, whatever has loaded them
+_KAFKA_LOADERS: WeakKeyDictionary[Any, Any] = WeakKeyDictionary()
 # the time in an archive would make every build another file
 _BUILT_AT = (1980, 1, 1, 0, 0, 0)
 
@@ -55,15 +58,16 @@ def new_kafka_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
     """An object of a class in the jar for Kafka, on the driver."""
     jvm: Any = spark._jvm
     gateway: Any = spark.sparkContext._gateway
-    urls = gateway.new_array(jvm.java.net.URL, 1)
-    urls[0] = jvm.java.net.URI(KAFKA_JAR.as_uri()).toURL()
-    # the connector may have been added to Spark by a class loader of its own
-    above = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-    loaded = jvm.java.net.URLClassLoader(urls, above).loadClass(name)
+    if gateway not in _KAFKA_LOADERS:
+        urls = gateway.new_array(jvm.java.net.URL, 1)
+        urls[0] = jvm.java.net.URI(KAFKA_JAR.as_uri()).toURL()
+        # the connector may have been added to Spark by a class loader of its own
+        above = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        _KAFKA_LOADERS[gateway] = jvm.java.net.URLClassLoader(urls, above)
     given = gateway.new_array(jvm.java.lang.Object, len(arguments))
     for place, argument in enumerate(arguments):
         given[place] = argument
-    return loaded.getConstructors()[0].newInstance(given)
+    return _KAFKA_LOADERS[gateway].loadClass(name).getConstructors()[0].newInstance(given)
 
 
 def use_local_files(spark: SparkSession) -> None:

@@ -117,7 +117,7 @@ class FilesInPlace:
         if schema.is_numbered or size_bytes > most_bytes:
             return None
         rows = self._sources.read_files(definition, list(files))
-        tuples = rows.selectExpr(*in_place_items(schema, None, {}))
+        tuples = rows.selectExpr(*in_place_items(schema, None, ()))
         return self._logs.memory.hold(tuples.coalesce(1) if size_bytes <= ONE_TASK_BYTES else tuples)
 
 
