@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
+from headgate.model.network import QueryDefinition, SinkDefinition
 from headgate.spark.application.cluster import private_session
 from headgate.spark.file_system import Files
 from headgate.spark.outbox import StagedSink
@@ -211,15 +212,22 @@ def test_staged_rows_have_the_same_places_whenever_they_are_delivered(
         """Notes rows with their places, and whether they are delivered."""
 
         def __init__(self, is_open: bool) -> None:
-            super().__init__(private, Files(private), f"{tmp_path}/outbox", rows_of().schema)
+            query = QueryDefinition("q", (), SinkDefinition("noop"))
+            super().__init__(private, query, Files(private), f"{tmp_path}/outbox", rows_of().schema)
             self.is_open, self.seen = is_open, list[tuple[int, str, int]]()
 
-        def _deliver(self, batch_id: int) -> bool:
+        def _send(self, batch_id: int) -> None:
             place = ("_metadata.file_path", "_metadata.row_index")
             self.seen += [tuple(row) for row in self._staged(batch_id).selectExpr("v", *place).collect()]
-            return self.is_open
+            if not self.is_open:
+                raise ConnectionError("nothing answers")
+
+        def _outage(self, error: Exception) -> str:
+            return str(error)
 
     away = Noted(False)
+    # without a run that is stopped, it would wait for the other end
+    away.hurry()
     for number, values_of_slice in enumerate(((9,), (9,), (9,))):
         away.write(unmeasured(rows_of(*values_of_slice)), 3, number)
     for number, values_of_slice in enumerate(((1, 2), (3,))):
