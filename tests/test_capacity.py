@@ -39,6 +39,7 @@ def words(cql: str) -> list[str]:
 
 @pytest.mark.spark
 @pytest.mark.takes_minutes
+@pytest.mark.long
 def test_what_is_promised_is_kept(tmp_path: Path) -> None:
     with commands() as process:
         for page, is_busy in ((QUIET, False), (BUSY, True)):

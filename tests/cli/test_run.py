@@ -176,6 +176,7 @@ def test_columns_that_are_not_declared_are_looked_up(tmp_path: Path) -> None:
     assert "stream b [UNBOUNDED] (ts, flow, src, dst, port, bytes, protocol)" in result.stdout
 
 
+@pytest.mark.long
 def test_the_demo_states_memory_and_latency_of_three_runs_and_draws_them(
     tmp_path: Path, temporary: Path
 ) -> None:

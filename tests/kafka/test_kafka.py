@@ -154,6 +154,7 @@ CREATE QUERY kept AS SELECT n FROM s INTO parquet '{folder}/kept';
 """
 
 
+@pytest.mark.long
 def test_new_partitions_are_read_and_a_deleted_topic_is_named(
     broker: Broker, connector: list[Path], tmp_path: Path, eventually: Eventually
 ) -> None:

@@ -156,7 +156,7 @@ def rows_of(run: Run, query: str) -> Counter[tuple[object, ...]]:
     return Counter(map(tuple, run.results(query).collect()))
 
 
-@pytest.mark.parametrize("files", [1, 4])
+@pytest.mark.parametrize("files", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_a_query_sets_aside_the_tuples_that_it_fails_for_and_nothing_else(
     spark: SparkSession, tmp_path: Path, files: int
 ) -> None:

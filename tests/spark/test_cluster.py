@@ -16,7 +16,7 @@ import pytest
 
 from headgate.spark.application.jvm import MODULE_OPTIONS, class_path, pyspark_folder
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long]
 
 Eventually = Callable[[Callable[[], bool], float], None]
 TIMEOUT_S = 900.0

@@ -29,7 +29,7 @@ from headgate.model.shedding import BITS, DropBox
 
 pytestmark = pytest.mark.spark
 
-KILLS = short_or_long(3, 10)
+KILLS = short_or_long(2, 10)
 LIFE_TIMEOUT_S = 300
 END_TIMEOUT_S = 300
 

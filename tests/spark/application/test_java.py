@@ -180,6 +180,7 @@ spark.stop()
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_driver_and_executors_start_on_the_packaged_runtime(tmp_path: Path) -> None:
     # Spark's scripts need the usual tools, so the PATH keeps all of them but java
     tools = tmp_path / "tools"
