@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.spark.manifest import BlockRef
-from headgate.spark.rows import QUANTILES, Spread, cut_at, rows_below, share_below
+from headgate.spark.rows import QUANTILES, Spread, cut_at, merged_quantiles, rows_below, share_below
 
 TIMES = st.lists(st.integers(0, 10**6), min_size=1, max_size=400).map(sorted)
 SOME = st.lists(TIMES, min_size=1, max_size=4)
@@ -71,3 +71,10 @@ def test_a_block_is_empty_only_if_no_tuple_is_left(times: list[int], ts: int) ->
     block = BlockRef("b", len(times), 1, times[0], times[-1], quantiles=told.times)
     left = sum(time >= ts for time in times)
     assert (round(block.rows_from(ts)) == 0) == (left == 0)
+
+
+def test_quantiles_are_between_the_ends_and_unknown_if_no_distribution_reaches_there() -> None:
+    spreads = [Spread.over(100, (0, 10, 20, 30)), Spread.over(50, (5, 500))]
+    found = merged_quantiles(spreads, 10, 30)
+    assert found == tuple(sorted(found)) and (found[0], found[-1]) == (10, 30)
+    assert merged_quantiles(spreads, 31, 40) == merged_quantiles([], 0, 1) == ()

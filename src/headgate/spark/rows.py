@@ -183,11 +183,14 @@ def cut_at(spreads: Sequence[Spread], share: float, end_ts: int) -> int:
 
 
 def merged_quantiles(spreads: Sequence[Spread], min_ts: int, max_ts: int) -> tuple[int, ...]:
-    """Evenly spaced quantiles over several distributions; minimum and maximum are given."""
+    """Evenly spaced quantiles over several distributions; minimum and maximum are given.
+
+    None if these distributions show nothing of what lies between, as when nearly all of their rows are late.
+    """
     total = sum(spread.rows for spread in spreads)
-    if not total:
-        return ()
     times = sorted({ts for spread in spreads for ts in spread.times if min_ts <= ts <= max_ts})
+    if not total or not times:
+        return ()
     reached = [rows_below(spreads, ts) / total for ts in times]
     wanted = [i / QUANTILES for i in range(1, QUANTILES)]
     found, place = [], 0
