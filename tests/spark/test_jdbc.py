@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tools import fetch_jars
+from tests.cached_jars import cached_jars
 
 pytestmark = pytest.mark.spark
 
@@ -41,11 +41,8 @@ def write_input(folder: Path) -> None:
 
 
 def run(folder: Path, url: str, login: str = "") -> None:
-    missing = [jar for jar in fetch_jars.missing() if jar.role == "jdbc"]
-    if missing:
-        pytest.skip(f"{missing[0].coordinates} is not cached; make kafka fetches it")
+    jars = ",".join(map(str, cached_jars("jdbc")))
     (folder / "q.sql").write_text(SCRIPT.format(folder=folder, url=url, login=login))
-    jars = ",".join(str(jar.path) for jar in fetch_jars.listed() if jar.role == "jdbc")
     command = [sys.executable, "-m", "headgate", "run", str(folder / "q.sql"), "--until-done", "--jars", jars]
     done = subprocess.run(
         [*command, "--checkpoint", str(folder / "checkpoint")],
