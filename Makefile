@@ -10,7 +10,7 @@ USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo kafka test long quick check kernels format docs bench lock
+.PHONY: help setup demo jars test long quick check kernels format docs bench lock
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,11 +20,14 @@ setup: $(STAMP) ## make .venv with the locked packages and headgate itself
 demo: $(STAMP) ## send one flood three times through a query, and plot memory and latency
 	$(BIN)/headgate demo
 
-kafka: $(STAMP) ## fetch the jars for tests with a Kafka broker and with databases into a cache
-	@$(BIN)/python tools/fetch_jars.py
+# those of HDFS and S3 are 70 MB, for make long alone
+JARS := broker connector jdbc $(if $(filter-out 0,$(HEADGATE_LONG_TESTS)),hdfs s3)
+
+jars: $(STAMP) ## fetch jars for tests into a cache: a Kafka broker, databases; for make long HDFS and S3
+	@$(BIN)/python tools/fetch_jars.py $(JARS)
 
 test: $(STAMP) ## check, then run all tests, those that need no JVM first
-	@$(MAKE) --no-print-directory --jobs=2 check kernels kafka
+	@$(MAKE) --no-print-directory --jobs=2 check kernels jars
 	$(BIN)/python -m pytest -m "not spark" -n auto --dist worksteal
 	$(BIN)/python -m pytest -m spark -n 2 --dist worksteal
 

@@ -1,7 +1,7 @@
-"""Fetches the jars that the tests with a real Kafka broker need into a cache, and verifies them.
+"""Fetches the jars that tests with a real Kafka broker, databases, HDFS or S3 need, and verifies them.
 
-``tests/kafka/jars.txt`` lists each one with its checksum. Maven fetches them from wherever its settings say;
-nothing is fetched if all are there.
+Arguments are the roles of jars, which go into a cache. ``tests/jars.txt`` lists each one with its checksum.
+Maven fetches them from wherever its settings say; nothing is fetched if all are there.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-LIST = Path(__file__).parents[1] / "tests" / "kafka" / "jars.txt"
+LIST = Path(__file__).parents[1] / "tests" / "jars.txt"
 _TIMEOUT_S = 600
 
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar by its coordinates; ``role`` is broker or connector."""
+    """A jar by its coordinates; ``role`` is broker, connector, jdbc, hdfs or s3."""
 
     role: str
     coordinates: str
@@ -42,13 +42,15 @@ def cache() -> Path:
     return Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "headgate" / "jars"
 
 
-def listed() -> list[Jar]:
+def listed(*roles: str) -> list[Jar]:
+    """The jars of some roles."""
     lines = LIST.read_text(encoding="utf-8").splitlines()
-    return [Jar(*line.split()) for line in lines if line and not line.startswith("#")]
+    jars = [Jar(*line.split()) for line in lines if line and not line.startswith("#")]
+    return [jar for jar in jars if jar.role in roles]
 
 
-def missing() -> list[Jar]:
-    return [jar for jar in listed() if not jar.is_there]
+def missing(*roles: str) -> list[Jar]:
+    return [jar for jar in listed(*roles) if not jar.is_there]
 
 
 def fetch(jars: list[Jar]) -> None:
@@ -87,6 +89,6 @@ def _pom(jars: list[Jar]) -> Iterator[str]:
 
 if __name__ == "__main__":
     try:
-        fetch(wanted) if (wanted := missing()) else None
+        fetch(wanted) if (wanted := missing(*sys.argv[1:])) else None
     except (RuntimeError, OSError, subprocess.SubprocessError) as error:
-        print(f"no jars for the tests with a Kafka broker, which are skipped: {error}", file=sys.stderr)
+        print(f"not all jars are cached, and tests that need them are skipped: {error}", file=sys.stderr)

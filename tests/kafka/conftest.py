@@ -6,15 +6,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.cached_jars import cached_jars
 from tests.kafka.broker import Broker
-from tools import fetch_jars
 
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    if missing := [jar for jar in fetch_jars.missing() if jar.role != "jdbc"]:
-        pytest.skip(f"{missing[0].coordinates} is not cached; make kafka fetches it")
-    found = Broker(tmp_path_factory.mktemp("broker"), fetch_jars.cache() / "broker")
+    jars = cached_jars("broker", "connector")
+    found = Broker(tmp_path_factory.mktemp("broker"), jars[0].parent)
     found.start()
     yield found
     found.stop()
@@ -23,4 +22,4 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 @pytest.fixture(scope="session")
 def connector() -> list[Path]:
     """The jars of Spark's connector."""
-    return [jar.path for jar in fetch_jars.listed() if jar.role == "connector"]
+    return cached_jars("connector")

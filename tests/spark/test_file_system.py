@@ -82,6 +82,15 @@ def test_a_file_is_replaced_by_another(files: Files, tmp_path: Path) -> None:
     assert files.read_text(f"{tmp_path}/free") == "first"
 
 
+def test_a_text_is_exchanged_only_while_it_is_the_old_one(files: Files, tmp_path: Path) -> None:
+    path = f"{tmp_path}/text"
+    assert not files.exchange_text(path, "old", "new")
+    assert files.create_text(path, "old") and not files.create_text(path, "other")
+    assert not files.exchange_text(path, "older", "new") and files.read_text(path) == "old"
+    assert files.exchange_text(path, "old", "new") and files.read_text(path) == "new"
+    assert files.names(str(tmp_path)) == ["text"]
+
+
 def test_local_disks_are_known_by_their_address(private: SparkSession) -> None:
     files = Files(private)
     assert all(map(files.is_local, ("/a", "file:/a", "file:///a")))

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from tools import fetch_jars
+from tests.cached_jars import cached_jars
 
 pytestmark = pytest.mark.spark
 
@@ -42,12 +42,9 @@ def write_input(folder: Path) -> None:
 
 def command(folder: Path, script: str, port: int) -> list[str]:
     """What runs a script that has access to a database."""
-    missing = [jar for jar in fetch_jars.missing() if jar.role == "jdbc"]
-    if missing:
-        pytest.skip(f"{missing[0].coordinates} is not cached; make kafka fetches it")
+    jars = ",".join(map(str, cached_jars("jdbc")))
     url, login = f"jdbc:postgresql://127.0.0.1:{port}/postgres", "user 'postgres', "
     (folder / "q.sql").write_text(script.format(folder=folder, url=url, login=login))
-    jars = ",".join(str(jar.path) for jar in fetch_jars.listed() if jar.role == "jdbc")
     run = [sys.executable, "-m", "headgate", "run", str(folder / "q.sql"), "--jars", jars]
     return [*run, "--checkpoint", str(folder / "checkpoint")]
 

@@ -96,7 +96,7 @@ def test_a_live_lock_that_came_in_between_is_put_back(tmp_path: Path) -> None:
     dead = json.dumps(asdict(Holder("here", 300, "sunday")))
     left_by(tmp_path, OTHER)
     second = lock(tmp_path)
-    second._remove_dead(dead)
+    assert not Files().exchange_text(second.path, dead, json.dumps(asdict(ALIVE)))
     assert holder(second) == OTHER
 
 

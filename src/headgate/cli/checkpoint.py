@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.commands import DEBUG, JSON, argument, value
+from headgate.cli.commands import CONF, DEBUG, JARS, JSON, PACKAGES, argument, value
 from headgate.errors import DamagedStateError, SetupError
 from headgate.plain_json import json_text
 
 if TYPE_CHECKING:
+    from headgate.spark.application.extras import Extras
     from headgate.spark.checkpoint import Rollback
     from headgate.spark.file_system import Files
     from headgate.spark.history import TickState
@@ -30,16 +31,24 @@ def checkpoint(ctx: typer.Context) -> None:
 
 
 @commands.command("verify", epilog=EXAMPLE)
-def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None:
+def verify(
+    folder: str = DIR,
+    packages: str | None = PACKAGES,
+    jars: str | None = JARS,
+    conf: list[str] = CONF,
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
     """Compare all files of a checkpoint with the checksums in its manifests; nothing is changed.
 
     Lists the ticks that a run can step back to, newest first. The exit code is 0 if a run can go on from the
     newest one, 1 if it is damaged.
     """
     from headgate.report import screen, states_table
+    from headgate.spark.application.extras import Extras
     from headgate.spark.checkpoint import Checkpoint
 
-    root, files = opened(folder)
+    root, files = opened(folder, Extras.of(packages, jars, conf))
     kept = Checkpoint(files, root)
     states = list(kept.history.states())
     if not states:
@@ -64,6 +73,9 @@ def verify(folder: str = DIR, as_json: bool = JSON, debug: bool = DEBUG) -> None
 def rollback(
     folder: str = DIR,
     to: int | None = value("TICK", "The tick to step back to; the last good one if not given."),
+    packages: str | None = PACKAGES,
+    jars: str | None = JARS,
+    conf: list[str] = CONF,
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -72,9 +84,10 @@ def rollback(
     Results in files stay exactly-once: the next run first removes those of the ticks that it repeats.
     Callbacks see the rows of these ticks a second time.
     """
+    from headgate.spark.application.extras import Extras
     from headgate.spark.checkpoint import roll_back
 
-    root, files = opened(folder)
+    root, files = opened(folder, Extras.of(packages, jars, conf))
     done = roll_back(files, root, to)
     if as_json:
         document = {
@@ -88,14 +101,14 @@ def rollback(
         print(_rollback_text(done))
 
 
-def opened(folder: str) -> tuple[str, Files]:
+def opened(folder: str, extras: Extras) -> tuple[str, Files]:
     """Path and file system of a checkpoint; a local folder needs no Spark."""
     from headgate.spark.file_system import Files, local_path
 
     if "://" in folder and not folder.startswith("file:"):
         from headgate.spark.application.cluster import own_session
 
-        return folder.rstrip("/"), Files(own_session("local[1]"))
+        return folder.rstrip("/"), Files(own_session("local[1]", extras=extras))
     path = local_path(folder)
     if not path.is_dir():
         raise SetupError(f"{folder} is not a folder; pass the one given to --checkpoint")

@@ -65,6 +65,9 @@ DEBUG: Any = typer.Option(
 FILE: Any = argument("FILE", "A file of CQL.")
 JSON: Any = flag("--json", "Print one JSON document and nothing else.")
 MASTER: Any = value("URL", "Spark master.", default="local[*]")
+PACKAGES: Any = value("G:A:V,...", "Packages that Spark fetches, such as connectors.")
+JARS: Any = value("FILE,...", "Jars for Spark, instead of packages.")
+CONF: Any = value("NAME=VALUE", "A setting of Spark; may be given several times.", default=[])
 
 
 def seconds(option: str, text: str | None) -> float | None:
@@ -103,9 +106,9 @@ def run(
     seed: str | None = value("N", "Decides which tuples are kept."),
     orders: str | None = value("QUERY=A B,...", "Aliases of a query in the order to join them."),
     force: bool = flag("--force", "Run even if a query is predicted to break its bounds."),
-    packages: str | None = value("G:A:V,...", "Packages that Spark fetches, such as connectors."),
-    jars: str | None = value("FILE,...", "Jars for Spark, instead of packages."),
-    conf: list[str] = value("NAME=VALUE", "A setting of Spark; may be given several times.", default=[]),
+    packages: str | None = PACKAGES,
+    jars: str | None = JARS,
+    conf: list[str] = CONF,
     dry_run: bool = flag("--dry-run", "Say which queries would go on, start and end; run nothing."),
     as_json: bool = JSON,
     rows_json: bool = flag("--rows-json", "Print each result of queries without INTO as a line of JSON."),

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.commands import DEBUG, JSON, MASTER, value
+from headgate.cli.commands import CONF, DEBUG, JARS, JSON, MASTER, PACKAGES, value
 from headgate.cli.serving import TOKEN_FILE, URL
 from headgate.errors import QueryError, SetupError
 
 if TYPE_CHECKING:
     from headgate.planning.listing import Answer
+    from headgate.spark.application.extras import Extras
     from headgate.spark.stored_tables import Tables
 
 _SHOWN_ROWS = 100
@@ -28,6 +29,9 @@ def sql(
     checkpoint: str | None = value("DIR", "Ask the state of a run in this folder, not a server."),
     limit: int = value("N", "Rows to show in a table.", default=_SHOWN_ROWS, min=1, max=1_000_000),
     master: str = MASTER,
+    packages: str | None = PACKAGES,
+    jars: str | None = JARS,
+    conf: list[str] = CONF,
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -47,10 +51,14 @@ def sql(
         return
     if statement is None:
         raise SetupError("--checkpoint needs a statement, such as 'SELECT * FROM q'; a shell needs a server")
-    _ask_checkpoint(statement, checkpoint, limit, master, as_json)
+    from headgate.spark.application.extras import Extras
+
+    _ask_checkpoint(statement, checkpoint, limit, master, Extras.of(packages, jars, conf), as_json)
 
 
-def _ask_checkpoint(statement: str, checkpoint: str, limit: int, master: str, as_json: bool) -> None:
+def _ask_checkpoint(
+    statement: str, checkpoint: str, limit: int, master: str, extras: Extras, as_json: bool
+) -> None:
     from headgate.cli.checkpoint import opened
     from headgate.cql.tokens import Cursor
     from headgate.spark.application.cluster import own_session
@@ -58,11 +66,11 @@ def _ask_checkpoint(statement: str, checkpoint: str, limit: int, master: str, as
     from headgate.spark.stored_tables import Tables
 
     cursor = Cursor(statement, "sql")
-    root, _ = opened(checkpoint)
+    root, _ = opened(checkpoint, extras)
     word = cursor.word()
     if word not in ("SELECT", "WITH", "SHOW", "DESCRIBE"):
         raise cursor.expected("SELECT, WITH, SHOW TABLES or DESCRIBE name")
-    session = own_session(master)
+    session = own_session(master, extras=extras)
     tables = Tables(session, Files(session), root)
     if word in ("SELECT", "WITH"):
         _print_rows(tables, statement.rstrip().removesuffix(";"), limit, as_json)

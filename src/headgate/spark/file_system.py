@@ -6,14 +6,23 @@ import os
 import shutil
 import uuid
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
+from headgate.errors import SetupError
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# what file systems of Hadoop may offer: a file appears when its stream is closed, or never if that is aborted
+_APPEARS_WHOLE = "fs.capability.outputstream.abortable"
+# it is created on condition that there is none of that name, or that there is one of a certain version
+_IF_NONE = "fs.option.create.conditional.overwrite"
+_IF_VERSION = "fs.option.create.conditional.overwrite.etag"
+_COPY_BUFFER_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -37,6 +46,9 @@ def local_path(path: str) -> Path:
 
 class Files:
     """Files by path text. Local disks are accessed directly, which is faster and replaces files atomically.
+
+    Elsewhere, a rename replaces files atomically, as on HDFS, unless they appear whole when they are closed:
+    so on S3, where a rename is a copy and a deletion.
 
     Without a Spark session, all paths must be local. Hadoop keeps a checksum beside each local file that it
     writes (``.name.crc``). Such a companion is never listed, and is deleted with its file: left behind, it
@@ -149,11 +161,19 @@ class Files:
             _companion(new).unlink(missing_ok=True)
             os.replace(old, new)
             return
+        if _appears_whole(fs, new):
+            self._copy(fs, old, new)
+            fs.delete(old, False)
+            return
         hadoop = self._jvm.org.apache.hadoop.fs
         # of its own class: Java would not take an array of objects
         overwrite = self._gateway.new_array(getattr(hadoop, "Options$Rename"), 1)
         overwrite[0] = getattr(hadoop, "Options$Rename").OVERWRITE
         hadoop.FileContext.getFileContext(new.toUri(), self._conf).rename(old, new, overwrite)
+
+    def _copy(self, fs: Any, old: Any, new: Any) -> None:
+        with closing(fs.open(old)) as source, _whole(fs.create(new, True)) as stream:
+            self._jvm.org.apache.hadoop.io.IOUtils.copyBytes(source, stream, _COPY_BUFFER_BYTES, False)
 
     def delete(self, path: str) -> None:
         """Remove a file or folder, if it is there."""
@@ -176,9 +196,12 @@ class Files:
 
     def write_bytes(self, path: str, content: bytes) -> None:
         """The same for any content."""
-        fs, draft = self._at(f"{path}.draft")
+        fs, at, draft = self._at(path, f"{path}.draft")
         if fs is None:
             _write_draft(draft, content)
+        elif _appears_whole(fs, at):
+            _write_whole(fs.create(at, True), content)
+            return
         else:
             _write_to(fs.create(draft, True), content)
         self.replace(f"{path}.draft", path)
@@ -197,6 +220,8 @@ class Files:
             finally:
                 draft.unlink()
             return True
+        if _appears_whole(fs, at):
+            return self._write_if(path, text, _IF_NONE, True)
         try:
             stream = fs.create(at, False)
         except Exception:
@@ -204,6 +229,50 @@ class Files:
                 return False
             raise
         _write_to(stream, text.encode())
+        return True
+
+    def exchange_text(self, path: str, old: str, new: str) -> bool:
+        """Replace a small text file if it still holds ``old``; whether this call did."""
+        fs, at = self._at(path)
+        if fs is not None and _appears_whole(fs, at):
+            try:
+                version = str(fs.getFileStatus(at).getEtag())
+                held = self.read_text(path)
+            except Exception:
+                if fs.exists(at):
+                    raise
+                return False
+            return held == old and self._write_if(path, new, _IF_VERSION, version)
+        # of two processes that move it away, only one succeeds
+        aside = f"{path}.{uuid.uuid4().hex[:8]}"
+        try:
+            self.move(path, aside)
+        except Exception:
+            if self.exists(path):
+                raise
+            return False
+        if (moved := self.read_text(aside)) != old:
+            # another process was faster, and this is what it wrote: put it back
+            self.create_text(path, moved)
+        self.delete(aside)
+        return moved == old and self.create_text(path, new)
+
+    def _write_if(self, path: str, text: str, condition: str, value: str | bool) -> bool:
+        """Write a small text file on a condition that the file system checks; whether this call wrote it."""
+        fs, at = self._at(path)
+        if not fs.hasPathCapability(at, condition):
+            raise SetupError(
+                f"{path}: without conditional writes, two runs could use one checkpoint; "
+                "enable fs.s3a.create.conditional.enabled, or choose another file system"
+            )
+        try:
+            builder = fs.createFile(at).create().recursive().overwrite(condition != _IF_NONE)
+            _write_whole(builder.must(condition, value).build(), text.encode())
+        except Exception:
+            if not fs.exists(at):
+                raise
+            # a request that was repeated, because its answer was lost, finds what it wrote itself
+            return self.read_text(path) == text
         return True
 
 
@@ -251,6 +320,27 @@ def _write_to(stream: Any, content: bytes) -> None:
     with closing(stream):
         stream.write(content)
         stream.hsync()
+
+
+def _appears_whole(fs: Any, at: Any) -> bool:
+    """Whether a file appears when its stream is closed, in place of one that has its name."""
+    return bool(fs.hasPathCapability(at, _APPEARS_WHOLE))
+
+
+def _write_whole(stream: Any, content: bytes) -> None:
+    with _whole(stream) as file:
+        file.write(content)
+
+
+@contextmanager
+def _whole(stream: Any) -> Iterator[Any]:
+    """Close a stream after all was written; otherwise abort it, since closing would show what there is."""
+    try:
+        yield stream
+    except BaseException:
+        stream.abort()
+        raise
+    stream.close()
 
 
 def _companion(place: Path) -> Path:

@@ -83,7 +83,9 @@ class RunLock:
             found = self._read()
             if found is not None:
                 self._refuse_if_alive(found, me)
-                self._remove_dead(found)
+                if self._files.exchange_text(self.path, found, own):
+                    self._own = own
+                    return
         raise SetupError(f"{self.path} keeps changing hands; try again")
 
     def release(self) -> None:
@@ -121,17 +123,3 @@ class RunLock:
                 f"{used} process {found.pid} on this host ({found.host}); "
                 "stop it first, or choose another checkpoint"
             )
-
-    def _remove_dead(self, text: str) -> None:
-        """Move it away first: of two processes that have seen it, only one succeeds."""
-        aside = f"{self.path}.{uuid.uuid4().hex[:8]}"
-        try:
-            self._files.move(self.path, aside)
-        except Exception:
-            if self._files.exists(self.path):
-                raise
-            return
-        if (moved := self._files.read_text(aside)) != text:
-            # another process was faster, and this is its lock: put it back
-            self._files.create_text(self.path, moved)
-        self._files.delete(aside)
