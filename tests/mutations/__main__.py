@@ -29,8 +29,16 @@ def main() -> None:
     warnings.simplefilter("error")
     run_unchanged(random.Random(arguments.seed))
     begin_s = time.monotonic()
+    shown = 0
+
+    def show(outcomes: Outcomes) -> None:
+        nonlocal shown
+        for failure in outcomes.failures[shown:_SHOWN]:
+            print(f"\n== {failure}", flush=True)
+        shown = len(outcomes.failures)
 
     def report(number: int, outcomes: Outcomes) -> None:
+        show(outcomes)
         wrong = f"{len(outcomes.failures)} wrong, {slowest(outcomes)}"
         print(f"{number:,} cases in {time.monotonic() - begin_s:.0f} s: {wrong}", flush=True)
 
@@ -39,8 +47,7 @@ def main() -> None:
     for name, count in sorted(outcomes.counts.items()):
         print(f"{name:24} {count:8,}")
     print(f"{slowest(outcomes)} of processor time")
-    for failure in outcomes.failures[:_SHOWN]:
-        print(f"\n== {failure}")
+    show(outcomes)
     sys.exit(bool(outcomes.failures))
 
 
