@@ -37,6 +37,8 @@ from headgate.spark.sql import SEQ, TS
 ONE_TASK_ROWS = 50_000
 MOST_SCANS = 4
 """Of numbered files in one query, if these overlap in time; more files are one scan."""
+# a plan with a case for each of more files would take long to analyse
+_MOST_CASES = 32
 _PLACE_IN_FILE = (
     f"_metadata.row_index AS {sql.name(sql.ROW)}",
     f"_metadata.file_name AS {sql.name(sql.FILE)}",
@@ -257,9 +259,10 @@ def _rows(blocks: Sequence[BlockRef]) -> int:
 
 
 def _follow_each_other(blocks: Sequence[BlockRef]) -> bool:
-    """Whether a timestamp shows which of these blocks a tuple is in."""
+    """Whether a timestamp shows which of these blocks, not too many, a tuple is in."""
     ordered = sorted(blocks, key=lambda block: block.min_ts)
-    return all(one.max_ts < other.min_ts for one, other in pairwise(ordered))
+    are_few = len(blocks) <= _MOST_CASES
+    return are_few and all(one.max_ts < other.min_ts for one, other in pairwise(ordered))
 
 
 def in_place_items(schema: LogSchema, stamp_us: int | None, blocks: Sequence[BlockRef]) -> list[str]:
