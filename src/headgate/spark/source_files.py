@@ -36,6 +36,9 @@ class FileSourceLog:
     def __post_init__(self) -> None:
         self._offsets: dict[int, dict[str, str]] = {}
         self._read: dict[str, tuple[set[str], int]] = {}
+        planned = self._files.names(f"{self._folder}/offsets")
+        self.last_planned = max((int(name) for name in planned if name.isdigit()), default=-1)
+        """The last micro-batch that runs before this one have planned; it may still have to be executed."""
 
     def offsets(self, batch_id: int) -> dict[str, str]:
         """Offset text of every named source at the end of a micro-batch."""

@@ -83,8 +83,12 @@ class Intake:
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream has come to its end with this micro-batch."""
         offsets, earlier = self._source_log.offsets(batch_id), self._source_log.offsets(batch_id - 1)
+        # what a run before this one has planned says nothing of what has arrived since
+        is_planned_now = batch_id > self._source_log.last_planned
         return all(
-            self._sources.is_at_end(definition, offsets.get(name), earlier.get(name))
+            self._sources.is_at_end(
+                definition, offsets.get(name), is_planned_now and offsets.get(name) == earlier.get(name)
+            )
             or self._has_no_file_left(definition, batch_id)
             for name, definition in self._network.streams.items()
         )
