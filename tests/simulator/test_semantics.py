@@ -97,6 +97,12 @@ def test_sizes_follow_widths_and_bytes_follow_the_stream() -> None:
     assert taken_first.sizes.max() == 2
 
 
+def test_tuples_without_a_size_take_no_room() -> None:
+    found = scenario({"s": [0]}, {"a": ("s", Behaviour(1))}, {"q": "a"}, bytes_per_tuple={"s": 0})
+    result = simulate(found, strategy_named("chain"))
+    assert result.backlog.bytes.max() == 0 and outputs(found) == [(1, 1, 1)]
+
+
 def test_what_is_filtered_out_entirely_goes_no_further() -> None:
     found = scenario({"s": [0]}, {"a": ("s", Behaviour(1, 0)), "b": ("a", Behaviour(1))}, {"q": "b"})
     assert backlog(found) == [(0, 1), (1, 0)]

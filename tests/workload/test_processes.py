@@ -108,6 +108,7 @@ def test_a_trace_is_read_from_csv_too_and_can_be_cut_and_sped_up(tmp_path: Path)
         ("list", {"times": [-1]}, "times[0] = -1 is out of range"),
         ("list", {"times": [float("nan")]}, "times[0] = nan is out of range"),
         ("trace", {"file": "nowhere.parquet"}, "there is no file nowhere.parquet"),
+        ("trace", {"file": "n" * 1000}, "there is no file nnn"),
         ("trace", {"file": "x", "unit": "weeks"}, 'unit = "weeks" is wrong'),
     ],
 )

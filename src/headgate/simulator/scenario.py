@@ -225,7 +225,9 @@ class Grid:
         longest_s = max(scenario.last_arrival_s + scenario.work_s, scenario.time_unit_s or 0.0)
         largest = sum(load.tuples + 1 for load in scenario.loads.values())
         widest = max((load.bytes for load in scenario.loads.values()), default=0.0)
-        narrowest = min((scenario.width(stream) for stream in scenario.network.streams), default=1.0)
+        widths = [scenario.width(stream) for stream in scenario.network.streams]
+        # tuples without a size take no room, whatever the grid is
+        narrowest = min((width for width in widths if width > 0), default=1.0)
         most = max(largest, widest / narrowest * len(scenario.loads))
         return Grid(_power_of_ten(longest_s, _FINEST_TIME), _power_of_ten(most, _FINEST_SIZE))
 

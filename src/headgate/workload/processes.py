@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
@@ -232,7 +233,8 @@ class Trace(Process):
 
     def _read(self) -> tuple[str, pa.ChunkedArray]:
         path = Path(self.file)
-        if not path.is_file():
+        # a name may be too long to be looked for
+        if not os.path.isfile(path):
             raise SetupError(f"there is no file {self.file}")
         is_csv = self.file.endswith(".csv")
         if is_csv and path.stat().st_size > _MOST_CSV_BYTES:
