@@ -53,6 +53,7 @@ from headgate.statistics.store import PredicateEstimates
 
 if TYPE_CHECKING:
     from headgate.spark import DataFrame, DataType, SparkSession
+    from headgate.spark.sinks import Callback
 
 Own = TypeVar("Own", bound="Declarations")
 # by name in lower case: a name, a function and the type of its values; None if it is dropped
@@ -91,7 +92,7 @@ class Declarations(ABC):
             event_times=EVENT_TIMES,
             session=SessionFunctions() if spark is None else _functions_of(spark),
         )
-        self._callbacks: dict[str, Callable[..., None]] = {}
+        self._callbacks: dict[str, Callback] = {}
         self._functions: dict[str, Callable[..., Any]] = {}
         self._measured: Measured | None = None
         self._planned: tuple[int, Stages] | None = None

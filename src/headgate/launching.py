@@ -22,6 +22,7 @@ from headgate.status import Recorder
 
 if TYPE_CHECKING:
     from headgate.spark.run import SparkRun
+    from headgate.spark.sinks import Callback
 
 # CPU seconds of a tick where no query has a latency bound
 _TICK_S = 1.0
@@ -33,7 +34,7 @@ class Launcher:
 
     spark: Any
     sources: Any
-    callbacks: Mapping[str, Callable[..., None]]
+    callbacks: Mapping[str, Callback]
     functions: Mapping[str, Callable[..., Any]]
 
     def launch(self, network: Network, settings: RunSettings) -> Run:

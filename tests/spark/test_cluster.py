@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import os
-import shutil
-import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import duckdb
 import pytest
-
-from headgate.spark.application.jvm import MODULE_OPTIONS, class_path, pyspark_folder
+from tests.spark.processes import free_port, java, started
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -26,34 +22,6 @@ CREATE QUERY all_rows AS SELECT n FROM s INTO parquet '{folder}/out';
 CREATE QUERY counted AS SELECT n % 3 AS k, count(*) AS c FROM s [TUMBLE 10 SECONDS] GROUP BY n % 3
   INTO parquet '{folder}/counted';
 """
-
-
-def java(*arguments: str) -> list[str]:
-    spark_home = pyspark_folder()
-    assert spark_home is not None
-    jars = os.pathsep.join(map(str, class_path(spark_home)))
-    own = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    return [shutil.which("java") or "java", *own, *MODULE_OPTIONS, "-cp", jars, *arguments]
-
-
-@contextmanager
-def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
-    environ = {**os.environ, "SPARK_HOME": str(pyspark_folder()), "PYSPARK_PYTHON": sys.executable}
-    # workers would look for a build of Spark to find it out
-    environ["SPARK_SCALA_VERSION"] = "2.13"
-    with log.open("ab") as out:
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=environ)
-    try:
-        yield process
-    finally:
-        process.kill()
-        process.wait()
-
-
-def free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
 
 
 @contextmanager

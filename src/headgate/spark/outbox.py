@@ -170,10 +170,6 @@ class PartitionCallback:
     name: str
     function: PartitionFunction
 
-    def __call__(self, batches: Iterator[pa.RecordBatch], batch_id: int, partition: int) -> None:
-        """Call it."""
-        self.function(batches, batch_id, partition)
-
 
 class PartitionCallbackSink(StagedSink):
     """Hands every batch to a Python function on the executors, a partition in each call.

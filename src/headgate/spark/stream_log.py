@@ -260,9 +260,10 @@ def _rows(blocks: Sequence[BlockRef]) -> int:
 
 def _follow_each_other(blocks: Sequence[BlockRef]) -> bool:
     """Whether a timestamp shows which of these blocks, not too many, a tuple is in."""
+    if len(blocks) > _MOST_CASES:
+        return False
     ordered = sorted(blocks, key=lambda block: block.min_ts)
-    are_few = len(blocks) <= _MOST_CASES
-    return are_few and all(one.max_ts < other.min_ts for one, other in pairwise(ordered))
+    return all(one.max_ts < other.min_ts for one, other in pairwise(ordered))
 
 
 def in_place_items(schema: LogSchema, stamp_us: int | None, blocks: Sequence[BlockRef]) -> list[str]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -46,12 +47,16 @@ def java_class(spark: SparkSession, name: str) -> Any:
 
 def new_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
     """An object of a class that has one constructor."""
+    return _instance(spark, java_class(spark, name), arguments)
+
+
+def _instance(spark: SparkSession, loaded: Any, arguments: Sequence[Any]) -> Any:
     gateway, jvm = spark.sparkContext._gateway, spark._jvm
     assert gateway is not None and jvm is not None
     given = gateway.new_array(jvm.java.lang.Object, len(arguments))
     for place, argument in enumerate(arguments):
         given[place] = argument
-    return java_class(spark, name).getConstructors()[0].newInstance(given)
+    return loaded.getConstructors()[0].newInstance(given)
 
 
 def new_kafka_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
@@ -64,10 +69,7 @@ def new_kafka_object(spark: SparkSession, name: str, *arguments: Any) -> Any:
         # the connector may have been added to Spark by a class loader of its own
         above = jvm.java.lang.Thread.currentThread().getContextClassLoader()
         _KAFKA_LOADERS[gateway] = jvm.java.net.URLClassLoader(urls, above)
-    given = gateway.new_array(jvm.java.lang.Object, len(arguments))
-    for place, argument in enumerate(arguments):
-        given[place] = argument
-    return _KAFKA_LOADERS[gateway].loadClass(name).getConstructors()[0].newInstance(given)
+    return _instance(spark, _KAFKA_LOADERS[gateway].loadClass(name), arguments)
 
 
 def use_local_files(spark: SparkSession) -> None:
