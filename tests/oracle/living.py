@@ -46,11 +46,15 @@ def seen_from(query: Query, start_us: int | None) -> Query:
 
 @dataclass
 class Version:
-    """A version of a query that runs, or has run; ``number`` is that of its text."""
+    """A version of a query that runs, or has run; ``number`` is that of its text.
+
+    One that replaces the same text goes on with it: the results before are in ``earlier_folders``.
+    """
 
     name: str
     number: int
     folder: str
+    earlier_folders: list[str] = field(default_factory=list)
     start_us: int | None = None
     has_ended: bool = False
     is_paused: bool = False
@@ -175,7 +179,11 @@ class System:
         """The statement of a new version, which is in the journal before it takes effect."""
         folder = f"{name}-{self.journal.folders}"
         self.journal.folders += 1
-        self.journal.versions.append(Version(name, number, folder))
+        earlier: list[str] = []
+        before = self.alive.get(name)
+        if before is not None and self.texts[before.number].sql == self.texts[number].sql:
+            earlier = [*before.earlier_folders, before.folder]
+        self.journal.versions.append(Version(name, number, folder, earlier))
         start = self.rng.choice(("", " WITH (start = 'log')", " WITH (start = 'now')"))
         path = self.folder / "out" / folder
         return f"{create} {name}{start} AS {self.texts[number].sql} INTO parquet OPTIONS (path '{path}');\n"
@@ -260,10 +268,12 @@ class System:
                 )
 
     def _found(self, version: Version) -> Results:
-        folder = self.folder / "out" / version.folder
-        if not any(folder.glob("part-*")):
-            return Counter()
-        return found_rows(self.spark.read.parquet(str(folder)))
+        found: Results = Counter()
+        for name in (*version.earlier_folders, version.folder):
+            folder = self.folder / "out" / name
+            if any(folder.glob("part-*")):
+                found += found_rows(self.spark.read.parquet(str(folder)))
+        return found
 
 
 def random_sequence(spark: SparkSession, folder: Path, seed: int, steps: int) -> list[str]:
