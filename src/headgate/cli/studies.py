@@ -85,7 +85,7 @@ def _application(master: str = "local[*]", pool_tasks: int = 0) -> Iterator[Any]
 
 
 def show(study: Study, as_json: bool) -> None:
-    """Print checks and figures; the exit code is 1 if a check fails."""
+    """Print checks and figures; the exit code is 1 if a check does not come out as it is known to."""
     if as_json:
         print(json_text(study.to_json()))
     else:
@@ -93,11 +93,14 @@ def show(study: Study, as_json: bool) -> None:
         for heading in ("", "check", "expected", "got"):
             table.add_column(heading, overflow="fold")
         for check in study.checks:
-            table.add_row("ok" if check.ok else "FAILED", check.name, str(check.expected), _shown(check.got))
+            table.add_row(check.verdict, check.name, str(check.expected), _shown(check.got))
         console = screen()
         console.print(table)
         holding = sum(check.ok for check in study.checks)
         console.print(f"{holding} of {len(study.checks)} checks hold")
+        for check in study.checks:
+            if check.disagreement:
+                console.print(f"{check.verdict}: {check.name}: {check.disagreement}")
         for table in _tables(study):
             console.print(table)
         console.print(f"{len(study.figures)} figures: {study.out}", soft_wrap=True)

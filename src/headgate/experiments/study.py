@@ -28,12 +28,27 @@ Progress = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Check:
-    """A claim and whether it holds."""
+    """A claim and whether it holds.
+
+    ``disagreement`` is the reason why one is known not to hold here; such a check stays in the report.
+    """
 
     name: str
     expected: object
     got: object
     ok: bool
+    disagreement: str = ""
+
+    @property
+    def is_surprise(self) -> bool:
+        """Whether it did not come out as it is known to."""
+        return self.ok == bool(self.disagreement)
+
+    @property
+    def verdict(self) -> str:
+        if self.disagreement:
+            return "HOLDS NOW" if self.ok else "disagrees"
+        return "ok" if self.ok else "FAILED"
 
 
 @dataclass
@@ -47,36 +62,42 @@ class Study:
     figures: list[Path] = field(default_factory=list)
     tables: dict[str, Mapping[str, object]] = field(default_factory=dict)
     """Numbers that are reported but not checked."""
+    disagreements: Mapping[str, str] = field(default_factory=dict)
+    """Reasons by the name of the check that is known not to hold."""
 
     @property
     def ok(self) -> bool:
-        return all(check.ok for check in self.checks)
+        """Whether every check came out as it is known to."""
+        return not any(check.is_surprise for check in self.checks)
+
+    def _add(self, name: str, expected: object, got: object, ok: bool) -> None:
+        self.checks.append(Check(name, expected, got, ok, self.disagreements.get(name, "")))
 
     def equal(self, name: str, expected: object, got: object) -> None:
         """Check that both are equal, to the last digit."""
-        self.checks.append(Check(name, expected, got, expected == got))
+        self._add(name, expected, got, expected == got)
 
     def at_least(self, name: str, bound: float, got: float) -> None:
-        self.checks.append(Check(name, f">= {bound:g}", rounded(got), got >= bound))
+        self._add(name, f">= {bound:g}", rounded(got), got >= bound)
 
     def at_most(self, name: str, bound: float, got: float) -> None:
-        self.checks.append(Check(name, f"<= {bound:.4g}", rounded(got), got <= bound))
+        self._add(name, f"<= {bound:.4g}", rounded(got), got <= bound)
 
     def close(self, name: str, expected: float, got: float, share: float) -> None:
         """Check that a number is within a share of itself of the expected one."""
         ok = abs(expected - got) <= share * abs(got)
-        self.checks.append(Check(name, rounded(expected), rounded(got), ok))
+        self._add(name, rounded(expected), rounded(got), ok)
 
     def within(self, name: str, expected: float, got: float, by: float) -> None:
         """Check that a number is within its confidence interval of the expected one."""
         shown = f"{rounded(got)} +- {rounded(by)}"
-        self.checks.append(Check(name, rounded(expected), shown, abs(expected - got) <= by))
+        self._add(name, rounded(expected), shown, abs(expected - got) <= by)
 
     def rising(self, name: str, got: Mapping[str, float], tolerance: float = 0.0) -> None:
         """Check that no number is below the previous one, by more than a share ``tolerance`` of it."""
         rises = all(b >= a * (1 - tolerance) for a, b in pairwise(got.values()))
         within = f" within {tolerance:.0%}" if tolerance else ""
-        self.checks.append(Check(name, f"rising{within}", {k: rounded(v) for k, v in got.items()}, rises))
+        self._add(name, f"rising{within}", {k: rounded(v) for k, v in got.items()}, rises)
 
     def drawing(self, name: str, title: str, x: str, y: str) -> AbstractContextManager[Axes]:
         """Axes of a new figure; labelled ``x`` and ``y``, and saved at the end."""
