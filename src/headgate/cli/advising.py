@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.cli.advice_report import Traced, print_advice, print_document
-from headgate.cli.commands import seconds
+from headgate.cli.parameters import seconds
 from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, profiled_network
 from headgate.cli.working import Working
 from headgate.errors import SetupError

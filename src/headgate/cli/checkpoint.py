@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.commands import CONF, DEBUG, JARS, JSON, PACKAGES, argument, value
+from headgate.cli.parameters import CONF, DEBUG, JARS, JSON, PACKAGES, argument, value
 from headgate.errors import DamagedStateError, SetupError
 from headgate.plain_json import json_text
 

@@ -12,6 +12,20 @@ from typing import Any
 
 import typer
 
+from headgate.cli.parameters import (
+    CONF,
+    DEBUG,
+    FILE,
+    JARS,
+    JSON,
+    MASTER,
+    PACKAGES,
+    argument,
+    flag,
+    seconds,
+    switch,
+    value,
+)
 from headgate.errors import SetupError, known_names
 from headgate.outputs import check_file, check_folder
 from headgate.quantity import PROCESSORS, RATE, SEED, Quantity
@@ -28,61 +42,11 @@ _SEEDS: dict[str, Any] = {"min": SEED.least, "max": SEED.most}
 _LONGEST_S = 86_400
 # each is a module of headgate.experiments with a function `reproduce`
 _STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
+_ALL = "all"
 _BENCHES = ("burst", "eddies", "overload", "predict", "nexmark")
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
 _OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
-
-
-def argument(metavar: str, help: str) -> Any:
-    return typer.Argument(..., metavar=metavar, help=help, show_default=False)
-
-
-def flag(name: str, help: str) -> Any:
-    return typer.Option(False, name, help=help)
-
-
-def switch(name: str, help: str) -> Any:
-    """An option that is on, off, or not given."""
-    return typer.Option(None, f"--{name}/--no-{name}", help=help, show_default=False)
-
-
-def value(metavar: str, help: str, *names: str, default: Any = None, **checks: Any) -> Any:
-    """An option that takes a value; help shows the default if there is one."""
-    is_shown = checks.pop("show_default", default not in (None, []))
-    return typer.Option(default, *names, metavar=metavar, help=help, show_default=is_shown, **checks)
-
-
-def _note_debug(ctx: typer.Context, wanted: bool) -> bool:
-    # where the error is reported, the command's own arguments are gone
-    ctx.meta["debug"] = wanted
-    return wanted
-
-
-DEBUG: Any = typer.Option(
-    False, "--debug", help="Show the stack trace of an error.", callback=_note_debug, is_eager=True
-)
-FILE: Any = argument("FILE", "A file of CQL.")
-JSON: Any = flag("--json", "Print one JSON document and nothing else.")
-MASTER: Any = value("URL", "Spark master.", default="local[*]")
-PACKAGES: Any = value("G:A:V,...", "Packages that Spark fetches, such as connectors.")
-JARS: Any = value("FILE,...", "Jars for Spark, instead of packages.")
-CONF: Any = value("NAME=VALUE", "A setting of Spark; may be given several times.", default=[])
-
-
-def seconds(option: str, text: str | None) -> float | None:
-    """The value of an option that takes a duration."""
-    from headgate.cql.measure import parse_duration_us
-
-    if text is None:
-        return None
-    try:
-        value = parse_duration_us(text) / 1e6
-    except ValueError as error:
-        raise SetupError(f"{option}: {error}") from None
-    if value <= 0:
-        raise SetupError(f"{option} must be more than 0")
-    return value
 
 
 def run(
@@ -370,7 +334,7 @@ def nexmark(
 
 
 def reproduce(
-    study: str = argument("STUDY", f"One of {', '.join(_STUDIES)}."),
+    study: str = argument("STUDY", f"One of {', '.join(_STUDIES)}; or all, on one page."),
     trace: Path | None = value(
         "FILE", "Recorded arrivals, a Parquet or CSV column of times; synthetic otherwise."
     ),
@@ -383,18 +347,22 @@ def reproduce(
 ) -> None:
     """Compute every worked example, table and figure of a paper, draw it, and compare.
 
-    The exit code is 1 if a check fails.
+    Claims that are known not to hold here are shown as such, with the reason. The exit code is 1 if a check
+    comes out otherwise than it is known to.
     """
-    _check_name(study, _STUDIES)
+    _check_name(study, (*_STUDIES, _ALL))
     if on_spark and study not in _ON_SPARK:
         raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
-    check_folder("--out", out / study)
-    if trace is None and study in _OVER_ARRIVALS:
+    check_folder("--out", out if study == _ALL else out / study)
+    if trace is None and study in (*_OVER_ARRIVALS, _ALL):
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
-    from headgate.cli.studies import reproduced, show
+    from headgate.cli.studies import reproduced, show, show_all
 
+    if study == _ALL:
+        done = [reproduced(name, trace, out / name, on_spark=False) for name in _STUDIES]
+        return show_all(done, out / "index.html", as_json)
     show(reproduced(study, trace, out / study, on_spark), as_json)
 
 

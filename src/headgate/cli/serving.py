@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.commands import DEBUG, JSON, MASTER, argument, value
+from headgate.cli.parameters import DEBUG, JSON, MASTER, argument, value
 from headgate.errors import SetupError
 from headgate.plain_json import json_text
 

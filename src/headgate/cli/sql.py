@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.commands import CONF, DEBUG, JARS, JSON, MASTER, PACKAGES, value
+from headgate.cli.parameters import CONF, DEBUG, JARS, JSON, MASTER, PACKAGES, value
 from headgate.cli.serving import TOKEN_FILE, URL
 from headgate.errors import QueryError, SetupError
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -16,7 +16,8 @@ from rich.table import Table
 from headgate.cli.progress import Progress
 from headgate.cli.signals import Interrupted, interruptible
 from headgate.errors import SetupError
-from headgate.experiments.study import Study
+from headgate.experiments.page import write_page
+from headgate.experiments.study import Study, records_of, shown
 from headgate.plain_json import json_text
 from headgate.report import plot_runs, screen
 
@@ -89,44 +90,56 @@ def show(study: Study, as_json: bool) -> None:
     if as_json:
         print(json_text(study.to_json()))
     else:
-        table = Table(box=box.SIMPLE_HEAD)
-        for heading in ("", "check", "expected", "got"):
-            table.add_column(heading, overflow="fold")
-        for check in study.checks:
-            table.add_row(check.verdict, check.name, str(check.expected), _shown(check.got))
-        console = screen()
-        console.print(table)
-        holding = sum(check.ok for check in study.checks)
-        console.print(f"{holding} of {len(study.checks)} checks hold")
-        for check in study.checks:
-            if check.disagreement:
-                console.print(f"{check.verdict}: {check.name}: {check.disagreement}")
-        for table in _tables(study):
-            console.print(table)
-        console.print(f"{len(study.figures)} figures: {study.out}", soft_wrap=True)
+        _print(study)
     if not study.ok:
         raise typer.Exit(1)
+
+
+def show_all(studies: Sequence[Study], page: Path, as_json: bool) -> None:
+    """Write one page of all studies, and print their checks; the exit code is that of ``show``."""
+    write_page(studies, page)
+    if as_json:
+        print(json_text({"studies": [study.to_json() for study in studies], "page": str(page)}))
+    else:
+        for study in studies:
+            screen().rule(study.name)
+            _print(study)
+        screen().print(f"all tables and figures on one page: {page}", soft_wrap=True)
+    if not all(study.ok for study in studies):
+        raise typer.Exit(1)
+
+
+def _print(study: Study) -> None:
+    table = Table(box=box.SIMPLE_HEAD)
+    for heading in ("", "check", "expected", "got"):
+        table.add_column(heading, overflow="fold")
+    for check in study.checks:
+        table.add_row(check.verdict, check.name, str(check.expected), shown(check.got))
+    console = screen()
+    console.print(table)
+    holding = sum(check.ok for check in study.checks)
+    console.print(f"{holding} of {len(study.checks)} checks hold")
+    for check in study.checks:
+        if check.disagreement:
+            line = f"{check.verdict}: {check.name}: {check.disagreement}"
+            console.print(line, markup=False, soft_wrap=True)
+    for table in _tables(study):
+        console.print(table)
+    console.print(f"{len(study.figures)} figures: {study.out}", soft_wrap=True)
 
 
 def _tables(study: Study) -> Iterator[Table]:
     """Numbers that are reported but not checked, where they make up a table."""
     for rows in study.tables.values():
-        records = {name: row for name, row in rows.items() if isinstance(row, dict)}
+        records, columns = records_of(rows)
         if not records:
             continue
-        columns = list(dict.fromkeys(column for row in records.values() for column in row))
         table = Table(box=box.SIMPLE_HEAD)
         for heading in ("", *columns):
             table.add_column(heading.replace("_", " "), justify="right" if heading else "left")
         for name, row in records.items():
             table.add_row(name, *("" if row.get(column) is None else str(row[column]) for column in columns))
         yield table
-
-
-def _shown(got: object) -> str:
-    if isinstance(got, dict):
-        return ", ".join(f"{name}: {value:g}" for name, value in got.items())
-    return str(got)
 
 
 def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:

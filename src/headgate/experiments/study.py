@@ -123,6 +123,19 @@ class Study:
         }
 
 
+def records_of(rows: Mapping[str, object]) -> tuple[dict[str, Mapping[str, object]], list[str]]:
+    """The rows of a table of numbers that have columns, and these columns."""
+    records = {name: row for name, row in rows.items() if isinstance(row, Mapping)}
+    return records, list(dict.fromkeys(column for row in records.values() for column in row))
+
+
+def shown(got: object) -> str:
+    """What came out, as reports show it."""
+    if isinstance(got, Mapping):
+        return ", ".join(f"{name}: {value:g}" for name, value in got.items())
+    return str(got)
+
+
 def rounded(value: float, digits: int = 4) -> float:
     return float(f"{value:.{digits}g}")
 

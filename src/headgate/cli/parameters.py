@@ -1,0 +1,60 @@
+"""Arguments and options that commands share, as typer takes them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from headgate.errors import SetupError
+
+
+def argument(metavar: str, help: str) -> Any:
+    return typer.Argument(..., metavar=metavar, help=help, show_default=False)
+
+
+def flag(name: str, help: str) -> Any:
+    return typer.Option(False, name, help=help)
+
+
+def switch(name: str, help: str) -> Any:
+    """An option that is on, off, or not given."""
+    return typer.Option(None, f"--{name}/--no-{name}", help=help, show_default=False)
+
+
+def value(metavar: str, help: str, *names: str, default: Any = None, **checks: Any) -> Any:
+    """An option that takes a value; help shows the default if there is one."""
+    is_shown = checks.pop("show_default", default not in (None, []))
+    return typer.Option(default, *names, metavar=metavar, help=help, show_default=is_shown, **checks)
+
+
+def _note_debug(ctx: typer.Context, wanted: bool) -> bool:
+    # where the error is reported, the command's own arguments are gone
+    ctx.meta["debug"] = wanted
+    return wanted
+
+
+DEBUG: Any = typer.Option(
+    False, "--debug", help="Show the stack trace of an error.", callback=_note_debug, is_eager=True
+)
+FILE: Any = argument("FILE", "A file of CQL.")
+JSON: Any = flag("--json", "Print one JSON document and nothing else.")
+MASTER: Any = value("URL", "Spark master.", default="local[*]")
+PACKAGES: Any = value("G:A:V,...", "Packages that Spark fetches, such as connectors.")
+JARS: Any = value("FILE,...", "Jars for Spark, instead of packages.")
+CONF: Any = value("NAME=VALUE", "A setting of Spark; may be given several times.", default=[])
+
+
+def seconds(option: str, text: str | None) -> float | None:
+    """The value of an option that takes a duration."""
+    from headgate.cql.measure import parse_duration_us
+
+    if text is None:
+        return None
+    try:
+        value = parse_duration_us(text) / 1e6
+    except ValueError as error:
+        raise SetupError(f"{option}: {error}") from None
+    if value <= 0:
+        raise SetupError(f"{option} must be more than 0")
+    return value
