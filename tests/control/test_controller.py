@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import pytest
 from tests.planning.support import bound, catalog_of
@@ -42,6 +43,7 @@ class MadeUp:
         )
         self.settings = TickSettings()
         self.changes: list[tuple[int, str]] = []
+        self.history: list[TickSettings] = []
         self.lengths: list[float] = [1.0]
         self._now_s, self._ticks = 0.0, 0
 
@@ -89,6 +91,7 @@ class MadeUp:
         if not decided.settings.chooses_like(self.settings):
             self.changes.append((self._ticks, decided.reason))
         self.settings = decided.settings
+        self.history.append(self.settings)
         self.lengths.append(max(seconds, 0.5))
         self._ticks += 1
 
@@ -141,6 +144,29 @@ def test_a_load_beyond_capacity_is_shed_and_comes_back_when_it_falls(times: floa
     assert max(run.lengths[10:]) < 5 and max(run.lengths[-15:]) < 2.5
     run.run(30, RATES, (0.02, 0.05))
     assert set(run.settings.keep.values()) == {1.0}
+
+
+OVERLOAD = {s: 3 * rate for s, rate in RATES.items()}
+
+
+def test_drop_boxes_do_not_open_in_the_tick_that_brings_another_join_order() -> None:
+    run = MadeUp("shed", is_live=True)
+    for selectivities in ((0.02, 0.05), (0.05, 0.02)) * 3:
+        run.run(10, OVERLOAD, selectivities)
+    changes = [(before, after) for before, after in pairwise(run.history) if before.orders != after.orders]
+    assert len(changes) > 2
+    for before, after in changes:
+        assert all(after.keep_ratio(stream) <= before.keep_ratio(stream) for stream in RATES)
+
+
+def test_a_cost_that_a_few_ticks_suggest_does_not_shed_work_that_they_have_done() -> None:
+    run = MadeUp("shed", is_live=True)
+    run.run(15, OVERLOAD, (0.02, 0.05))
+    before = min(run.settings.keep_ratio(stream) for stream in RATES)
+    for _ in range(4):
+        run.statistics.join_costs.fixed_s = 100.0
+        run.run(1, OVERLOAD, (0.02, 0.05))
+        assert min(run.settings.keep_ratio(stream) for stream in RATES) > 0.6 * before
 
 
 def test_nothing_is_shed_of_what_can_wait() -> None:

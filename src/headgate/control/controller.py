@@ -27,7 +27,7 @@ from headgate.planning.logical import LogicalPlan
 from headgate.planning.statistics import LiveStatistics, Missing
 from headgate.runtime.allowance import Allowance, first_rows
 from headgate.runtime.drive import SettingsDecision
-from headgate.statistics.estimators import ResultRatio
+from headgate.statistics.estimators import DecayedRatio, ResultRatio
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import Interval, StatisticsStore
 
@@ -43,6 +43,10 @@ _TARGET_S = 2.0
 _MEMORY_SHARE = 0.8
 _ENOUGH = 1e9
 _LEAST_CAPACITY = 0.01
+# of the processors that ticks have used: whatever explains a few ticks best, they did that work
+_LEAST_OF_USED = 0.5
+# ticks shorter than this share of the target are mostly overhead, and show little of what there is to use
+_TELLING = 0.5
 # keep ratios that differ by less are the same
 _SAME = 0.03
 # boxes open by no more than this per tick: a ratio that is too large makes one tick that is much too long
@@ -104,6 +108,8 @@ class AdaptiveController(FixedController):
         self._expected: tuple[float, float] | None = None
         """Tuples that joins handle in a tick, and seconds that its other operators take."""
         self._results: dict[str, ResultRatio] = {}
+        self._used_processors = DecayedRatio()
+        """Processor seconds per second of ticks that are long enough to tell."""
 
     def first(self) -> TickSettings:
         return TickSettings(most_rows=round(self._most_rows.amount) if self._run.sheds else None)
@@ -120,6 +126,8 @@ class AdaptiveController(FixedController):
         if event.busy_s > 0:
             kept = sum(c.usable - c.shed for c in counts)
             self._most_rows.add(kept, event.busy_s / self._run.processors)
+        if event.seconds >= _TELLING * self._run.target_s:
+            self._used_processors.add(event.busy_s, event.seconds)
         if self._expected and self._ticks > _COLD_TICKS:
             self._statistics.join_costs.add(*self._expected, event.busy_s)
 
@@ -133,7 +141,10 @@ class AdaptiveController(FixedController):
         self._expect_work(tick, interval, settings.closed_to(arrived))
         costs = self._statistics.tick_costs(_RECENT_TICKS)
         reason = self._adapt(self._load(tick, interval, costs, settings.share_that_fits(arrived)), costs)
-        chosen = TickSettings(self._keep_ratios(settings), settings.seed, self._orders(settings), most_rows)
+        orders = self._orders(settings)
+        # the first tick of a new order is also the one in which Java compiles it
+        opening = _OPENING if orders == settings.orders else 1.0
+        chosen = TickSettings(self._keep_ratios(settings, opening), settings.seed, orders, most_rows)
         # what arrives during this tick is the work of the next
         growth = tick.seconds / interval.arrived_s
         expected = {stream: round(growth * rows) for stream, rows in arrived.items()}
@@ -253,16 +264,16 @@ class AdaptiveController(FixedController):
 
     def _capacity(self, costs: TickCosts | None) -> float:
         """Processor seconds for tuples per second of the streams' own time, beside what ticks cost."""
-        arrivals = self._statistics.arrivals
+        arrivals, used = self._statistics.arrivals, self._used_processors.value
         speed = arrivals.speed.value
         if costs is None or costs.work_s <= 0:
             # what ticks cost beside their tuples is not known yet
-            return _HEAD_ROOM * self._run.processors / speed
+            return _HEAD_ROOM * (used or self._run.processors) / speed
         empty_s = costs.overhead_s + costs.work_s * self._statistics.join_costs.fixed_s
         free = 1 - empty_s / self._run.target_s - costs.intake_s * arrivals.tuples_per_s.value
         # no tick can use more processors than there are, whatever explains a few of them best
         work_s = max(costs.work_s, 1 / self._run.processors)
-        return max(_LEAST_CAPACITY, _HEAD_ROOM * free / (work_s * speed))
+        return max(_LEAST_CAPACITY, _LEAST_OF_USED * used / speed, _HEAD_ROOM * free / (work_s * speed))
 
     def _load(
         self, tick: TickCommitted, interval: Interval, costs: TickCosts | None, share: float
@@ -279,8 +290,8 @@ class AdaptiveController(FixedController):
             share=self._share_that_fits * share,
         )
 
-    def _keep_ratios(self, settings: TickSettings) -> dict[str, float]:
-        """Those of the model, corrected by feedback."""
+    def _keep_ratios(self, settings: TickSettings, opening: float) -> dict[str, float]:
+        """Those of the model, corrected by feedback; at most ``opening`` times those of the last tick."""
         sheddable = self._run.network.sheddable()
         model = self._decision.keep if self._decision is not None else {}
         are_shed = [s for s in sheddable if model.get(s, 1.0) < 1]
@@ -289,7 +300,7 @@ class AdaptiveController(FixedController):
             ratio = model.get(stream, 1.0)
             if self._throttle.keep_ratio < _HARD or not are_shed or stream in are_shed:
                 ratio *= self._throttle.keep_ratio
-            opened = _OPENING * max(settings.keep_ratio(stream), _AJAR)
+            opened = opening * max(settings.keep_ratio(stream), _AJAR)
             ratios[stream] = round(min(ratio, opened), 4)
         return {**settings.keep, **ratios}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -10,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from headgate.control.controller import TICK_OF_BOUND
+from headgate.errors import SetupError
 from headgate.experiments.study import Progress, Study, script
+from headgate.handle import Run
 from headgate.model.profile import Profile, Profiles
 from headgate.planning.join_order.choose import work_of
 from headgate.planning.join_order.pose import problems_of
@@ -27,7 +30,8 @@ _LATENCY_S = 20.0
 _MEMORY_BYTES = 16 * 2**20
 _WARM_UP_S = 25.0
 _CALIBRATION_S = 18.0
-_COLD_TICKS = 3
+_MOST_CALIBRATION_S = 90.0
+_COLD_TICKS, _LEAST_TICKS = 3, 5
 _RUN_S = 70.0
 _COUNTING_S = 8.0
 # until the first boxes are closed
@@ -127,10 +131,11 @@ class OverloadBench:
         self._progress("warming up")
         self._run(_CALIBRATIONS[-1], _WARM_UP_S)
         self._progress("measuring what tuples cost")
-        histories = [self._run(drive, _CALIBRATION_S).status.history[_COLD_TICKS:] for drive in _CALIBRATIONS]
+        histories = [self._warm_ticks(drive) for drive in _CALIBRATIONS]
         handled_s, per_repeat_s = self._costs(histories)
         costs = tick_costs(histories)
-        assert costs is not None
+        if costs is None:
+            raise SetupError("ticks of the calibration did too little work to measure; try again")
         free = 1 - costs.overhead_s / (TICK_OF_BOUND * _LATENCY_S)
         capacity = 0.9 * free / max(costs.work_s, 1 / processors(self._spark))
         # a and b meet within 1.5 s on either side, one pair in four
@@ -144,6 +149,18 @@ class OverloadBench:
             f"a selected one {select.seconds_per_tuple * 1e6:.0f} us"
         )
         return drive, capacity, handled_s
+
+    def _warm_ticks(self, drive: Drive) -> Sequence[TickRecord]:
+        """Ticks under a load that the machine can bear; on a busy one, it takes longer to see enough."""
+        run = self._start(drive)
+        run.wait(_CALIBRATION_S)
+        deadline_s = time.monotonic() + _MOST_CALIBRATION_S
+        while len(run.status().history) < _COLD_TICKS + _LEAST_TICKS:
+            if time.monotonic() > deadline_s or run.wait(0.5):
+                run.stop()
+                raise SetupError("the machine is too busy: the calibration had too few ticks; try again")
+        run.stop()
+        return run.status().history[_COLD_TICKS:]
 
     def _costs(self, histories: Sequence[Sequence[TickRecord]]) -> tuple[float, float]:
         """Seconds per tuple that the join handles and per repetition, by least squares over ticks."""
@@ -180,10 +197,13 @@ class OverloadBench:
         return sum(c.rows_in for c in counts), status.queries["seen"].rows_out, sum(c.shed for c in counts)
 
     def _run(self, drive: Drive, seconds: float, order: Sequence[str] | None = None) -> OverloadRun:
-        orders = None if order is None else {_QUERY: order}
-        run = Session(self._spark).execute(drive.script).start(profiles=self.known, orders=orders)
+        run = self._start(drive, order)
         run.run_for(seconds)
         return OverloadRun(run.status())
+
+    def _start(self, drive: Drive, order: Sequence[str] | None = None) -> Run:
+        orders = None if order is None else {_QUERY: order}
+        return Session(self._spark).execute(drive.script).start(profiles=self.known, orders=orders)
 
 
 def overload_study(spark: Any, out: Path, progress: Progress) -> Study:

@@ -49,9 +49,11 @@ from headgate.spark.user_functions import reported_user_code_error
 
 # one works while the other starts or ends, so that pools do not wait for the start of a job
 _JOBS_OF_AN_EDDY = 2
-_BUDGET_S = 0.7
+_LEAST_BUDGET_S = 0.7
+# of the time that the other job takes to start and to end
+_BUDGET_OF_OVERHEAD = 1.2
 # jobs that cannot overlap are longer
-_LONE_BUDGET_S = 4.0
+_LONE_BUDGET_S = _MOST_BUDGET_S = 4.0
 # input of the first job, which measures how long tuples take
 _FIRST_ROWS = 256
 # a probe is a join in Spark: fewer tuples are not worth a job
@@ -102,7 +104,8 @@ class Eddies:
         # ticks need a task slot too; on a cluster, workers cannot share slots through files
         self._most_jobs = None if slots is None else max(1, slots - 1)
         self._jobs_of_one = min(_JOBS_OF_AN_EDDY, self._most_jobs or 1)
-        self._budget_s = _BUDGET_S if self._jobs_of_one > 1 else _LONE_BUDGET_S
+        self._overhead_s: float | None = None
+        """What a job takes beside its calls."""
         self._locks = None if slots is None else temporary_folder("headgate-slots-")
         self._threads = ThreadPoolExecutor(
             self._jobs_of_one * len(self._layouts) + _PROBING, thread_name_prefix="headgate-pool"
@@ -221,6 +224,14 @@ class Eddies:
         eddy, step = lane
         return None if step is None else self._layouts[eddy].rules.pools[step]
 
+    @property
+    def _budget_s(self) -> float:
+        """How long the calls of a job take: the pools must not wait for the start of the next one."""
+        if self._jobs_of_one == 1:
+            return _LONE_BUDGET_S
+        wanted_s = _BUDGET_OF_OVERHEAD * (self._overhead_s or 0.0)
+        return min(max(wanted_s, _LEAST_BUDGET_S), _MOST_BUDGET_S)
+
     def _rows_of_job(self, lane: Lane) -> int:
         first, least = (_FIRST_ROWS, 1) if lane[1] is None else (_FIRST_PROBES, _FIRST_PROBES)
         return max(least, round(self._budget_s * self._per_s[lane])) if lane in self._per_s else first
@@ -253,7 +264,9 @@ class Eddies:
         assignment = self.pools.assignment(
             eddy, layout.steps, self._budget_s, self._locks, *self._waiting(eddy)
         )
+        began_s = time.perf_counter()
         output, report = call_functions(self._store, layout, assignment, taken, path)
+        self._learn_overhead(time.perf_counter() - began_s - report.active_s - report.waited_s)
         self.pools.record_report(report)
         if report.settled or report.active_s:
             self._learn(lane, report.settled / (report.active_s or _AT_ONCE_S))
@@ -278,6 +291,12 @@ class Eddies:
         self.pools.record_probe(layout.rules.names[step], taken.rows, output.rows, seconds, queue)
         self._learn(lane, taken.rows / seconds)
         return output
+
+    def _learn_overhead(self, seconds: float) -> None:
+        with self._changed:
+            # the first job starts the worker: it is like no other
+            known = seconds if self._overhead_s is None else self._overhead_s
+            self._overhead_s = (1 - _LATEST) * min(known, _MOST_BUDGET_S) + _LATEST * seconds
 
     def _learn(self, lane: Lane, per_s: float) -> None:
         with self._changed:

@@ -93,11 +93,15 @@ class Count:
 
 @dataclass(frozen=True)
 class Report:
-    """What a worker reports: monitors, counts by predicate, and how long slots were in use."""
+    """What a worker reports: monitors, counts by predicate, and how long slots were in use.
+
+    Before that, it waited ``waited_s`` for other workers to give up their slots.
+    """
 
     monitors: Mapping[str, Monitor]
     counts: Mapping[str, Count]
     active_s: float
+    waited_s: float = 0.0
     settled: int = 0
     """Tuples that were finished, dropped, or sent on to a probe."""
 
@@ -163,6 +167,7 @@ class EddyWorker:
 
     def run(self) -> Report:
         """Work until the end; then ``done`` has the history of every row, or DROPPED."""
+        ready_s = time.perf_counter()
         threads = [
             threading.Thread(target=self._serve, args=(pool, number), daemon=True)
             for pool, slots in self._assignment.slots.items()
@@ -183,9 +188,11 @@ class EddyWorker:
                 self._ended.wait()
             if self._error is not None:
                 raise self._error
-            active_s = 0.0 if self._begun_s is None else time.perf_counter() - self._begun_s
+            ended_s = time.perf_counter()
+            begun_s = ended_s if self._begun_s is None else self._begun_s
             monitors = {name: self._monitors[name] for name in self._counts}
-            return Report(monitors, self._counts, active_s, len(self.done) - self._open)
+            settled = len(self.done) - self._open
+            return Report(monitors, self._counts, ended_s - begun_s, begun_s - ready_s, settled)
 
     def _is_over(self) -> bool:
         return self._over or self._left_s() == 0.0
