@@ -21,8 +21,8 @@ from headgate.model.event import (
     TickCommitted,
     keep_ratio,
 )
+from headgate.model.joins import WindowJoin
 from headgate.model.network import Network
-from headgate.model.operator import WindowJoin
 from headgate.model.window import UnboundedWindow
 from headgate.plain_json import finite
 

@@ -67,7 +67,7 @@ def test_even_arrivals_build_no_queue_and_fail_the_checks(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["eddy"], "error: unknown study eddy; known: chain, "),
+        (["eddy"], "error: unknown study eddy; known: all, chain, "),
         (["chain", "--trace", "nowhere.parquet"], "error: --trace: there is no file nowhere.parquet"),
     ],
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headgate.errors import SetupError
+from headgate.model.inputs import Input, OperatorInput, StreamInput
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.operator import Input, OperatorInput, StreamInput, Synthetic
+from headgate.model.operator import Synthetic
 
 
 def network(inputs: dict[str, list[str]]) -> Network:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from headgate.model.expression import Expression, NamedExpression
+from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
-from headgate.model.operator import Operator, OperatorInput, Project, Select, StreamInput
+from headgate.model.operator import Operator, Project, Select
 
 
 def chains(*lengths: int) -> Network:

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from headgate.model.operator import StreamInput, is_ordered
+from headgate.model.inputs import StreamInput
+from headgate.model.operator import is_ordered
 from headgate.simulator import OnePerOperator, Pool, Scenario
 
 

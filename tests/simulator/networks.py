@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from headgate.model.inputs import Input, OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
-from headgate.model.operator import Input, OperatorInput, StreamInput, Synthetic
+from headgate.model.operator import Synthetic
 from headgate.simulator import Behaviour, Scenario
 
 

@@ -20,6 +20,8 @@ from headgate.cli.parameters import (
     JSON,
     MASTER,
     PACKAGES,
+    PROCESSOR_RANGE,
+    SEED_RANGE,
     argument,
     flag,
     seconds,
@@ -28,16 +30,13 @@ from headgate.cli.parameters import (
 )
 from headgate.errors import SetupError, known_names
 from headgate.outputs import check_file, check_folder
-from headgate.quantity import PROCESSORS, RATE, SEED, Quantity
+from headgate.quantity import RATE, Quantity
 from headgate.spark.application.jvm import check_master
 
 # of latency and memory bounds
 PERCENTILE = 0.99
 _PERCENTILES = Quantity("", 0, 0.999999)
 _CAPACITY = Quantity("processors", 1e-6, 1e6)
-# as typer takes them
-_PROCESSORS: dict[str, Any] = {"min": PROCESSORS.least, "max": PROCESSORS.most}
-_SEEDS: dict[str, Any] = {"min": SEED.least, "max": SEED.most}
 # of demonstrations and measurements
 _LONGEST_S = 86_400
 # each is a module of headgate.experiments with a function `reproduce`
@@ -175,7 +174,7 @@ def advise(
         "STREAM=FILE", "Recorded arrivals: measured latency beside the predicted.", default=[]
     ),
     processors: int | None = value(
-        "N", "Processors that share the work; as profiled if not given.", **_PROCESSORS
+        "N", "Processors that share the work; as profiled if not given.", **PROCESSOR_RANGE
     ),
     tick: str | None = value("TIME", "Fixed time of a tick; as profiled if not given, 0s for no ticks."),
     strategy: str = value("NAME", "fifo, or one of static priorities.", default="fifo"),
@@ -259,7 +258,7 @@ def simulate(
     policy: str | None = value(
         "NAME", "For routing networks: a policy, all, or your own as file.py:ClassName."
     ),
-    seed: int = value("N", "Decides random arrivals and fates.", default=0, **_SEEDS),
+    seed: int = value("N", "Decides random arrivals and fates.", default=0, **SEED_RANGE),
     plot: Path | None = value("FILE.png", "Draw the backlog over time."),
     profile: Path | None = value("PATH", "For CQL: the checkpoint of an earlier run, or a file of profiles."),
     rate: list[str] = value(
@@ -271,7 +270,7 @@ def simulate(
     for_time: str | None = value(
         "TIME", "For CQL: how long tuples arrive at a rate; 10s if not given.", "--for"
     ),
-    processors: int | None = value("N", "For CQL: processors, 1 if not given.", **_PROCESSORS),
+    processors: int | None = value("N", "For CQL: processors, 1 if not given.", **PROCESSOR_RANGE),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -316,7 +315,7 @@ def route(
 def nexmark(
     folder: Path = argument("DIR", "A folder that is empty or does not exist yet."),
     events: int = typer.Option(..., metavar="N", min=1, help="How many events; 46 of 50 are bids."),
-    seed: int = value("S", "Equal seeds give equal events.", default=1, **_SEEDS),
+    seed: int = value("S", "Equal seeds give equal events.", default=1, **SEED_RANGE),
     rate: str | None = value("R", "Events per second of event time; 10000 if not given."),
     start: str | None = value("TIME", "Event time of the first event; 2015-07-15 if not given, UTC."),
     files: int = value("F", "Files per table, at most.", default=10, min=1, max=10_000),
@@ -369,7 +368,7 @@ def reproduce(
 def bench(
     study: str = argument("STUDY", f"One of {', '.join(_BENCHES)}."),
     out: Path = value("DIR", "Folder for the figures.", default=Path("bench-out")),
-    seed: int = typer.Option(7, help="Seed of the traffic of burst, and of the events of nexmark.", **_SEEDS),
+    seed: int = typer.Option(7, help="Seed of the traffic of burst and the events of nexmark.", **SEED_RANGE),
     seconds: float = typer.Option(60.0, min=10.0, max=_LONGEST_S, help="Length of a run of eddies."),
     policy: list[str] = value(
         "NAME", "A policy of eddies; again for others. [default: optimal, wscq, sc, t]", default=[]

@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from headgate.control.overrides import FixedController, has_orders
 from headgate.control.throttle import Throttle, TickLoad
 from headgate.model.event import Event, TickCommitted
+from headgate.model.joins import WindowJoin, connected_order
 from headgate.model.network import Network
-from headgate.model.operator import WindowJoin, connected_order
 from headgate.model.profile import TickCosts
 from headgate.model.shedding import TickSettings
 from headgate.planning.join_order.choose import (

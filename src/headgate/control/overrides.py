@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 
 from headgate.errors import SetupError, unknown_name
 from headgate.model.event import TickCommitted
+from headgate.model.joins import WindowJoin
 from headgate.model.network import Network
-from headgate.model.operator import WindowJoin
 from headgate.model.shedding import DropBox, TickSettings
 from headgate.runtime.drive import Controller, SettingsDecision
 

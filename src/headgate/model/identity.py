@@ -11,25 +11,10 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
+from headgate.model.inputs import DerivedInput, Input, OperatorInput, Start, StreamInput
+from headgate.model.joins import RelationJoin, WindowJoin, WindowUpdate
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.operator import (
-    Aggregate,
-    DerivedInput,
-    Input,
-    JoinEddy,
-    Operator,
-    OperatorInput,
-    Project,
-    RelationJoin,
-    Select,
-    Start,
-    StreamInput,
-    Synthetic,
-    Table,
-    Union,
-    WindowJoin,
-    WindowUpdate,
-)
+from headgate.model.operator import Aggregate, JoinEddy, Operator, Project, Select, Synthetic, Table, Union
 from headgate.model.window import Window
 
 

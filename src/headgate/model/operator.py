@@ -2,96 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
+from headgate.model.inputs import Input, Unary, conjunction
+from headgate.model.joins import RelationJoin, WindowJoin, WindowUpdate
 from headgate.model.table import Ranking, State, Step, table_text
 from headgate.model.window import TimeWindow, Window
 
 
 @dataclass(frozen=True)
-class Start:
-    """Where a query begins that joins a running network: it sees tuples from a timestamp on.
-
-    ``epoch`` counts the changes of the network: queries of different epochs share no operator, even if they
-    begin at the same timestamp.
-    """
-
-    us: int
-    epoch: int
-
-
-@dataclass(frozen=True)
-class StreamInput:
-    """Tuples straight from a stream, its ``columns`` renamed to ``alias__column``."""
-
-    stream: str
-    alias: str
-    columns: tuple[str, ...]
-    # no part of fingerprints, which old checkpoints have without it
-    since: Start | None = field(default=None, repr=False)
-    """None for all tuples."""
-
-    def __str__(self) -> str:
-        return aliased(self.stream, self.alias)
-
-
-@dataclass(frozen=True)
-class OperatorInput:
-    """The output of another operator."""
-
-    operator: str
-
-    def __str__(self) -> str:
-        return self.operator
-
-
-@dataclass(frozen=True)
-class DerivedInput(OperatorInput):
-    """Tuples of a derived stream: results of a query, their ``columns`` renamed to ``alias__column``."""
-
-    stream: str
-    alias: str
-    columns: tuple[str, ...]
-    since: Start | None = field(default=None, repr=False)
-    """None for all tuples."""
-
-    def __str__(self) -> str:
-        return aliased(self.stream, self.alias)
-
-
-Input = StreamInput | OperatorInput
-
-
-def aliased(name: str, alias: str) -> str:
-    return name if alias == name else f"{name} AS {alias}"
-
-
-def conjunction(predicates: Iterable[Expression]) -> str:
-    return " AND ".join(p.text for p in predicates) or "TRUE"
-
-
-def kind_of_join(join: str) -> str:
-    """What sets a join of SQL apart from an inner one, as a word before its name."""
-    return "" if join == "JOIN" else f"{join.split()[-2].lower()} "
-
-
-@dataclass(frozen=True)
-class _Unary:
-    """An operator with one streaming input."""
-
-    name: str
-    input: Input
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        return (self.input,)
-
-
-@dataclass(frozen=True)
-class Select(_Unary):
+class Select(Unary):
     """Passes on the tuples for which every predicate holds."""
 
     predicates: tuple[Expression, ...]
@@ -140,7 +62,7 @@ class PlacedPredicate:
 
 
 @dataclass(frozen=True)
-class Eddy(_Unary):
+class Eddy(Unary):
     """Passes on the tuples for which every placed predicate holds, evaluated in any order.
 
     What functions return by value is added as columns.
@@ -190,134 +112,7 @@ class JoinEddy(Eddy):
 
 
 @dataclass(frozen=True)
-class RelationJoin(_Unary):
-    """Joins each tuple with a stored relation, whose columns become ``alias__column``."""
-
-    relation: str
-    alias: str
-    columns: tuple[str, ...]
-    predicates: tuple[Expression, ...]
-
-    join: ClassVar[str] = "JOIN"
-    """How SQL writes it."""
-
-    def __str__(self) -> str:
-        return f"{self.join.lower()} relation {self.relation} ON {conjunction(self.predicates)}"
-
-
-class LeftRelationJoin(RelationJoin):
-    """Keeps tuples without a match, with NULL for the columns of the relation."""
-
-    join = "LEFT JOIN"
-
-
-class SemiRelationJoin(RelationJoin):
-    """Passes on the tuples that have a match, once."""
-
-    join = "LEFT SEMI JOIN"
-
-
-class AntiRelationJoin(RelationJoin):
-    """Passes on the tuples that have no match."""
-
-    join = "LEFT ANTI JOIN"
-
-
-@dataclass(frozen=True)
-class JoinSide:
-    """One input of a window join; ``order`` (of stream and alias, as declared) breaks ties of timestamps."""
-
-    input: Input
-    alias: str
-    stream: str
-    window: Window
-    order: tuple[int, int]
-
-
-@dataclass(frozen=True)
-class WindowUpdate:
-    """Maintains the windows of a join, and passes every tuple on, in timestamp order."""
-
-    name: str
-    sides: tuple[JoinSide, ...]
-
-    @property
-    def inputs(self) -> tuple[Input, ...]:
-        return tuple(side.input for side in self.sides)
-
-    def __str__(self) -> str:
-        return f"window update {self._windows()}"
-
-    def _windows(self) -> str:
-        return ", ".join(f"{side.alias} {side.window}" for side in self.sides)
-
-
-@dataclass(frozen=True)
-class WindowJoin(WindowUpdate):
-    """Joins every arriving tuple with the windows of the other sides at that instant."""
-
-    predicates: tuple[Expression, ...]
-
-    join: ClassVar[str] = "JOIN"
-    """How SQL writes it."""
-    shown: ClassVar[tuple[int, ...] | None] = None
-    """The sides whose columns results have; None for all of them."""
-
-    def __str__(self) -> str:
-        return f"{kind_of_join(self.join)}window join {self._windows()} ON {conjunction(self.predicates)}"
-
-
-class OuterWindowJoin(WindowJoin):
-    """A join of two windows that also depends on which tuples have no match.
-
-    The windows of ``preserved`` sides are time windows: a tuple has had its last chance of a match at an
-    instant of its own timestamp.
-    """
-
-    preserved: ClassVar[tuple[int, ...]] = (0,)
-
-    def longer_us(self, side: int) -> int:
-        """How long after its tuples have left the window of a side a tuple of the other one may be due."""
-        others = (self.sides[other].window for other in self.preserved if other != side)
-        return max((window.reach_us for window in others if isinstance(window, TimeWindow)), default=0)
-
-
-class LeftWindowJoin(OuterWindowJoin):
-    """Emits matches, and tuples of the left side without one, with NULL for the columns of the right."""
-
-    join = "LEFT JOIN"
-
-
-class RightWindowJoin(OuterWindowJoin):
-    """The same with the sides exchanged."""
-
-    join = "RIGHT JOIN"
-    preserved = (1,)
-
-
-class FullWindowJoin(OuterWindowJoin):
-    """Emits matches, and tuples of both sides without one."""
-
-    join = "FULL JOIN"
-    preserved = (0, 1)
-
-
-class SemiWindowJoin(OuterWindowJoin):
-    """Emits each tuple of the left side once: when it first matches."""
-
-    join = "LEFT SEMI JOIN"
-    shown = (0,)
-
-
-class AntiWindowJoin(OuterWindowJoin):
-    """Emits the tuples of the left side that find no match."""
-
-    join = "LEFT ANTI JOIN"
-    shown = (0,)
-
-
-@dataclass(frozen=True)
-class Aggregate(_Unary):
+class Aggregate(Unary):
     """Aggregates groups over a window of one stream.
 
     With a slide: every group at each boundary. Without: each tuple emits its group's new value.
@@ -363,7 +158,7 @@ class Contents(Aggregate):
 
 
 @dataclass(frozen=True)
-class Top(_Unary):
+class Top(Unary):
     """Passes on the first rows of every instant: of each partition of the results of a window."""
 
     ranking: Ranking
@@ -373,7 +168,7 @@ class Top(_Unary):
 
 
 @dataclass(frozen=True)
-class Table(_Unary):
+class Table(Unary):
     """Maintains the current rows of a query whose results change, and emits all of them after a change.
 
     It keeps a state; ``steps`` compute the rows from it, the last of them being the select list.
@@ -394,7 +189,7 @@ class Changes(Table):
 
 
 @dataclass(frozen=True)
-class Project(_Unary):
+class Project(Unary):
     """Computes the select list: the last operator of every branch of a query."""
 
     items: tuple[NamedExpression, ...]
@@ -415,7 +210,7 @@ class Union:
 
 
 @dataclass(frozen=True)
-class Number(_Unary):
+class Number(Unary):
     """Numbers the tuples of a derived stream by timestamp, and those of one instant by their values."""
 
     def __str__(self) -> str:
@@ -478,24 +273,3 @@ def is_ordered(operator: Operator) -> bool:
     if isinstance(operator, Synthetic):
         return operator.ordered
     return isinstance(operator, (WindowUpdate, Aggregate, Top, Table, Union, Number))
-
-
-def aliases_of(predicate: Expression, aliases: Sequence[str]) -> set[str]:
-    found = set()
-    for column in predicate.columns:
-        owners = [alias for alias in aliases if column.startswith(f"{alias}__")]
-        found.add(max(owners, key=len))
-    return found
-
-
-def connected_order(operator: WindowJoin) -> list[int]:
-    """Sides in order of FROM, but each one linked by a predicate to those before it where possible."""
-    aliases = [side.alias for side in operator.sides]
-    links = [aliases_of(predicate, aliases) for predicate in operator.predicates]
-    left = list(range(1, len(aliases)))
-    order = [0]
-    while left:
-        known = {aliases[i] for i in order}
-        linked = [i for i in left if any(aliases[i] in link and link & known for link in links)]
-        order.append(left.pop(left.index(linked[0] if linked else left[0])))
-    return order

@@ -12,7 +12,7 @@ from sqlglot import exp
 
 from headgate.cql.statement import ColumnReference, FromItem, JoinKind, ScalarExpression, Select
 from headgate.errors import QueryError, Span, known_names
-from headgate.model import operator as physical
+from headgate.model import joins
 from headgate.model.expression import Expression, column_of
 from headgate.model.network import RelationDefinition, StreamDefinition
 from headgate.model.sql_tree import operand
@@ -37,18 +37,18 @@ from headgate.planning.type_check import TypeCheck, check_field
 from headgate.planning.types import Type
 
 _RELATION_JOINS = {
-    JoinKind.INNER: physical.RelationJoin,
-    JoinKind.LEFT: physical.LeftRelationJoin,
-    JoinKind.SEMI: physical.SemiRelationJoin,
-    JoinKind.ANTI: physical.AntiRelationJoin,
+    JoinKind.INNER: joins.RelationJoin,
+    JoinKind.LEFT: joins.LeftRelationJoin,
+    JoinKind.SEMI: joins.SemiRelationJoin,
+    JoinKind.ANTI: joins.AntiRelationJoin,
 }
-_STREAM_JOINS: dict[JoinKind, type[physical.WindowJoin]] = {
-    JoinKind.INNER: physical.WindowJoin,
-    JoinKind.LEFT: physical.LeftWindowJoin,
-    JoinKind.RIGHT: physical.RightWindowJoin,
-    JoinKind.FULL: physical.FullWindowJoin,
-    JoinKind.SEMI: physical.SemiWindowJoin,
-    JoinKind.ANTI: physical.AntiWindowJoin,
+_STREAM_JOINS: dict[JoinKind, type[joins.WindowJoin]] = {
+    JoinKind.INNER: joins.WindowJoin,
+    JoinKind.LEFT: joins.LeftWindowJoin,
+    JoinKind.RIGHT: joins.RightWindowJoin,
+    JoinKind.FULL: joins.FullWindowJoin,
+    JoinKind.SEMI: joins.SemiWindowJoin,
+    JoinKind.ANTI: joins.AntiWindowJoin,
 }
 # types of timestamps whose differences are differences of time
 _TIMES = frozenset(("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"))
@@ -315,7 +315,7 @@ class Scope:
             hint = f"write ON {self.streams[0].alias}.{column} = {source.alias}.{column}"
             raise QueryError(f"{message}; {hint}", source.item.using[0].span)
         kind = _STREAM_JOINS[source.item.join]
-        assert issubclass(kind, physical.OuterWindowJoin)
+        assert issubclass(kind, joins.OuterWindowJoin)
         for kept in (self.streams[side] for side in kind.preserved):
             if kept.item.window is not None and isinstance(kept.item.window.window, RowWindow):
                 message = (

@@ -9,10 +9,12 @@ from typing import TypeVar
 
 from headgate.display import html_text, listed
 from headgate.errors import InternalError
+from headgate.model import joins
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
+from headgate.model.inputs import aliased, conjunction
+from headgate.model.joins import kind_of_join
 from headgate.model.network import QueryDefinition, Schema
-from headgate.model.operator import aliased, conjunction, kind_of_join
 from headgate.model.table import Ranking, State, Step, table_text
 from headgate.model.window import RowWindow, Window
 from headgate.plain_json import finite
@@ -147,13 +149,13 @@ class WindowJoin:
     inputs: tuple[Node, ...]
     predicates: tuple[Expression, ...] = ()
     pools: tuple[str, ...] = ()
-    operator: type[physical.WindowJoin] = physical.WindowJoin
+    operator: type[joins.WindowJoin] = joins.WindowJoin
     """The kind of operator that computes it."""
 
     @property
     def preserved(self) -> tuple[Node, ...]:
         """The inputs whose tuples are emitted even if, or only if, they have no match."""
-        places = self.operator.preserved if issubclass(self.operator, physical.OuterWindowJoin) else ()
+        places = self.operator.preserved if issubclass(self.operator, joins.OuterWindowJoin) else ()
         return tuple(self.inputs[place] for place in places)
 
     def __str__(self) -> str:
@@ -167,7 +169,7 @@ class RelationJoin(_Unary):
 
     relation: RelationScan
     predicates: tuple[Expression, ...] = ()
-    operator: type[physical.RelationJoin] = physical.RelationJoin
+    operator: type[joins.RelationJoin] = joins.RelationJoin
     """The kind of operator that computes it."""
 
     @property

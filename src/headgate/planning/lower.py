@@ -6,11 +6,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from headgate.errors import InternalError, QueryError
+from headgate.model import joins
 from headgate.model import operator as physical
 from headgate.model.expression import Expression
 from headgate.model.identity import is_own, windows_above, with_inputs
+from headgate.model.inputs import DerivedInput, Input, OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, RelationDefinition, StreamDefinition
-from headgate.model.operator import DerivedInput, Input, Operator, OperatorInput, StreamInput
+from headgate.model.operator import Operator
 from headgate.model.window import RowWindow, TimeWindow, Window, is_emitted_whole
 from headgate.planning import logical
 from headgate.planning.catalog import Catalog
@@ -20,7 +22,7 @@ from headgate.planning.queries import bind
 from headgate.planning.rules import optimize
 
 # what an operator reads columns of
-Source = StreamInput | DerivedInput | physical.RelationJoin
+Source = StreamInput | DerivedInput | joins.RelationJoin
 
 # an eddy of a join has weights for every history, whose number doubles with each step
 _MOST_STEPS = 10
@@ -159,7 +161,7 @@ class _Lowering:
         """A join in ticks, or windows below an eddy that probes them and evaluates placed predicates."""
         scanned = [(stream_below(side), self.lower(side)) for side in node.inputs]
         sides = tuple(
-            physical.JoinSide(source, s.alias, s.name, s.window, (self.derived.order_of(s.name), position))
+            joins.JoinSide(source, s.alias, s.name, s.window, (self.derived.order_of(s.name), position))
             for position, (s, source) in enumerate(scanned)
         )
         if not node.pools:
@@ -168,7 +170,7 @@ class _Lowering:
             message = f"{len(sides)} placed probes and {len(placed)} placed conditions are too many"
             span = next((p.span for p in (*placed, *node.predicates)), None)
             raise QueryError(f"{message} for one join; {_MOST_STEPS} together at most", span)
-        windows = self._add(physical.WindowUpdate(self._name("windows"), sides))
+        windows = self._add(joins.WindowUpdate(self._name("windows"), sides))
         probes = []
         for side, pool in zip(sides, node.pools, strict=True):
             assert isinstance(side.window, TimeWindow), f"the probe of {side.alias} cannot be placed"
@@ -216,14 +218,14 @@ def _merged(operator: Operator, equal: Operator) -> Operator:
 def _bare(operator: Operator) -> Operator:
     """Equal for operators that can be shared: without name, columns, and order of single-tuple predicates."""
     bare = _with_columns(replace(operator, name=""), lambda _: ())
-    if isinstance(bare, (physical.Select, physical.RelationJoin)):
+    if isinstance(bare, (physical.Select, joins.RelationJoin)):
         return replace(bare, predicates=tuple(sorted(bare.predicates, key=lambda p: p.key)))
     return bare
 
 
 def _sources(operator: Operator) -> Iterator[Source]:
     yield from (source for source in operator.inputs if isinstance(source, (StreamInput, DerivedInput)))
-    if isinstance(operator, physical.RelationJoin):
+    if isinstance(operator, joins.RelationJoin):
         yield operator
 
 
@@ -234,7 +236,7 @@ def _with_columns(operator: Operator, columns: Callable[[Source], tuple[str, ...
         return source
 
     changed = with_inputs(operator, change)
-    if isinstance(changed, physical.RelationJoin):
+    if isinstance(changed, joins.RelationJoin):
         return replace(changed, columns=columns(changed))
     return changed
 

@@ -7,8 +7,9 @@ from dataclasses import replace
 from headgate.cql.statement import CreateQuery, CreateView, DeriveStream
 from headgate.model.network import QueryDefinition
 from headgate.planning.bind import Branch, Derived, bound_branches
-from headgate.planning.catalog import Catalog, sink_of, with_service
+from headgate.planning.catalog import Catalog
 from headgate.planning.logical import DerivedPlan, LogicalPlan, Project
+from headgate.planning.query_settings import sink_of, with_service
 from headgate.planning.retention import check_ends
 from headgate.planning.tables import bind_table, changes_of
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from headgate.errors import QueryError, Span
-from headgate.model.operator import kind_of_join
+from headgate.model.joins import kind_of_join
 from headgate.model.window import TimeWindow, UnboundedWindow
 from headgate.planning.logical import (
     DerivedPlan,

@@ -14,18 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import known_names
+from headgate.model.inputs import Input, OperatorInput, StreamInput
+from headgate.model.joins import JoinSide, OuterWindowJoin, WindowJoin, WindowUpdate
 from headgate.model.network import Network
-from headgate.model.operator import (
-    Aggregate,
-    Input,
-    JoinSide,
-    OperatorInput,
-    OuterWindowJoin,
-    StreamInput,
-    WindowJoin,
-    WindowUpdate,
-    is_ordered,
-)
+from headgate.model.operator import Aggregate, is_ordered
 from headgate.model.profile import Profile, Profiles
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.queueing.service_times import Discrete, ParameterError, Points, check_amount

@@ -16,15 +16,10 @@ from typing import Protocol
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
+from headgate.model.inputs import DerivedInput, OperatorInput, StreamInput
+from headgate.model.joins import WindowJoin
 from headgate.model.network import QueryDefinition
-from headgate.model.operator import (
-    DerivedInput,
-    Eddy,
-    OperatorInput,
-    Select,
-    StreamInput,
-    WindowJoin,
-)
+from headgate.model.operator import Eddy, Select
 from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival
@@ -33,14 +28,7 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.queue import EddySnapshot, probing_timestamps
 from headgate.spark.manifest import Manifest, OperatorState
 from headgate.spark.operators.base import Stretch
-from headgate.spark.operators.inputs import (
-    LogInput,
-    QueueInput,
-    Retained,
-    StoreTask,
-    TickInput,
-    log_columns,
-)
+from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput, log_columns
 from headgate.spark.prepared import Prepared
 from headgate.spark.rows import Rows, Spread, cut_at, in_range, progress_of
 from headgate.spark.samples import Trial, WindowContent, join_samples

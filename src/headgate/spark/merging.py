@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from pyspark.sql import DataFrame
 
-from headgate.model.operator import Aggregate, WindowJoin
+from headgate.model.joins import WindowJoin
+from headgate.model.operator import Aggregate
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore, Input, groups_to_merge, merged_block
 from headgate.spark.manifest import BlockRef

@@ -12,22 +12,19 @@ from pyspark.sql.types import DoubleType, StructField, StructType
 
 from headgate.errors import QueryError, Span
 from headgate.model.expression import Expression, time_text
+from headgate.model.inputs import DerivedInput, OperatorInput, StreamInput
+from headgate.model.joins import RelationJoin, WindowJoin
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
     Aggregate,
-    DerivedInput,
     Eddy,
     JoinEddy,
     Number,
     Operator,
-    OperatorInput,
     Project,
-    RelationJoin,
     Select,
-    StreamInput,
     Table,
     Top,
-    WindowJoin,
     expressions_of,
 )
 from headgate.model.shedding import KEEP

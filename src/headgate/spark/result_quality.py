@@ -8,8 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import inf
 
 from headgate.model.event import StreamCounts, keep_ratio
+from headgate.model.joins import WindowUpdate
 from headgate.model.network import Network, QueryDefinition
-from headgate.model.operator import Aggregate, Eddy, Table, WindowUpdate
+from headgate.model.operator import Aggregate, Eddy, Table
 from headgate.model.window import TimeWindow, UnboundedWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival

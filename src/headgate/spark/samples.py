@@ -20,7 +20,8 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from headgate.model.expression import Expression
-from headgate.model.operator import Select, WindowJoin, aliases_of
+from headgate.model.joins import WindowJoin, aliases_of
+from headgate.model.operator import Select
 from headgate.model.profile import Profile, Profiles
 from headgate.spark import sql
 from headgate.statistics.store import Link, PairCounts

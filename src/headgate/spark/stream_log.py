@@ -14,15 +14,13 @@ from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.types import (
-    LongType,
-    StructField,
-    StructType,
-)
+from pyspark.sql.types import LongType, StructField, StructType
 
+from headgate.model.inputs import StreamInput
+from headgate.model.joins import WindowUpdate
 from headgate.model.kafka import is_partitioned
 from headgate.model.network import Network, StreamDefinition
-from headgate.model.operator import Aggregate, Operator, StreamInput, WindowUpdate
+from headgate.model.operator import Aggregate, Operator
 from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, UntilWindow, columns_read, is_emitted_whole
 from headgate.spark import sql

@@ -13,8 +13,9 @@ from math import isfinite
 
 from headgate.model.event import TickCommitted
 from headgate.model.expression import Expression
+from headgate.model.joins import WindowJoin
 from headgate.model.network import Network
-from headgate.model.operator import Select, WindowJoin
+from headgate.model.operator import Select
 from headgate.model.profile import Profile, Profiles, TickCosts, order_by_rank
 from headgate.statistics.completeness import TICKS
 from headgate.statistics.estimators import DecayedRatio, JoinCosts, MatchRatio, tick_costs

@@ -24,7 +24,7 @@ from tests.spark.operators.budget import few
 from tests.spark.operators.test_window_join import WINDOWS, Pairs
 
 from headgate.model.expression import Expression
-from headgate.model.operator import (
+from headgate.model.joins import (
     AntiWindowJoin,
     FullWindowJoin,
     JoinSide,

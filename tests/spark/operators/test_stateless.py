@@ -16,14 +16,11 @@ from tests.spark.operators.alone import at_least, random_tuples, side_struct, st
 from tests.spark.operators.budget import few
 
 from headgate.model.expression import Expression, NamedExpression, time_text
-from headgate.model.operator import Project, RelationJoin, Select
+from headgate.model.joins import RelationJoin
+from headgate.model.operator import Project, Select
 from headgate.model.profile import Profile
 from headgate.spark import sql
-from headgate.spark.operators.stateless import (
-    ProjectOperator,
-    RelationJoinOperator,
-    SelectOperator,
-)
+from headgate.spark.operators.stateless import ProjectOperator, RelationJoinOperator, SelectOperator
 from headgate.spark.relations import StoredRelation
 from headgate.spark.sql import TS
 from headgate.statistics.store import PredicateEstimates, PredicateOrder

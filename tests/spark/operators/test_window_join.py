@@ -27,7 +27,7 @@ from tests.spark.operators.alone import (
 from tests.spark.operators.budget import few
 
 from headgate.model.expression import Expression, column_of
-from headgate.model.operator import JoinSide, WindowJoin, WindowUpdate
+from headgate.model.joins import JoinSide, WindowJoin, WindowUpdate
 from headgate.model.window import HopWindow, RowWindow, TimeWindow, Window
 from headgate.spark import sql
 from headgate.spark.operators.row_window import with_expiry

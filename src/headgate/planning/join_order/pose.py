@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from headgate.model.expression import Expression
-from headgate.model.operator import aliases_of
+from headgate.model.joins import aliases_of
 from headgate.model.profile import in_sequence
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.planning import logical

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headgate.errors import SetupError
-from headgate.model.operator import aliased
+from headgate.model.inputs import aliased
 from headgate.planning.join_order.plans import (
     Floats,
     Ints,

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate.model import operator as physical
+from headgate.model import joins
 from headgate.model.expression import Expression
 from headgate.planning import logical
 from headgate.planning.logical import LogicalPlan, Node
@@ -43,7 +43,7 @@ def _pushed(node: Node, predicates: Predicates) -> Node:
 
 def _into_relation_join(join: logical.RelationJoin, predicates: Predicates) -> Node:
     own = tuple(p for p in predicates if not join.relation.plan_columns.keys().isdisjoint(p.columns))
-    if join.operator is not physical.RelationJoin:
+    if join.operator is not joins.RelationJoin:
         # where it finds no match, WHERE sees NULL
         return _filtered(replace(join, input=_pushed(join.input, _without(predicates, own))), own)
     below = _pushed(join.input, _without(predicates, own))

@@ -22,8 +22,9 @@ from pyspark.sql.types import IntegerType, LongType, NumericType, StringType, St
 
 from headgate.errors import QueryError
 from headgate.model.expression import Expression
+from headgate.model.joins import aliases_of
 from headgate.model.network import FunctionDefinition
-from headgate.model.operator import ByTruth, ByValue, Eddy, JoinEddy, aliases_of
+from headgate.model.operator import ByTruth, ByValue, Eddy, JoinEddy
 from headgate.routing.policies import choice_bounds
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from headgate.model.operator import ByTruth, ByValue, Eddy, JoinEddy, aliases_of
+from headgate.model.joins import aliases_of
+from headgate.model.operator import ByTruth, ByValue, Eddy, JoinEddy
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from headgate.model.expression import Expression
-from headgate.model.operator import OuterWindowJoin, SemiWindowJoin
+from headgate.model.joins import OuterWindowJoin, SemiWindowJoin
 from headgate.model.window import HopWindow, RowWindow, TimeWindow
 from headgate.spark import sql
 from headgate.spark.operators.base import OperatorContext, SparkOperator, Stretch, spark_operator

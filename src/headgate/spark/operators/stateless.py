@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headgate.model.expression import Expression, column_of
-from headgate.model.operator import AntiRelationJoin, Project, RelationJoin, Select, SemiRelationJoin
+from headgate.model.joins import AntiRelationJoin, RelationJoin, SemiRelationJoin
+from headgate.model.operator import Project, Select
 from headgate.spark import sql
 from headgate.spark.operators.base import OperatorContext, SparkOperator, spark_operator
 from headgate.spark.relations import StoredRelation

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
 
-from headgate.model.operator import JoinSide, WindowJoin, aliases_of, connected_order
+from headgate.model.joins import JoinSide, WindowJoin, aliases_of, connected_order
 from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.operators.row_window import EXPIRY

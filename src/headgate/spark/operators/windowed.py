@@ -8,24 +8,15 @@ from math import ceil, inf
 
 from pyspark.sql.types import StructType
 
-from headgate.model.operator import Aggregate, WindowJoin, WindowUpdate
-from headgate.model.window import (
-    LandmarkWindow,
-    RowWindow,
-    TimeWindow,
-    UntilWindow,
-    Window,
-)
+from headgate.model.joins import WindowJoin, WindowUpdate
+from headgate.model.operator import Aggregate
+from headgate.model.window import LandmarkWindow, RowWindow, TimeWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
-from headgate.spark.operators.inputs import (
-    Retained,
-    StoreTask,
-    TickInput,
-)
+from headgate.spark.operators.inputs import Retained, StoreTask, TickInput
 from headgate.spark.operators.window_join import JoinInput, Tasks, window_join
 from headgate.spark.operators.window_tuples import retain_window, window_content
 from headgate.spark.rows import Spread, cut_at
