@@ -42,6 +42,7 @@ _LONGEST_S = 86_400
 # each is a module of headgate.experiments with a function `reproduce`
 _STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
 _ALL = "all"
+_BURSTS = ("one", "eight", "both")
 _BENCHES = ("burst", "eddies", "overload", "predict", "nexmark")
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
@@ -373,6 +374,7 @@ def bench(
     policy: list[str] = value(
         "NAME", "A policy of eddies; again for others. [default: optimal, wscq, sc, t]", default=[]
     ),
+    queries: str = value("one|eight|both", "Of burst: queries that share it.", default="both"),
     events: int = typer.Option(1_000_000, min=1_000, max=10**10, help="Events of nexmark."),
     query: list[str] = value("NAME", "A query of nexmark; again for others. [default: all]", default=[]),
     master: str = MASTER,
@@ -381,7 +383,8 @@ def bench(
 ) -> None:
     """Measure on Spark what is claimed or predicted.
 
-    burst: one burst under several strategies, beside what the simulator predicts. predict: what a profile
+    burst: one burst under several strategies, of one query beside what the simulator predicts, and of eight
+    queries. predict: what a profile
     predicts of four queries, beside runs at several loads. eddies: three placed predicates under several
     routing policies. overload: a join of three streams at three times what the machine can do. nexmark: the
     queries of the benchmark, beside DuckDB's answers and queries written by hand. The exit code is 1 if a
@@ -392,12 +395,16 @@ def bench(
     _check_name(study, _BENCHES)
     check_master(master)
     check_folder("--out", out / study)
-    from headgate.cli.studies import measured, measured_nexmark, show
+    if queries not in _BURSTS:
+        raise SetupError(f"--queries is one of {', '.join(_BURSTS)}, not {queries}")
+    from headgate.cli.studies import measured, measured_bursts, measured_nexmark, show
 
     if study == "nexmark":
         show(measured_nexmark(out / study, events, query, seed, master), as_json)
+    elif study == "burst":
+        show(measured_bursts(out / study, seed, queries, master), as_json)
     else:
-        show(measured(study, out / study, seed, seconds, policy, master), as_json)
+        show(measured(study, out / study, seconds, policy, master), as_json)
 
 
 def _check_name(study: str, known: tuple[str, ...]) -> None:

@@ -40,21 +40,34 @@ def reproduced(study: str, trace: Path | None, out: Path, on_spark: bool) -> Stu
     return done
 
 
-def measured(study: str, out: Path, seed: int, seconds: float, policies: list[str], master: str) -> Study:
+def measured_bursts(out: Path, seed: int, queries: str, master: str) -> Study:
+    """Run the burst of one query, of eight, or both, on a Spark application of its own."""
+    from headgate.experiments.burst import BurstBench, predict_burst
+    from headgate.experiments.shared_burst import REPETITIONS, compare, repeat
+
+    with Progress("starting Spark") as progress, _application(master) as spark:
+        study = Study("burst", out, progress.announce)
+        if queries != "eight":
+            predict_burst(study, BurstBench(spark, "burst.sql", seed, progress.announce))
+        if queries != "one":
+            bench = BurstBench(spark, "shared_burst.sql", seed, progress.announce)
+            bench.calibrate()
+            compare(study, [repeat(bench) for _ in range(REPETITIONS)])
+        return study
+
+
+def measured(study: str, out: Path, seconds: float, policies: list[str], master: str) -> Study:
     """Run a study on a Spark application of its own."""
     from headgate.routing import router_named
 
     for name in policies:
         router_named(name)
     from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, pools_study
-    from headgate.experiments.flood import burst_study
     from headgate.experiments.overload import overload_study
     from headgate.experiments.predict import predict_study
 
     tasks = POOL_TASKS if study == "eddies" else 0
     with Progress("starting Spark") as progress, _application(master, tasks) as spark:
-        if study == "burst":
-            return burst_study(spark, out, seed, progress.announce)
         if study == "eddies":
             return pools_study(spark, out, seconds, policies or POLICIES, progress.announce)
         run = overload_study if study == "overload" else predict_study
