@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
-from headgate.experiments.study import Progress, Study, rounded
+from headgate.experiments.study import Progress, Study, rounded, share_interval
 from headgate.experiments.workloads import Box, Streams, results_of, scenario, with_recorded
 from headgate.scheduling import strategy_named
 from headgate.simulator import Result, Scenario, simulate
@@ -37,6 +37,35 @@ SHAPES = (
 )
 
 
+class Kind(NamedTuple):
+    """Ranges from which the time per tuple and the selectivity of operators are drawn."""
+
+    time: tuple[float, float]
+    selectivity: tuple[float, float]
+
+
+class Kinds(NamedTuple):
+    """The operators of a plan; joins keep timestamp order, or pass tuples on as they come."""
+
+    leaf: Kind
+    above: Kind
+    join: Kind
+    is_ordered: bool = True
+
+
+_ABOVE, _JOIN = Kind((2.5, 7.5), (0.4, 1.0)), Kind((2.5, 7.5), (0.4, 1.2))
+# Ranges around the operators of the paper's example: leaves of capacity 1 and selectivity 0.2 below a join
+# of capacity 0.2 and selectivity 0.8. So all selectivities together range from 0 to 1, a few joins exceed 1.
+PAPER = Kinds(Kind((0.5, 1.5), (0.0, 0.4)), _ABOVE, _JOIN)
+# what the results rest on: reported, not checked
+VARIATIONS = {
+    "joins without order": PAPER._replace(is_ordered=False),
+    "leaves as slow as the others": PAPER._replace(leaf=Kind(_ABOVE.time, PAPER.leaf.selectivity)),
+    "leaves as selective as the others": PAPER._replace(leaf=Kind(PAPER.leaf.time, _ABOVE.selectivity)),
+    "leaves like the others": PAPER._replace(leaf=_ABOVE),
+}
+
+
 def self_similar(seed: int = 1) -> Streams:
     """Five sums of 64 or 128 on/off flows, their rates rising over five phases."""
     until_s = len(_RATES) * _PHASE_S
@@ -47,14 +76,14 @@ def self_similar(seed: int = 1) -> Streams:
     return {name: flows[number].times_s(seed + number) for number, name in enumerate(STREAMS)}
 
 
-def sixteen_queries(streams: Streams, seed: int = 1) -> Scenario:
-    """The plan; selections are quick, joins slow, and costs and selectivities are drawn at random."""
+def sixteen_queries(streams: Streams, seed: int = 1, kinds: Kinds = PAPER) -> Scenario:
+    """The plan; times and selectivities are drawn at random."""
     random = np.random.default_rng(seed)
     boxes: dict[str, Box] = {}
     outputs: dict[str, str] = {}
 
-    def add(name: str, inputs: str, time: tuple[float, float], selectivity: tuple[float, float]) -> str:
-        boxes[name] = Box(inputs, random.uniform(*time), random.uniform(*selectivity))
+    def add(name: str, inputs: str, kind: Kind, is_ordered: bool = False) -> str:
+        boxes[name] = Box(inputs, random.uniform(*kind.time), random.uniform(*kind.selectivity), is_ordered)
         return name
 
     for number, shape in enumerate(SHAPES, start=1):
@@ -63,29 +92,99 @@ def sixteen_queries(streams: Streams, seed: int = 1) -> Scenario:
             # streams in turn, so that all are read alike
             stream = top = STREAMS[(number + side) % len(STREAMS)]
             for step in range(1, shape.before + 1):
-                top = add(f"{query}.{stream}{step}", top, (0.5, 2.0), (0.3, 0.9))
+                top = add(f"{query}.{stream}{step}", top, kinds.leaf if step == 1 else kinds.above)
             tops.append(top)
         top = tops[0]
         for step, other in enumerate(tops[1:], start=1):
-            top = add(f"{query}.join{step}", f"{top} {other}", (2.0, 6.0), (0.4, 1.0))
+            top = add(f"{query}.join{step}", f"{top} {other}", kinds.join, kinds.is_ordered)
         for step in range(1, shape.after + 1):
-            top = add(f"{query}.after{step}", top, (1.0, 4.0), (0.5, 1.0))
+            top = add(f"{query}.after{step}", top, kinds.above)
         outputs[query] = top
     return scenario(streams, boxes, outputs, load=_LOAD)
 
 
 _COMPARED = ("path-capacity", "simplified-segment", "chain", "segment")
-_PLANS = 10
+# a claim must hold on 41 of them, so that the lower limit of the share of all plans is above a half
+_PLANS = 60
+_PLANS_OF_VARIATION = 30
+
+
+class Claim(NamedTuple):
+    """A quantity of a run that is smaller under one strategy than under another, according to the paper."""
+
+    quantity: str
+    smaller: str
+    larger: str
+
+    def __str__(self) -> str:
+        return f"{self.quantity}: {self.smaller} below {self.larger}"
+
+
+def _mean_latency_s(plan: Scenario, result: Result) -> float:
+    return result.latency_mean_s or 0.0
+
+
+def _mean_memory(plan: Scenario, result: Result) -> float:
+    return result.backlog.mean
+
+
+def _peak_memory(plan: Scenario, result: Result) -> float:
+    return result.backlog.peak
+
+
+def _late_results(plan: Scenario, result: Result) -> float:
+    """The share of results that are put out once the streams, which end at their highest rate, are over."""
+    return float((result.outputs.times_s > plan.last_arrival_s).mean())
+
+
+def _highest_output(plan: Scenario, result: Result) -> float:
+    """The most results of a second, relative to the mean."""
+    edges = np.arange(0.0, result.end_s + 1.0)
+    counts = np.histogram(result.outputs.times_s, edges)[0]
+    return float(counts.max() / counts.mean())
+
+
+QUANTITIES: dict[str, Callable[[Scenario, Result], float]] = {
+    "mean latency (s)": _mean_latency_s,
+    "mean queue memory (tuples)": _mean_memory,
+    "peak queue memory (tuples)": _peak_memory,
+    "share of results after the last arrival": _late_results,
+    "highest output of a second / mean": _highest_output,
+}
+_LATENCY, _MEAN_MEMORY, _PEAK_MEMORY, _LATE, _HIGHEST = QUANTITIES
+CLAIMS = (
+    # figure 2, theorem 1
+    Claim(_LATENCY, "path-capacity", "simplified-segment"),
+    Claim(_LATENCY, "path-capacity", "chain"),
+    Claim(_LATENCY, "simplified-segment", "chain"),
+    # section 3.3
+    Claim(_LATENCY, "simplified-segment", "segment"),
+    Claim(_LATENCY, "segment", "chain"),
+    # figure 3: chain holds results back in bursts, and then puts them out at once
+    Claim(_LATE, "path-capacity", "simplified-segment"),
+    Claim(_LATE, "simplified-segment", "chain"),
+    Claim(_HIGHEST, "path-capacity", "simplified-segment"),
+    Claim(_HIGHEST, "simplified-segment", "chain"),
+    # figure 4
+    Claim(_MEAN_MEMORY, "chain", "simplified-segment"),
+    Claim(_MEAN_MEMORY, "simplified-segment", "path-capacity"),
+    Claim(_PEAK_MEMORY, "chain", "simplified-segment"),
+    Claim(_PEAK_MEMORY, "simplified-segment", "path-capacity"),
+    # section 3.3, and theorem 3
+    Claim(_PEAK_MEMORY, "segment", "simplified-segment"),
+    Claim(_PEAK_MEMORY, "segment", "chain"),
+)
+DISAGREEMENTS: dict[str, str] = {}
 
 
 def reproduce(trace: Path | None, out: Path, progress: Progress) -> Study:
     """Run all experiments on self-similar streams, and on the recorded trace if given."""
-    study = Study("segments", out, progress)
+    study = Study("segments", out, progress, disagreements=DISAGREEMENTS)
     _worked_example(study)
     for kind, streams in with_recorded("self-similar", self_similar(), trace).items():
-        _sixteen_queries(study, kind, streams)
-    study.progress(f"{_PLANS} random plans")
+        _one_plan(study, kind, streams)
     _many_plans(study)
+    _variations(study)
     return study
 
 
@@ -112,7 +211,8 @@ def _worked_example(study: Study) -> None:
     study.plot_backlogs("worked-example", "Worked example", results.values())
 
 
-def _sixteen_queries(study: Study, kind: str, streams: Streams) -> None:
+def _one_plan(study: Study, kind: str, streams: Streams) -> None:
+    """One plan over time, and threshold on it."""
     plan = sixteen_queries(streams)
     if kind == "self-similar":
         study.equal("queries", QUERIES, len(plan.network.queries))
@@ -121,34 +221,59 @@ def _sixteen_queries(study: Study, kind: str, streams: Streams) -> None:
     for name in _COMPARED:
         study.progress(f"16 queries ({kind}): {name}")
         results[name] = simulate(plan, strategy_named(name))
-    latency_s = {name: result.latency_mean_s or 0.0 for name, result in results.items()}
-    _pairs(study, f"{kind}: mean latency of path-capacity and {{}} (s)", latency_s)
-    order = ("chain", "simplified-segment", "path-capacity")
-    study.rising(f"{kind}: mean queue memory", {name: results[name].backlog.mean for name in order})
-    study.rising(f"{kind}: peak queue memory", {name: results[name].backlog.peak for name in order})
     study.progress(f"16 queries ({kind}): threshold")
     results["threshold"] = _threshold(study, kind, plan, results)
+    study.tables[f"one plan ({kind})"] = {
+        name: {quantity: rounded(of(plan, result)) for quantity, of in QUANTITIES.items()}
+        for name, result in results.items()
+    }
     _draw(study, kind, results)
 
 
-def _pairs(study: Study, name: str, latency_s: Mapping[str, float]) -> None:
-    for other in ("simplified-segment", "chain"):
-        study.rising(name.format(other), {n: latency_s[n] for n in ("path-capacity", other)})
+Found = Mapping[str, Mapping[str, list[float]]]
+"""Numbers of all plans, by quantity and strategy."""
+
+
+def _quantities(plans: int, kinds: Kinds) -> Found:
+    found: dict[str, dict[str, list[float]]] = {q: {s: [] for s in _COMPARED} for q in QUANTITIES}
+    for seed in range(plans):
+        plan = sixteen_queries(self_similar(len(STREAMS) * seed), seed, kinds)
+        for name, result in results_of(plan, _COMPARED).items():
+            for quantity, of in QUANTITIES.items():
+                found[quantity][name].append(of(plan, result))
+    return found
+
+
+def _holding(claim: Claim, found: Found) -> int:
+    """The number of plans on which a claim holds."""
+    smaller, larger = (np.array(found[claim.quantity][name]) for name in (claim.smaller, claim.larger))
+    return int((smaller < larger).sum())
 
 
 def _many_plans(study: Study) -> None:
-    """According to the paper, simplified-segment has a lower latency than chain; that depends on the plan."""
-    latencies_s: dict[str, list[float]] = {"path-capacity": [], "simplified-segment": [], "chain": []}
-    for seed in range(_PLANS):
-        results = results_of(sixteen_queries(self_similar(10 * seed), seed), latencies_s)
-        for name, result in results.items():
-            latencies_s[name].append(result.latency_mean_s or 0.0)
-    means_s = {name: float(np.mean(found)) for name, found in latencies_s.items()}
-    _pairs(study, f"mean latency over {_PLANS} random plans, path-capacity and {{}} (s)", means_s)
-    segment_s, chain_s = np.array(latencies_s["simplified-segment"]), np.array(latencies_s["chain"])
-    quicker, slower = int((segment_s < chain_s).sum()), int((segment_s > chain_s).sum())
-    study.at_least(f"of {_PLANS} plans, those where simplified-segment is quicker than chain", 1, quicker)
-    study.at_least(f"of {_PLANS} plans, those where chain is quicker than simplified-segment", 1, slower)
+    """What the paper says of strategies, on random plans over random streams."""
+    study.progress(f"{_PLANS} random plans")
+    found = _quantities(_PLANS, PAPER)
+    for claim in CLAIMS:
+        study.majority(str(claim), _holding(claim, found), _PLANS)
+    study.tables[f"mean over {_PLANS} random plans"] = {
+        name: {quantity: rounded(float(np.mean(found[quantity][name]))) for quantity in QUANTITIES}
+        for name in _COMPARED
+    }
+
+
+def _variations(study: Study) -> None:
+    """The same claims with other operators: the share of plans on which they hold, and its interval."""
+    table: dict[str, dict[str, str]] = {str(claim): {} for claim in CLAIMS}
+    for name, kinds in VARIATIONS.items():
+        study.progress(f"{_PLANS_OF_VARIATION} random plans: {name}")
+        found = _quantities(_PLANS_OF_VARIATION, kinds)
+        for claim in CLAIMS:
+            holding = _holding(claim, found)
+            low, high = share_interval(holding, _PLANS_OF_VARIATION)
+            share = f"{holding / _PLANS_OF_VARIATION:.2f} ({low:.2f} to {high:.2f})"
+            table[str(claim)][name] = share
+    study.tables[f"share of {_PLANS_OF_VARIATION} plans"] = table
 
 
 def _threshold(study: Study, kind: str, plan: Scenario, results: dict[str, Result]) -> Result:
