@@ -240,7 +240,8 @@ def _learnt_charts(study: Study) -> None:
         study.progress(f"experiment 8: learnt charts of the plan of {number}")
         runs = [learnt_backlogs(plan_of(number, bursts(seed)), _WINDOWS) for seed in range(_RUNS)]
         label = f"8 learnt charts, plan of {number}"
-        checked, row = f"window of {_WINDOW:g}", {}
+        checked = f"window of {_WINDOW:g}"
+        row: dict[str, str] = {}
         for measure in ("mean", "peak"):
             ratios = _over_true(runs, measure)
             close, far = ratios[checked], ratios["none"]

@@ -62,10 +62,10 @@ class Queue:
         self.bytes -= entry.bytes
 
     def oldest_rank(self, otherwise: int) -> int:
-        ranks = [entry.rank for entry in self.serving]
-        if self.waiting:
-            ranks.append(self.waiting[0].rank)
-        return min(ranks, default=otherwise)
+        if not self.serving:
+            return self.waiting[0].rank if self.waiting else otherwise
+        served = min(entry.rank for entry in self.serving)
+        return min(served, self.waiting[0].rank) if self.waiting else served
 
 
 class ArrivalsOf(Sequence[float]):

@@ -89,10 +89,15 @@ class VirtualEngine:
 
     def view(self) -> SystemView:
         # whether the head of an ordered operator is ready depends on other queues
-        for index in (*self._touched, *self._ordered):
+        now_ready = ((index, self._may_start(index)) for index in self._ordered)
+        moved = [index for index, is_ready in now_ready if is_ready != self._was_ready(index)]
+        for index in {*self._touched, *moved}:
             self._views[self._names[index]] = self._view_of(index)
         self._touched.clear()
         return SystemView(self.now_s, dict(self._views))
+
+    def _was_ready(self, index: int) -> bool:
+        return self._views[self._names[index]].ready > 0
 
     def _view_of(self, index: int) -> QueueView:
         queue, ready = self._queues[index], 0.0
