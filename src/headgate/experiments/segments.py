@@ -282,10 +282,12 @@ Found = Mapping[str, Mapping[str, list[float]]]
 """Numbers of all plans, by strategy and quantity."""
 
 
-def quantities(plans: int, variations: Mapping[str, Kinds]) -> dict[str, Found]:
+def quantities(plans: int, variations: Mapping[str, Kinds]) -> Mapping[str, Found]:
     """All quantities on random plans with each kind of operators, over the same streams."""
-    strategies = [strategy.name for strategy in _compared()]
-    found = {name: {s: {q: [] for q in QUANTITIES} for s in strategies} for name in variations}
+    found: dict[str, dict[str, dict[str, list[float]]]] = {
+        name: {strategy.name: {quantity: [] for quantity in QUANTITIES} for strategy in _compared()}
+        for name in variations
+    }
     for seed in range(plans):
         streams = self_similar(len(STREAMS) * seed)
         for name, kinds in variations.items():
