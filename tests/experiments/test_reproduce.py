@@ -22,6 +22,7 @@ def short(monkeypatch: pytest.MonkeyPatch) -> None:
     """Some 400 arrivals per stream, in bursts."""
     short_streams = {name: ParetoFlows(until=120.0).times_s(1 + i) for i, name in enumerate("rstuv")}
     monkeypatch.setattr(chain, "synthetic_arrivals", lambda streams: short_streams)
+    monkeypatch.setattr(chain, "_LEARNT_PLANS", ())
 
 
 def study(tmp_path: Path) -> Study:
@@ -61,7 +62,25 @@ def test_even_arrivals_build_no_queue_and_fail_the_checks(
 ) -> None:
     even = {name: np.arange(0.0, 20.0, 0.5) + i / 7 for i, name in enumerate("rstuv")}
     monkeypatch.setattr(chain, "synthetic_arrivals", lambda streams: even)
+    monkeypatch.setattr(chain, "_LEARNT_PLANS", ())
     assert invoke("reproduce", "chain", "--out", tmp_path).exit_code == 1
+
+
+@pytest.mark.slow
+def test_on_bursts_learnt_charts_are_close_to_true_ones_and_on_even_arrivals_that_means_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain, "_LEARNT_PLANS", (2,))
+    monkeypatch.setattr(chain, "_RUNS", 6)
+    monkeypatch.setattr(chain, "_WINDOWS", (20.0,))
+    made = study(tmp_path)
+    chain._learnt_charts(made)
+    assert len(made.checks) == 4 and made.ok
+    monkeypatch.setattr(chain, "bursts", lambda seed: {"r": np.arange(0.0, 100.0, 0.5) + 1e-3 * seed})
+    even = study(tmp_path)
+    chain._learnt_charts(even)
+    # no charts are as good as any there, so it proves nothing that learnt ones are
+    assert [check.ok for check in even.checks] == [True, False, True, False]
 
 
 @pytest.mark.parametrize(

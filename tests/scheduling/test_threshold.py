@@ -6,10 +6,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from tests.runtime.networks import chains
+from tests.simulator.networks import scenario
 
 from headgate.model.profile import Profile
 from headgate.model.view import QueueView, SystemView
+from headgate.scheduling import strategy_named
 from headgate.scheduling.capacity import Threshold, thresholds
+from headgate.simulator import Behaviour, Scenario, simulate
 
 NETWORK = chains(2)
 PROFILES = {"0.0": Profile(1.0, 0.1), "0.1": Profile(20.0, 1.0)}
@@ -82,3 +85,31 @@ def test_without_a_limit_of_its_own_it_takes_what_the_queries_allow() -> None:
     strategy = Threshold()
     strategy.prepare(NETWORK, PROFILES)
     assert strategy.limit_bytes == 64 * 1024 * 1024
+
+
+def overload() -> Scenario:
+    """A minute in which ten times as much arrives as can be processed."""
+    arrivals = [0.1 * number for number in range(600)]
+    operators = {"a": ("s", Behaviour(0.05, 0.1)), "b": ("a", Behaviour(10.0, 1.0))}
+    return scenario({"s": arrivals}, operators, {"q": "b"}, fate="random")
+
+
+@pytest.mark.parametrize("name", ["threshold", "threshold+oldest", "threshold+aging"])
+def test_what_saving_mode_cannot_hold_is_shed(name: str) -> None:
+    # 20 tuples of 64 bytes, less than half of what simplified segments need
+    limit_bytes = 20 * 64.0
+    assert simulate(overload(), strategy_named("simplified-segment")).backlog.peak_bytes > 2 * limit_bytes
+    base, plus, ending = name.partition("+")
+    result = simulate(overload(), strategy_named(f"{base}:memory_bytes={limit_bytes}{plus}{ending}"))
+    # room is used to the last tuple, and never exceeded
+    assert result.backlog.peak_bytes == limit_bytes
+    assert 0 < result.shed["s"] < 600
+    assert result.turns["a"] == 600 - result.shed["s"]
+
+
+def test_nothing_is_shed_where_saving_mode_is_enough() -> None:
+    saving = simulate(overload(), strategy_named("simplified-segment"))
+    limit_bytes = 2 * saving.backlog.peak_bytes
+    assert simulate(overload(), strategy_named("path-capacity")).backlog.peak_bytes > limit_bytes
+    result = simulate(overload(), strategy_named(f"threshold:memory_bytes={limit_bytes}"))
+    assert result.shed == {"s": 0} and result.turns["a"] == 600

@@ -86,6 +86,9 @@ def simulate_strategies(
             working.enter(f"simulating {name}, {number} of {len(names)}")
             chosen = strategy_named(workload.strategy_text(name))
             results.append(simulate(workload.scenario, chosen, report=working.report))
+    for result in results:
+        if shed := sum(result.shed.values()):
+            print(f"{result.strategy} shed {shed:,} tuples beyond its memory limit", file=sys.stderr)
     if plot is not None:
         try:
             plot_backlogs(_ranked(results), plot, f"Backlog of {file.name}")

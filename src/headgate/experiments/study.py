@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
+from scipy.special import betaincinv, stdtrit
 
 from headgate.plain_json import finite
 from headgate.report import Line, drawing, plot_backlogs, plot_lines
@@ -99,6 +99,12 @@ class Study:
         within = f" within {tolerance:.0%}" if tolerance else ""
         self._add(name, f"rising{within}", {k: rounded(v) for k, v in got.items()}, rises)
 
+    def majority(self, name: str, holding: int, cases: int) -> None:
+        """Check that a claim holds in more than half of all cases, by a random sample of them."""
+        low, high = share_interval(holding, cases)
+        shown = f"{holding} of {cases}: {low:.2f} to {high:.2f}"
+        self._add(name, f"> 0.5 at {_CONFIDENCE:.0%} confidence", shown, low > 0.5)
+
     def drawing(self, name: str, title: str, x: str, y: str) -> AbstractContextManager[Axes]:
         """Axes of a new figure; labelled ``x`` and ``y``, and saved at the end."""
         self.figures.append(self.out / f"{name}.png")
@@ -154,6 +160,18 @@ def script(file: str, **values: object) -> str:
     return Template(text).substitute(values)
 
 
+# of intervals over independent runs
+_CONFIDENCE = 0.99
+
+
+def share_interval(holding: int, cases: int) -> tuple[float, float]:
+    """The exact confidence interval (Clopper-Pearson) of the share of all cases in which a claim holds."""
+    tail = (1 - _CONFIDENCE) / 2
+    low = float(betaincinv(holding, cases - holding + 1, tail)) if holding else 0.0
+    high = float(betaincinv(holding + 1, cases - holding, 1 - tail)) if holding < cases else 1.0
+    return low, high
+
+
 _BATCHES = 25
 # the chance that all of some fifty intervals hold what they should is then above 0.99
 _CHANCE = 1e-4
@@ -173,3 +191,9 @@ def batch_means(values: NDArray[np.float64]) -> MeanEstimate:
     means = steady[: len(steady) // _BATCHES * _BATCHES].reshape(_BATCHES, -1).mean(axis=1)
     quantile = float(stdtrit(_BATCHES - 1, 1 - _CHANCE / 2))
     return MeanEstimate(float(means.mean()), quantile * float(means.std(ddof=1)) / math.sqrt(_BATCHES))
+
+
+def mean_of_runs(values: NDArray[np.float64]) -> MeanEstimate:
+    """Mean over independent runs."""
+    quantile = float(stdtrit(len(values) - 1, (1 + _CONFIDENCE) / 2))
+    return MeanEstimate(float(values.mean()), quantile * float(values.std(ddof=1)) / math.sqrt(len(values)))

@@ -21,7 +21,7 @@ from headgate.scheduling.chain_envelope import Chain, Mixed
 from headgate.scheduling.deadlines import ChainFlush, ExactChainFlush, LeastSlack
 from headgate.scheduling.strategy import Strategy, UnitStrategy
 
-__all__ = ["Strategy", "strategy_named", "strategy_names"]
+__all__ = ["Strategy", "room_of", "strategy_named", "strategy_names"]
 
 _CLASSES: tuple[Any, ...] = (
     *(Fifo, RoundRobin, Greedy, Chain, ChainFlush, ExactChainFlush, Mixed),
@@ -48,6 +48,13 @@ def strategy_named(text: str) -> Strategy:
         known = known_names([f"{name}+{known}" for known in _WRAPPERS])
         raise SetupError(f"unknown ending +{ending}; known: {known}")
     return _with_settings(text)
+
+
+def room_of(strategy: Strategy) -> Callable[[float], float] | None:
+    """How many more bytes may arrive, given those in queues; None if a strategy does not limit them."""
+    if isinstance(strategy, OldestInTurn):
+        return room_of(strategy.base)
+    return strategy.room_bytes if isinstance(strategy, Threshold) else None
 
 
 def _free_of_starvation(strategy: Strategy) -> Strategy:

@@ -135,7 +135,8 @@ class Threshold:
     """Path capacity; from an upper threshold of queue memory down to a lower one, simplified segments.
 
     The limit is ``memory_bytes``, or the sum of the queries' memory bounds, or 64 MB. Memory is checked every
-    ``interval_s`` when queues are empty, and more often the closer it is to the limit.
+    ``interval_s`` when queues are empty, and more often the closer it is to the limit. Where saving is not
+    enough, load shedding has to take over: ``room_bytes`` says what the queues can still take.
     """
 
     name = "threshold"
@@ -162,6 +163,10 @@ class Threshold:
     def limit_bytes(self) -> float:
         """The effective limit; set ``memory_bytes`` to change it."""
         return self._allowed_bytes if self.memory_bytes is None else self.memory_bytes
+
+    def room_bytes(self, queued_bytes: float) -> float:
+        """Bytes that may still arrive while so many are in queues; the engine sheds what is beyond them."""
+        return max(0.0, self.limit_bytes - queued_bytes)
 
     def prepare(self, network: Network, profiles: Profiles) -> None:
         bounds = [query.memory_bytes for query in network.queries.values() if query.memory_bytes]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -37,12 +37,16 @@ def columns(rows: Rows) -> tuple[Any, ...]:
 
 @dataclass(frozen=True)
 class Records:
-    """Columns of ``CHANGE`` and ``OUTPUT``, and of every operator the busy time and entries finished."""
+    """Columns of ``CHANGE`` and ``OUTPUT``, and of every operator the busy time and entries finished.
+
+    ``shed`` are the tuples of every stream that were dropped on arrival; empty if that cannot be.
+    """
 
     changes: tuple[Integers, Integers, Integers]
     outputs: tuple[Integers, Integers, Integers, Floats]
     busy_ticks: Integers
     turns: Integers
+    shed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -95,6 +99,8 @@ class Result:
     outputs: Outputs
     busy_s: Mapping[str, float]
     turns: Mapping[str, int]
+    shed: Mapping[str, int] = field(default_factory=dict)
+    """Tuples dropped on arrival, by stream; empty if the strategy has no memory limit."""
 
     @cached_property
     def latency_mean_s(self) -> float | None:
@@ -129,7 +135,8 @@ class Result:
         outputs = Outputs(ticks[order] / per_s, queries[order], amounts[order], latencies_s)
         busy = dict(zip(names, (records.busy_ticks / per_s).tolist(), strict=True))
         turns = dict(zip(names, records.turns.tolist(), strict=True))
-        return Result(strategy, _backlog(scenario, *records.changes), outputs, busy, turns)
+        shed = dict(zip(scenario.network.streams, records.shed, strict=False))
+        return Result(strategy, _backlog(scenario, *records.changes), outputs, busy, turns, shed)
 
 
 def _backlog(scenario: Scenario, at: Integers, units: Integers, streams: Integers) -> Backlog:

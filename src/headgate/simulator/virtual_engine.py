@@ -8,11 +8,9 @@ at every multiple of it; what was done is kept.
 from __future__ import annotations
 
 import heapq
-from bisect import insort_left, insort_right
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -23,100 +21,30 @@ from headgate.model.profile import Profiles
 from headgate.model.uniform_hash import child_id, exponential, results_of, tuple_id, uniform
 from headgate.model.view import QueueView, SystemView, Turn
 from headgate.runtime.drive import Observer, drive
-from headgate.scheduling import Strategy
+from headgate.scheduling import Strategy, room_of
 from headgate.scheduling.baselines import Fifo
 from headgate.scheduling.strategy import UnitStrategy
+from headgate.simulator.entries import ArrivalsOf, Entry, Queue
 from headgate.simulator.results import CHANGE, OUTPUT, Records, Report, Result, columns, silent
-from headgate.simulator.scenario import Grid, OnePerOperator, Reader, Scenario, Upstream
+from headgate.simulator.scenario import OnePerOperator, Reader, Scenario, Upstream
 
 # below this many entries and time units the general loop ends before the compiled one is loaded
 _WORTH_COMPILING = 50_000
 _REPORT_EVERY = 1000
 
+Room = Callable[[float], float]
 Origin = tuple[int, int, int]
 """Rank, tick of arrival and stream of a source tuple."""
 
 
-@dataclass(slots=True, eq=False)
-class Entry:
-    """A page or a tuple before an operator; ``rank`` is the number of its source tuple among all arrivals."""
-
-    rank: int
-    edge: int
-    identity: int
-    amount: float
-    width: float
-    """Of one tuple, as a multiple of the arriving tuple's."""
-    units: int
-    bytes: float
-    arrival_tick: int
-    stream: int
-    remaining_ticks: int = -1
-    """What is left of the service; -1 before it begins."""
-
-    def place(self) -> tuple[int, int]:
-        return self.rank, self.edge
-
-
-class Queue:
-    """Entries before an operator in timestamp order, and those of them in service."""
-
-    def __init__(self) -> None:
-        self.waiting: deque[Entry] = deque()
-        self.serving: list[Entry] = []
-        self.amount = 0.0
-        """Of all entries, those in service included."""
-        self.bytes = 0.0
-
-    def add(self, entry: Entry) -> None:
-        """Insert a new entry by its timestamp, after its equals."""
-        if not self.waiting and not self.serving:
-            # sums restart without the rounding of the last busy period
-            self.amount = self.bytes = 0.0
-        self.amount += entry.amount
-        self.bytes += entry.bytes
-        insort_right(self.waiting, entry, key=Entry.place)
-
-    def put_back(self, entry: Entry) -> None:
-        """Put an entry back from service, before its equals."""
-        self.serving.remove(entry)
-        insort_left(self.waiting, entry, key=Entry.place)
-
-    def finish(self, entry: Entry) -> None:
-        self.serving.remove(entry)
-        self.amount -= entry.amount
-        self.bytes -= entry.bytes
-
-    def oldest_rank(self, otherwise: int) -> int:
-        ranks = [entry.rank for entry in self.serving]
-        if self.waiting:
-            ranks.append(self.waiting[0].rank)
-        return min(ranks, default=otherwise)
-
-
-class ArrivalsOf(Sequence[float]):
-    """Arrival times of waiting entries, head first: a view, computed when it is read."""
-
-    def __init__(self, waiting: deque[Entry], grid: Grid) -> None:
-        self._waiting = waiting
-        self._grid = grid
-
-    def __len__(self) -> int:
-        return len(self._waiting)
-
-    def __iter__(self) -> Iterator[float]:
-        return (self._grid.seconds(entry.arrival_tick) for entry in self._waiting)
-
-    def __getitem__(self, index: Any) -> Any:
-        if isinstance(index, slice):
-            return list(self)[index]
-        return self._grid.seconds(self._waiting[index].arrival_tick)
-
-
 class VirtualEngine:
-    """Runs a scenario, event by event."""
+    """Runs a scenario, event by event.
 
-    def __init__(self, scenario: Scenario) -> None:
+    Given the bytes in queues, ``room_bytes`` returns how many more may arrive; what has no room is shed.
+    """
+
+    def __init__(self, scenario: Scenario, room_bytes: Room | None = None) -> None:
+        self._room_bytes = room_bytes
         self.network = scenario.network
         self._numbered = numbered = scenario.numbered
         self._scenario = scenario
@@ -138,6 +66,7 @@ class VirtualEngine:
         self._events: deque[Event] = deque()
         self._changes: list[tuple[int, int, int]] = []
         self._outputs: list[tuple[int, int, int, float]] = []
+        self._shed = [0] * len(self._streams)
         self._busy_ticks = [0] * len(numbered.names)
         self._turns = [0] * len(numbered.names)
         self._ordered = tuple(i for i, upstream in enumerate(numbered.upstream) if upstream is not None)
@@ -155,14 +84,20 @@ class VirtualEngine:
 
     def records(self) -> Records:
         changes, outputs = np.array(self._changes, CHANGE), np.array(self._outputs, OUTPUT)
-        return Records(columns(changes), columns(outputs), np.array(self._busy_ticks), np.array(self._turns))
+        busy_ticks, turns = np.array(self._busy_ticks), np.array(self._turns)
+        return Records(columns(changes), columns(outputs), busy_ticks, turns, tuple(self._shed))
 
     def view(self) -> SystemView:
         # whether the head of an ordered operator is ready depends on other queues
-        for index in (*self._touched, *self._ordered):
+        now_ready = ((index, self._may_start(index)) for index in self._ordered)
+        moved = [index for index, is_ready in now_ready if is_ready != self._was_ready(index)]
+        for index in {*self._touched, *moved}:
             self._views[self._names[index]] = self._view_of(index)
         self._touched.clear()
         return SystemView(self.now_s, dict(self._views))
+
+    def _was_ready(self, index: int) -> bool:
+        return self._views[self._names[index]].ready > 0
 
     def _view_of(self, index: int) -> QueueView:
         queue, ready = self._queues[index], 0.0
@@ -235,14 +170,18 @@ class VirtualEngine:
             instant = self._next_instant()
             if instant is None:
                 return None
-            self._now = instant
-            while self._under_way and self._under_way[0][0] == instant:
-                _, _, operator, entry = heapq.heappop(self._under_way)
-                self._complete(operator, entry)
-            self._arrive()
-            if self._unit and instant % self._unit == 0:
-                self._interrupt()
+            self._advance(instant)
         return self._events.popleft()
+
+    def _advance(self, instant: int) -> None:
+        """Let everything happen that does at an instant; each of it is an event."""
+        self._now = instant
+        while self._under_way and self._under_way[0][0] == instant:
+            _, _, operator, entry = heapq.heappop(self._under_way)
+            self._complete(operator, entry)
+        self._arrive()
+        if self._unit and instant % self._unit == 0:
+            self._interrupt()
 
     def _next_instant(self) -> int | None:
         ticks = self._coming.ticks
@@ -266,13 +205,8 @@ class VirtualEngine:
         self._queues[operator].finish(entry)
         self._touched.add(operator)
         self._changes.append((self._now, -entry.units, entry.stream))
-        results = [(entry.identity, entry.amount * behaviour.selectivity)]
-        if self._scenario.fate == "random":
-            chance = uniform(numbered.fate_keys[operator], entry.identity)
-            count = results_of(behaviour.selectivity, chance)
-            results = [(child_id(entry.identity, number), 1.0) for number in range(count)]
         width = entry.width * behaviour.size_ratio
-        for identity, amount in results:
+        for identity, amount in self._results(operator, entry):
             for query in numbered.outputs[operator]:
                 self._outputs.append((self._now, query, entry.arrival_tick, amount))
             if amount > 0:
@@ -280,18 +214,39 @@ class VirtualEngine:
                 self._deliver(numbered.readers[operator], identity, amount, width, origin)
         self._events.append(TurnFinished(self.now_s, Turn((self._names[operator],), entry.amount)))
 
+    def _results(self, operator: int, entry: Entry) -> list[tuple[int, float]]:
+        """Identities and amounts of what an operator makes of an entry."""
+        selectivity = self._behaviours[operator].selectivity
+        if self._scenario.fate == "page":
+            return [(entry.identity, entry.amount * selectivity)]
+        count = results_of(selectivity, uniform(self._numbered.fate_keys[operator], entry.identity))
+        return [(child_id(entry.identity, number), 1.0) for number in range(count)]
+
     def _arrive(self) -> None:
         counts: Counter[str] = Counter()
+        shed = 0
         while self._next_rank < len(self._coming.ticks) and self._coming.ticks[self._next_rank] == self._now:
             rank = self._next_rank
             stream = int(self._coming.streams[rank])
+            # joins wait no longer for what has been shed
             self._arrived_ranks[stream] = rank
+            self._next_rank += 1
+            if not self._has_room(stream):
+                self._shed[stream] += 1
+                shed += 1
+                continue
             identity = tuple_id(self._numbered.stream_keys[stream], int(self._coming.numbers[rank]))
             self._deliver(self._numbered.leaves[stream], identity, 1.0, 1.0, (rank, self._now, stream))
             counts[self._streams[stream]] += 1
-            self._next_rank += 1
-        if counts:
-            self._events.append(TuplesArrived(self.now_s, dict(counts)))
+        if counts or shed:
+            self._events.append(TuplesArrived(self.now_s, dict(counts), shed))
+
+    def _has_room(self, stream: int) -> bool:
+        """Whether queues can take a tuple of a stream, one for each of its readers."""
+        if self._room_bytes is None:
+            return True
+        size_bytes = self._widths[stream] * len(self._numbered.leaves[stream])
+        return size_bytes <= self._room_bytes(sum(queue.bytes for queue in self._queues))
 
     def _deliver(
         self, readers: tuple[Reader, ...], identity: int, amount: float, width: float, origin: Origin
@@ -387,6 +342,6 @@ class _TurnCounter:
 
 def simulate_stepwise(scenario: Scenario, strategy: Strategy, observers: Iterable[Observer] = ()) -> Result:
     """Run by the loop of all engines, in which the strategy chooses at every step."""
-    engine = VirtualEngine(scenario)
+    engine = VirtualEngine(scenario, room_of(strategy))
     drive(engine, strategy, observers)
     return Result.of(strategy.name, scenario, engine.records())
