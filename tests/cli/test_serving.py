@@ -16,11 +16,11 @@ from tests.cli.support import invoke
 from tests.fake_runs import without_spark
 from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
 from tests.server.support import Client as Asking
+from tests.spark.processes import free_ports
 
 from headgate.cli import serving as serving_command
 from headgate.cli.client import Client
 from headgate.cli.shell import Shell
-from headgate.server.app import bind
 from headgate.server.guard import Keys
 from headgate.session import Session
 
@@ -141,7 +141,7 @@ def test_sigterm_ends_the_run_and_then_the_server(
 ) -> None:
     session = without_spark(monkeypatch, Session())
     live = serving_command._live(session, Keys(TOKEN), tmp_path)
-    port = free_port()
+    [port] = free_ports(1)
 
     def end() -> None:
         wait_for(lambda: _answers(port))
@@ -156,11 +156,6 @@ def test_sigterm_ends_the_run_and_then_the_server(
     assert out.startswith(f"dashboard, opens once: http://127.0.0.1:{port}/?link=")
     assert f"shell: headgate sql --url http://127.0.0.1:{port} --token-file {tmp_path}/headgate.token" in out
     assert not _answers(port)
-
-
-def free_port() -> int:
-    with bind("127.0.0.1", 0) as found:
-        return int(found.getsockname()[1])
 
 
 def _answers(port: int) -> bool:

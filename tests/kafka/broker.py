@@ -14,6 +14,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from tests.spark.processes import free_ports
 
 START_WITHIN_S = 90
 
@@ -114,13 +115,3 @@ class Broker:
 
 def _headers(message: Any) -> Mapping[str, str]:
     return {name: value.decode() for name, value in message.headers() or ()}
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for one in sockets:
-        one.bind(("127.0.0.1", 0))
-    ports = [one.getsockname()[1] for one in sockets]
-    for one in sockets:
-        one.close()
-    return ports

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import signal
 import subprocess
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -37,6 +36,7 @@ from tests.oracle.cuts import RandomCuts
 from tests.oracle.files import stream_sql, write_stream
 from tests.oracle.random_queries import KEYS, WORDS, column, compare, constant
 from tests.oracle.runs import PATIENT, difference, query_sql
+from tests.spark.processes import process_group
 
 from headgate import Session
 from headgate.spark.application.cluster import own_session
@@ -237,22 +237,10 @@ def child(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """The process, at the head of its own group, so that its JVM dies with it."""
     arguments = [folder, seed, wild_ticks, files_a_tick, master]
-    with log_of(folder).open("ab") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tests.spark.child", *map(str, arguments)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])},
-            stdout=log,
-            stderr=log,
-            start_new_session=True,
-        )
-    try:
+    command = [sys.executable, "-m", "tests.spark.child", *map(str, arguments)]
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
+    with process_group(command, log_of(folder), environment, ROOT) as process:
         yield process
-    finally:
-        # the group outlives its leader while the JVM lives
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def log_of(folder: Path) -> Path:

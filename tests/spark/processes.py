@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 
 from headgate.spark.application.jvm import MODULE_OPTIONS, class_path, pyspark_folder
@@ -38,7 +39,29 @@ def started(command: list[str], log: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait()
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+@contextmanager
+def process_group(
+    command: list[str], log: Path, environment: Mapping[str, str] | None = None, cwd: Path | None = None
+) -> Iterator[subprocess.Popen[bytes]]:
+    """A process at the head of a group of its own, all of which the end of the block kills."""
+    environ = {**os.environ, **(environment or {})}
+    with log.open("ab") as out:
+        process = subprocess.Popen(
+            command, stdout=out, stderr=out, env=environ, cwd=cwd, start_new_session=True
+        )
+    try:
+        yield process
+    finally:
+        # the group outlives its leader while the JVM lives
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine that nothing listens to."""
+    with ExitStack() as sockets:
+        found = [sockets.enter_context(closing(socket.socket())) for _ in range(count)]
+        for one in found:
+            one.bind(("127.0.0.1", 0))
+        return [int(one.getsockname()[1]) for one in found]

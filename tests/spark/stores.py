@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Protocol
 
 from tests.cached_jars import cached_jars
-from tests.spark.processes import free_port, java, started
+from tests.spark.processes import free_ports, java, started
 
 Eventually = Callable[[Callable[[], bool], float], None]
 START_TIMEOUT_S = 300.0
@@ -92,7 +92,7 @@ class Hdfs:
 def hdfs(folder: Path, eventually: Eventually) -> Iterator[Hdfs]:
     """An HDFS of one name node and one data node."""
     jars = cached_jars("hdfs")
-    port, http_port, log = free_port(), free_port(), folder / "hdfs.log"
+    (port, http_port), log = free_ports(2), folder / "hdfs.log"
     settings = (f"-Dtest.build.data={folder}/hdfs", f"-Djava.io.tmpdir={folder}")
     ports = ("-format", "-nnport", str(port), "-httpport", str(http_port), "-datanodes", "1")
     # written once all nodes have started

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import duckdb
 import pytest
-from tests.spark.processes import free_port, java, started
+from tests.spark.processes import free_ports, java, started
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
 
@@ -27,7 +27,7 @@ CREATE QUERY counted AS SELECT n % 3 AS k, count(*) AS c FROM s [TUMBLE 10 SECON
 @contextmanager
 def cluster(folder: Path, eventually: Eventually, apart: Path | None = None) -> Iterator[str]:
     """The address of a master with two workers; one has a disk of its own in place of ``apart``."""
-    port, log = free_port(), folder / "cluster.log"
+    [port], log = free_ports(1), folder / "cluster.log"
     name = "org.apache.spark.deploy"
     master = f"spark://127.0.0.1:{port}"
     with ExitStack() as stack:

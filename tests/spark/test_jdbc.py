@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cached_jars import cached_jars
+from tests.spark.processes import free_ports
 
 pytestmark = pytest.mark.spark
 
@@ -70,7 +71,6 @@ def postgres(tmp_path: Path, eventually: Eventually) -> Iterator[tuple[int, Exec
                 path.chmod(0o755)
         shutil.chown(folder, "postgres")
         as_user = ["runuser", "-u", "postgres", "--"]
-    from tests.kafka.broker import free_ports
 
     [port] = free_ports(1)
     subprocess.run(

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import duckdb
 import pytest
+from tests.spark.processes import process_group
 from tests.spark.stores import Eventually, Store, hdfs
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.takes_minutes]
@@ -48,15 +47,9 @@ def run_command(store: Store, folder: Path, *more: str) -> list[str]:
 
 @contextmanager
 def killed_at_the_end(store: Store, folder: Path) -> Iterator[subprocess.Popen[bytes]]:
-    """A run at the head of a process group of its own, which the end of the block kills."""
-    with (folder / "run.log").open("ab") as log:
-        process = subprocess.Popen(run_command(store, folder), stdout=log, stderr=log, start_new_session=True)
-    try:
+    """A run that the end of the block kills."""
+    with process_group(run_command(store, folder), folder / "run.log") as process:
         yield process
-    finally:
-        with suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
 
 
 def finished(arguments: list[str]) -> subprocess.CompletedProcess[str]:
