@@ -309,6 +309,23 @@ def test_tuples_of_a_short_window_are_read_again_until_they_are_many(
     assert alone.state.groups and sum(block.rows for block in alone.state.groups) <= 4
 
 
+def test_a_tick_that_brings_nothing_does_not_change_tuples_to_panes(
+    tiny: SparkSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(panes, "LEAST_READ_AGAIN", 10)
+    window = HopWindow(80, 40)
+    rows = [Tuple(ts, {"k": 1, "v": 1}) for ts in range(0, 160, 4)]
+    settings, tables = aggregate_of(window, by_key=True), Tables(is_numbered=False)
+    feed = Feed("a", rows, window, is_numbered=False)
+    alone = Alone(tiny, pane_operator(tiny, settings, tables), [feed], tables)
+    # the first tick leaves many to read again, and the second makes no progress
+    found = alone.run([tick for n in (15, 15, 15, 40) for tick in at_once([rows[:n]])])
+    everything = expected(settings, oracle.hopping(80, 40), feed)
+    assert rounded(found) == rounded(
+        Results({row: n for row, n in everything.items() if row[0] <= rows[-1].ts})
+    )
+
+
 def expected_until(settings: Aggregate, feed: Feed, last_us: int) -> Results:
     everything = expected(settings, oracle.sliding(LONG.range_us, LONG.slide_us or 0), feed)
     return Results({row: n for row, n in everything.items() if row[0] <= last_us})

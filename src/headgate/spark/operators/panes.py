@@ -99,6 +99,9 @@ class PaneAggregateOperator(SlidingAggregateOperator):
         """
         if stretch.state.groups or self._is_long:
             return True
+        if stretch.new_ts <= stretch.old_ts:
+            # nothing is read, so no pane would come to be of the tuples that are no longer kept
+            return False
         return one.waiting_rows(self._from_ts(stretch), stretch.old_ts) >= LEAST_READ_AGAIN
 
     def _from_ts(self, stretch: Stretch) -> int:
