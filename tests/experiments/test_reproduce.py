@@ -72,7 +72,6 @@ def test_on_bursts_learnt_charts_are_close_to_true_ones_and_on_even_arrivals_tha
 ) -> None:
     monkeypatch.setattr(chain, "_LEARNT_PLANS", (2,))
     monkeypatch.setattr(chain, "_RUNS", 6)
-    monkeypatch.setattr(chain, "_WINDOWS", (20.0,))
     made = study(tmp_path)
     chain._learnt_charts(made)
     assert len(made.checks) == 4 and made.ok
