@@ -65,7 +65,7 @@ def plan_of(experiment: int, streams: Streams) -> Scenario:
 
 def reproduce(trace: Path | None, out: Path, progress: Progress) -> Study:
     """Run all experiments on synthetic arrivals, and on the recorded trace if given."""
-    study = Study("chain", out, progress)
+    study = Study("chain", out, progress, disagreements=DISAGREEMENTS)
     _worked_example(study)
     for kind, streams in with_recorded("synthetic", synthetic_arrivals(STREAMS), trace).items():
         _memory(study, kind, streams)
@@ -206,12 +206,16 @@ _RUNS = 10
 _RUN_UNITS = 400.0
 _FIRST_SEED = 1000
 _LEARNT_PLANS = (2, 3, 4, 5)
-# time units per window of statistics; checks are about 20, in which a stream has some 60 tuples
-_WINDOWS = (20.0, 80.0)
+# time units; a stream has some 60 tuples in one
 _WINDOW = 20.0
 # a fifth of the lead over the next best that experiments 2 to 4 ask of chain
 _CLOSE = 1.1
 _CLEARLY_MORE = 1.5
+DISAGREEMENTS = {
+    "8 learnt charts, plan of 5: peak backlog / that by true statistics, upper limit": (
+        "one run of ten peaks as its first window ends, before which nothing is known; the others are equal"
+    ),
+}
 
 
 def bursts(seed: int) -> Streams:
@@ -221,15 +225,17 @@ def bursts(seed: int) -> Streams:
     return {name: flows.times_s(first + number) for number, name in enumerate(STREAMS)}
 
 
-def learnt_backlogs(plan: Scenario, windows: Iterable[float]) -> dict[str, Result]:
-    """Chain by true statistics, by those of the window before for every length of windows, and by none.
+def learnt_backlogs(plan: Scenario) -> dict[str, Result]:
+    """Chain by true statistics, by those of the window before, and by none.
 
     The statistics of a run that ends within its first window never come to use.
     """
-    found = {"true": simulate(plan, strategy_named("chain"))}
     never = 2 * (plan.last_arrival_s + plan.work_s)
-    for name, window_s in {**{f"window of {w:g}": w for w in windows}, "none": never}.items():
-        found[name] = simulate_learning(plan, strategy_named("chain"), window_s)
+    found = {
+        "true": simulate(plan, strategy_named("chain")),
+        "window before": simulate_learning(plan, strategy_named("chain"), _WINDOW),
+        "none": simulate_learning(plan, strategy_named("chain"), never),
+    }
     return {name: replace(result, strategy=f"chain, statistics: {name}") for name, result in found.items()}
 
 
@@ -238,21 +244,19 @@ def _learnt_charts(study: Study) -> None:
     table: dict[str, dict[str, str]] = {}
     for number in _LEARNT_PLANS:
         study.progress(f"experiment 8: learnt charts of the plan of {number}")
-        runs = [learnt_backlogs(plan_of(number, bursts(seed)), _WINDOWS) for seed in range(_RUNS)]
+        runs = [learnt_backlogs(plan_of(number, bursts(seed))) for seed in range(_RUNS)]
         label = f"8 learnt charts, plan of {number}"
-        checked = f"window of {_WINDOW:g}"
         row: dict[str, str] = {}
         for measure in ("mean", "peak"):
             ratios = _over_true(runs, measure)
-            close, far = ratios[checked], ratios["none"]
+            close, far = ratios["window before"], ratios["none"]
             name = f"{label}: {measure} backlog / that by true statistics"
             study.at_most(f"{name}, upper limit", _CLOSE, close.mean + close.within)
             study.at_least(f"{name}, without any, lower limit", _CLEARLY_MORE, far.mean - far.within)
             row |= {f"{measure}, {n}": f"{r.mean:.3f} +- {r.within:.3f}" for n, r in ratios.items()}
         table[f"plan of {number}"] = row
-        shown = [runs[0][name] for name in ("true", checked, "none")]
         title = f"Experiment 8: charts from statistics of the last window, plan of {number}"
-        study.plot_backlogs(f"8-learnt-{number}", title, shown)
+        study.plot_backlogs(f"8-learnt-{number}", title, runs[0].values())
     study.tables["8 backlog of learnt charts / that by true statistics"] = table
 
 

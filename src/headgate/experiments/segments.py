@@ -220,7 +220,7 @@ DISAGREEMENTS = {
     f"{_PEAK_MEMORY}: segment below simplified-segment": _CUTS,
     f"{_PEAK_MEMORY}: segment below chain": "theorem 3 contradicts the optimality of chain",
     f"{_HIGHEST}: simplified-segment below chain": (
-        "both hold the second segments back alike, and a second of many results depends on single queries"
+        "a maximum over seconds, often the same one; the spread over all seconds is in the paper's order"
     ),
 }
 
