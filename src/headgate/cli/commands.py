@@ -31,6 +31,8 @@ _STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
 _BENCHES = ("burst", "eddies", "overload", "predict", "nexmark")
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
+# the study that can measure a join, which takes a quiet machine
+_IN_REAL_TIME = "queueing"
 _OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
 
 
@@ -378,6 +380,9 @@ def reproduce(
     on_spark: bool = flag(
         "--spark", "queueing: run the join on Spark too, some minutes; eddies: spread runs over it."
     ),
+    measure: bool = flag(
+        "--measure", "queueing: run a join in real time too, two minutes of a quiet machine."
+    ),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -388,14 +393,18 @@ def reproduce(
     _check_name(study, _STUDIES)
     if on_spark and study not in _ON_SPARK:
         raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
+    if measure and study != _IN_REAL_TIME:
+        raise SetupError(f"--measure goes with {_IN_REAL_TIME}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
     check_folder("--out", out / study)
     if trace is None and study in _OVER_ARRIVALS:
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
+    if study == _IN_REAL_TIME and not measure:
+        print("no --measure given: joins are simulated only", file=sys.stderr)
     from headgate.cli.studies import reproduced, show
 
-    show(reproduced(study, trace, out / study, on_spark), as_json)
+    show(reproduced(study, trace, out / study, on_spark, measure), as_json)
 
 
 def bench(

@@ -35,8 +35,8 @@ _TUPLES = 400_000
 _SIDES = ("left", "right")
 
 
-def reproduce(trace: Path | None, out: Path, progress: Progress) -> Study:
-    """Run the whole study, with the recorded trace as bursty input if given."""
+def reproduce(trace: Path | None, out: Path, progress: Progress, measured: bool = False) -> Study:
+    """Run the whole study, with the recorded trace as bursty input if given, and a join in real time if wanted."""
     study = Study("queueing", out, progress)
     progress("joins")
     rows = [simulated(JoinCase(windows, load)) for windows in WINDOWS for load in UTILISATIONS]
@@ -49,6 +49,11 @@ def reproduce(trace: Path | None, out: Path, progress: Progress) -> Study:
     _bursts(study, trace)
     progress("whole plans")
     _whole_plans(study)
+    if measured:
+        # compiles its loop
+        from headgate.experiments.measured_join import measure
+
+        measure(study, trace)
     return study
 
 
