@@ -381,7 +381,7 @@ def reproduce(
         "--spark", "queueing: run the join on Spark too, some minutes; eddies: spread runs over it."
     ),
     measure: bool = flag(
-        "--measure", "queueing: run a join in real time too, two minutes of a quiet machine."
+        "--measure", "queueing: run a join in real time too, some minutes of a quiet machine."
     ),
     as_json: bool = JSON,
     debug: bool = DEBUG,
