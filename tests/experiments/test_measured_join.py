@@ -1,4 +1,4 @@
-"""The join in real time: what it computes, what it writes down, and comparisons that fail when they should."""
+"""The join in real time: what it computes, what it notes, and comparisons that fail when they should."""
 
 from __future__ import annotations
 

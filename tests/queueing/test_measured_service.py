@@ -51,7 +51,7 @@ def stalled_waits(rate: float, services_s: Floats, stalls_per_idle_s: float, sta
             stall += 1
         waits.append(max(0.0, free_s - now_s))
         free_s = max(free_s, now_s) + service_s
-    return np.array(waits + [stall / now_s])
+    return np.array([*waits, stall / now_s])
 
 
 def test_an_idle_server_that_stalls_makes_tuples_wait_as_predicted() -> None:

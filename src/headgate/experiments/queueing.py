@@ -36,7 +36,7 @@ _SIDES = ("left", "right")
 
 
 def reproduce(trace: Path | None, out: Path, progress: Progress, measured: bool = False) -> Study:
-    """Run the whole study, with the recorded trace as bursty input if given, and a join in real time if wanted."""
+    """Run the whole study, with the recorded trace as bursty input if given; ``measured``: and a real join."""
     study = Study("queueing", out, progress)
     progress("joins")
     rows = [simulated(JoinCase(windows, load)) for windows in WINDOWS for load in UTILISATIONS]

@@ -22,7 +22,7 @@ Integers = NDArray[np.int64]
 
 # of each table; the key of a tuple has as many values
 BUCKETS = 2
-# with as many attributes a comparison takes some 20 ns, so that a service is long beside a reading of the clock
+# with as many a comparison takes some 20 ns, so that a service is long beside a reading of the clock
 ATTRIBUTES = 24
 # squared distance of the attributes of a match; of random tuples, some in a thousand are as close
 _CLOSE = 0.5 * ATTRIBUTES / 6
