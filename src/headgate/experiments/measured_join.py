@@ -62,8 +62,8 @@ _ATTEMPTS = 3
 _MEAN_SHARE = 0.03
 # a wait of up to the resolution, 30 ns and the time to notice it, is none
 _NO_WAIT_S = 0.5e-6
-# the same 3 % of a wait change the share of waits below a percentile by no more than this: the density of waits
-# at a mean wait is below 1 / (3 mean waits)
+# the same 3 % of a wait change the share of waits below a percentile by no more than this: the density of
+# waits at a mean wait is below 1 / (3 mean waits)
 _SHARE = 0.01
 # of the time: tuples in system are whole numbers, and one more counts as late as a clock is read
 _COUNT_SHARE = 0.01

@@ -63,10 +63,10 @@ class Stalls:
 class StalledQueue:
     """An M/G/1 queue whose server may stall while it is idle.
 
-    A stall is work that nothing but an idle server starts. If U is the work in the system and V the length of
-    a stall, the balance of exp(-s U) gives the transform of an M/G/1 queue times (1 - q) + q V_e(s). Here q is
-    stalls per second * E[V] / (1 - utilisation), and V_e what is left of a stall at a random instant of it. So
-    a tuple waits as in the queue without stalls, and with probability q for the rest of a stall as well.
+    A stall is work that nothing but an idle server starts. If U is the work in the system and V the length
+    of a stall, the balance of exp(-s U) gives the transform of an M/G/1 queue times (1 - q) + q V_e(s). Here
+    q is stalls per second * E[V] / (1 - utilisation), and V_e what is left of a stall at a random instant of
+    it. So a tuple waits as in the queue without stalls, and with probability q for the rest of a stall too.
     """
 
     queue: MG1
