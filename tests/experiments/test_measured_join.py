@@ -22,7 +22,8 @@ from headgate.experiments.measured_join import (
 )
 from headgate.experiments.study import Study
 from headgate.experiments.wall_clock_join import (
-    _CLOSE,
+    CLOSE,
+    SMOOTHING,
     Arrivals,
     JoinRun,
     RowWindows,
@@ -55,8 +56,11 @@ def test_the_join_finds_the_matches_that_all_pairs_have_and_holds_its_windows(wi
         assert run.held[number - filling] == sum(map(len, windows_now))
         other = windows_now[1 - arrivals.sides[number]]
         other = other[arrivals.keys[other] == arrivals.keys[number]]
-        differences = arrivals.attributes[other] - arrivals.attributes[number]
-        matches += int(((differences.astype(np.float64) ** 2).sum(axis=1) <= _CLOSE).sum())
+        distance = 1.0
+        for candidate in other:
+            for difference in arrivals.attributes[candidate] - arrivals.attributes[number]:
+                distance = float(np.sqrt(SMOOTHING * distance + difference**2))
+            matches += distance <= CLOSE
     assert run.matches == matches > 5
 
 
@@ -127,7 +131,7 @@ def test_a_recursion_with_services_in_another_order_knows_bursts_and_stalls(tmp_
     found = Repeated(Case("bursts", RowWindows((2000, 2000)), 0.5), runs)
     study = Study("any", tmp_path, lambda what: None)
     compare_recorded(study, [found])
-    assert study.ok and [check.ok for check in study.checks] == [True, True]
+    assert study.ok and len(study.checks) == 4
     assert shuffled_waits(runs[0]).mean() == pytest.approx(runs[0].waits_s.mean(), rel=0.05)
     # a stall of the length of the run is another tuple before all others
     stalled = replace(runs[0], stalls=np.array([[0.0, 1.0]]))
@@ -153,6 +157,7 @@ def test_only_the_study_of_queues_is_measured(tmp_path: Path) -> None:
 def test_a_case_is_calibrated_and_run_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(measured_join, "_CALIBRATION", 500)
     monkeypatch.setattr(measured_join, "_STEADY", 1e9)
+    monkeypatch.setattr(measured_join, "_PROCESSOR_SHARE", 0.0)
     case = Case("small", RowWindows((500, 500)), 0.5)
     found = measured_join.repeated(case, poisson_times, run_s=0.05)
     assert len(found.runs) == 3 and found.discarded == 0

@@ -8,6 +8,7 @@ that a service takes the same tens of microseconds each time, and reads the cloc
 from __future__ import annotations
 
 import ctypes
+import math
 import time
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,10 +23,12 @@ Integers = NDArray[np.int64]
 
 # of each table; the key of a tuple has as many values
 BUCKETS = 2
-# with as many a comparison takes some 20 ns, so that a service is long beside a reading of the clock
-ATTRIBUTES = 24
-# squared distance of the attributes of a match; of random tuples, some in a thousand are as close
-_CLOSE = 0.5 * ATTRIBUTES / 6
+ATTRIBUTES = 4
+# The condition of the join: a distance, smoothed along the bucket from the oldest tuple on, is below CLOSE. It
+# is a chain of operations each of which needs the last one, so that it takes the same time, some 40 ns for a
+# tuple, whatever else runs on the other thread of the same core.
+SMOOTHING = 0.5
+CLOSE = 0.52
 # of the buffer that results are written to, again and again
 _RESULTS = 1 << 12
 # two readings of the clock in a row are 30 ns apart; with more between them, something else had the processor
@@ -52,7 +55,7 @@ class Arrivals:
     times: Floats
     sides: Integers
     keys: Integers
-    attributes: NDArray[np.float32]
+    attributes: Floats
 
     @staticmethod
     def at(times: Floats, seed: int) -> Arrivals:
@@ -62,7 +65,7 @@ class Arrivals:
             (times - times[0]) * (count - 1) / (times[-1] - times[0]),
             generator.integers(0, 2, count),
             generator.integers(0, BUCKETS, count),
-            generator.random((count, ATTRIBUTES), dtype=np.float32),
+            generator.random((count, ATTRIBUTES)),
         )
 
 
@@ -131,6 +134,8 @@ class JoinRun:
     """Tuples of both windows when a tuple is served."""
     matches: int
     stalls: Floats
+    processor_share: float = 1.0
+    """Share of the time that the join had its processor: other programs may want it, and other machines."""
 
     @cached_property
     def waits_s(self) -> Floats:
@@ -178,7 +183,9 @@ def measured_run(arrivals: Arrivals, windows: Windows, seconds_per_arrival: floa
     state, log = _new_state(arrivals), _new_log(len(times) - filling)
     due_ns = np.rint((times[filling:] - times[filling]) * seconds_per_arrival * 1e9).astype(np.int64)
     data = (times, arrivals.sides, arrivals.keys, arrivals.attributes)
+    began_s, had_s = time.perf_counter(), time.thread_time()
     stalls = _serve(filling, due_ns, range_, rows, *data, state, log, np.zeros(2, np.int64))
+    share = (time.thread_time() - had_s) / (time.perf_counter() - began_s)
     return JoinRun(
         due_ns / 1e9,
         log.starts_ns / 1e9,
@@ -187,6 +194,7 @@ def measured_run(arrivals: Arrivals, windows: Windows, seconds_per_arrival: floa
         log.held,
         int(log.matches[0]),
         log.stalls_ns[: min(stalls, _MOST_STALLS)] / 1e9,
+        share,
     )
 
 
@@ -250,12 +258,12 @@ def _insert(tuple_: Any, side: Any, keys: Any, state: Any) -> None:
 def _probe(tuple_: Any, other: Any, keys: Any, attributes: Any, state: Any, log: Any) -> None:
     """Compare with one bucket of the other window, and write down the pairs that match."""
     candidate = state.oldest[other, keys[tuple_]]
+    distance = 1.0
     while candidate != _NONE:
-        distance = 0.0
         for column in range(attributes.shape[1]):
             difference = attributes[candidate, column] - attributes[tuple_, column]
-            distance += difference * difference
-        if distance <= _CLOSE:
+            distance = math.sqrt(SMOOTHING * distance + difference * difference)
+        if distance <= CLOSE:
             place = log.matches[0] % log.results.shape[0]
             log.results[place, 0] = tuple_
             log.results[place, 1] = candidate
