@@ -24,9 +24,9 @@ Integers = NDArray[np.int64]
 # of each table; the key of a tuple has as many values
 BUCKETS = 2
 ATTRIBUTES = 4
-# The condition of the join: a distance, smoothed along the bucket from the oldest tuple on, is below CLOSE. It
-# is a chain of operations each of which needs the last one, so that it takes the same time, some 40 ns for a
-# tuple, whatever else runs on the other thread of the same core.
+# The condition of the join: a distance, smoothed along the bucket from the oldest tuple on, is below CLOSE.
+# It is a chain of operations each of which needs the last one, so that it takes the same time, some 40 ns for
+# a tuple, whatever else runs on the other thread of the same core.
 SMOOTHING = 0.5
 CLOSE = 0.52
 # of the buffer that results are written to, again and again
