@@ -9,17 +9,16 @@ import numpy as np
 import pytest
 from tests.cli.support import invoke
 
-from headgate.experiments import measured_join
-from headgate.experiments.measured_join import (
+from headgate.experiments import join_runs
+from headgate.experiments.join_runs import (
     Case,
     Repeated,
-    compare_recorded,
-    compare_with_theory,
     count_distribution,
     poisson_times,
     recorded_times,
     shuffled_waits,
 )
+from headgate.experiments.measured_join import compare_recorded, compare_with_theory
 from headgate.experiments.study import Study
 from headgate.experiments.wall_clock_join import (
     CLOSE,
@@ -155,11 +154,11 @@ def test_only_the_study_of_queues_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_case_is_calibrated_and_run_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measured_join, "_CALIBRATION", 500)
-    monkeypatch.setattr(measured_join, "_STEADY", 1e9)
-    monkeypatch.setattr(measured_join, "_PROCESSOR_SHARE", 0.0)
+    monkeypatch.setattr(join_runs, "_CALIBRATION", 500)
+    monkeypatch.setattr(join_runs, "STEADY", 1e9)
+    monkeypatch.setattr(join_runs, "PROCESSOR_SHARE", 0.0)
     case = Case("small", RowWindows((500, 500)), 0.5)
-    found = measured_join.repeated(case, poisson_times, run_s=0.05)
+    found = join_runs.repeated(case, poisson_times, run_s=0.05)
     assert len(found.runs) == 3 and found.discarded == 0
     # half as busy as when it is served without a pause, but for what else the machine does meanwhile
     assert 0.1 < found.measured(lambda run: run.utilisation) < 2.0

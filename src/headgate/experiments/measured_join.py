@@ -10,58 +10,48 @@ from __future__ import annotations
 
 import csv
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
-from headgate.errors import SetupError
-from headgate.experiments.study import MeanEstimate, Study, batch_means, rounded
-from headgate.experiments.wall_clock_join import (
-    Arrivals,
-    JoinRun,
-    RowWindows,
-    TimeWindows,
-    Windows,
-    fill_count,
-    measured_run,
+from headgate.experiments.join_runs import (
+    MOST_COUNTED,
+    PROCESSOR_SHARE,
+    STEADY,
+    Case,
+    Repeated,
+    calibrated,
+    count_distribution,
+    counts_found,
+    mean_wait_error,
+    percentile_of_counts,
+    poisson_times,
+    recorded_times,
+    repeated,
+    shuffled_waits,
 )
-from headgate.queueing.distributions import first_true
-from headgate.queueing.measured_service import StalledQueue, Stalls, service_of, waits_of
-from headgate.queueing.mg1 import MG1
-from headgate.workload.processes import Trace
+from headgate.experiments.study import Study, rounded
+from headgate.experiments.wall_clock_join import RowWindows, TimeWindows, Windows
 
 Floats = NDArray[np.float64]
 
 WINDOWS = {
-    "equal windows": TimeWindows((1000, 1000)),
-    "one window twice the other": TimeWindows((2000, 1000)),
+    "equal windows": TimeWindows((4000, 4000)),
+    "one window twice the other": TimeWindows((8000, 4000)),
 }
 RECORDED_WINDOWS: dict[str, Windows] = {
-    "recorded arrivals, windows of rows": RowWindows((1000, 1000)),
-    "recorded arrivals, windows of time": TimeWindows((1000, 1000)),
+    "recorded arrivals, windows of rows": RowWindows((4000, 4000)),
+    "recorded arrivals, windows of time": TimeWindows((4000, 4000)),
 }
 UTILISATIONS = (0.2, 0.4, 0.6, 0.8, 0.9, 0.95)
 RECORDED_UTILISATIONS = (0.2, 0.5, 0.8, 0.95)
-_REPETITIONS = 3
-_RUN_S = 1.5
-# tuples that are served without a pause before a run, to know how long a service takes at present
-_CALIBRATION = 8_000
-# of the tuples of a run: until then the queue, which is empty at first, may still grow
-_TRANSITION = 0.1
-# A run without its processor for longer measures other programs, which come in phases. It is repeated,
-# without a look at its waits, and counted; so is one that is too short for a steady state, since the machine
-# got slower after the calibration. On a busy machine the last run counts all the same, and the check fails.
-_PROCESSOR_SHARE = 0.99
-_STEADY = 0.985
-_MOST_REPEATED = 6
 
-# Bounds, fixed before the runs that are reported. Beside chance, a mean wait may be off by this share: a loop
-# that reads a clock every 30 ns notices an arrival that much later, up to 2 % of the shortest mean wait; and
-# services of one window are alike, which the queue takes to be independent, 1 % more
+
+# Bounds, fixed before the runs that are reported. Beside chance, a mean wait may be off by this share, since
+# a loop that reads a clock every 30 ns notices an arrival that much later: up to 2 % of the shortest mean
+# wait, and the arithmetic of distributions takes 1 %. See ``_filling_share`` for what windows add to that.
 _MEAN_SHARE = 0.03
 # a wait of up to the resolution, 30 ns and the time to notice it, is none
 _NO_WAIT_S = 0.5e-6
@@ -77,64 +67,6 @@ _NORMAL = 3.9
 _RECORDED_SHARE = 0.1
 # "numbers of tuples in the input queue are negligible beside those of the windows"
 _NEGLIGIBLE = 0.05
-
-
-@dataclass(frozen=True)
-class Case:
-    """A join at a nominal utilisation."""
-
-    name: str
-    windows: Windows
-    utilisation: float
-
-    def __str__(self) -> str:
-        return f"{self.name}, utilisation {self.utilisation:g}"
-
-
-@dataclass(frozen=True, eq=False)
-class Repeated:
-    """The runs of a case, without their first tenth, and the queue that each should be."""
-
-    case: Case
-    runs: tuple[JoinRun, ...]
-    discarded: int = 0
-    """Runs that were repeated, since something disturbed them."""
-
-    @cached_property
-    def queues(self) -> tuple[StalledQueue, ...]:
-        return tuple(queue_of(run) for run in self.runs)
-
-    def theory(self, value: Callable[[StalledQueue], float]) -> float:
-        return float(np.mean([value(queue) for queue in self.queues]))
-
-    def measured(self, value: Callable[[JoinRun], float]) -> float:
-        return float(np.mean([value(run) for run in self.runs]))
-
-    def estimate(self, values: Callable[[JoinRun], Floats]) -> MeanEstimate:
-        """Mean over all runs, which are independent of each other."""
-        found = [batch_means(values(run), leave_out=0.0) for run in self.runs]
-        within = math.hypot(*(one.within for one in found)) / len(found)
-        return MeanEstimate(float(np.mean([one.mean for one in found])), within)
-
-    def wait_cdf(self, t: float) -> float:
-        return self.theory(lambda queue: queue.wait_cdf(t))
-
-    def wait_percentile(self, p: float) -> float:
-        """The least wait that a share of all tuples of all runs should not exceed."""
-        most_s = max(queue.wait_percentile(p) for queue in self.queues)
-        if self.wait_cdf(0.0) >= p:
-            return 0.0
-        return first_true(lambda t: self.wait_cdf(t) >= p, 0.0, most_s, 30)
-
-    @property
-    def waits_s(self) -> Floats:
-        return np.concatenate([run.waits_s for run in self.runs])
-
-
-def queue_of(run: JoinRun) -> StalledQueue:
-    """The M/G/1 queue with the rate, the service times and the stalls of a run."""
-    queue = MG1(run.rate, service_of(run.services_s))
-    return StalledQueue(queue, Stalls.of(run.stalls[:, 1], run.seconds))
 
 
 def measure(study: Study, trace: Path | None) -> None:
@@ -153,50 +85,6 @@ def measure(study: Study, trace: Path | None) -> None:
         recorded = recorded_times(trace)
         cases = [Case(n, w, load) for n, w in RECORDED_WINDOWS.items() for load in RECORDED_UTILISATIONS]
         compare_recorded(study, [repeated(case, recorded) for case in cases])
-
-
-# so many arrival times in any unit, by seed
-Times = Callable[[int, int], Floats]
-
-
-def poisson_times(count: int, seed: int) -> Floats:
-    return np.cumsum(np.random.default_rng(seed).exponential(size=count))
-
-
-def recorded_times(trace: Path) -> Times:
-    """Stretches of a trace, another one for each seed."""
-    times_s = Trace(file=str(trace)).times_s(seed=0)
-
-    def stretch(count: int, seed: int) -> Floats:
-        if count > len(times_s):
-            raise SetupError(f"{trace} has {len(times_s)} arrivals; at least {count} are needed")
-        # from one to the next by more than half of the trace, so that those of three seeds hardly overlap
-        begin = int((0.618 * seed % 1.0) * (len(times_s) - count))
-        return np.asarray(times_s[begin : begin + count])
-
-    return stretch
-
-
-def calibrated(windows: Windows, times: Times, seed: int) -> float:
-    """Mean seconds of a service, by tuples that are served without a pause."""
-    arrivals = Arrivals.at(times(fill_count(windows) + _CALIBRATION, seed), seed)
-    return float(measured_run(arrivals, windows, 0.0).services_s.mean())
-
-
-def repeated(case: Case, times: Times, run_s: float = _RUN_S) -> Repeated:
-    """Three runs of a case; a disturbed one is repeated."""
-    runs: list[JoinRun] = []
-    seed = 0
-    while len(runs) < _REPETITIONS:
-        seed += 1
-        service_s = calibrated(case.windows, times, 100 + seed)
-        count = fill_count(case.windows) + int(run_s * case.utilisation / service_s)
-        arrivals = Arrivals.at(times(count, seed), seed)
-        run = measured_run(arrivals, case.windows, service_s / case.utilisation).after(_TRANSITION)
-        is_quiet = run.processor_share >= _PROCESSOR_SHARE and run.utilisation < _STEADY
-        if is_quiet or seed - len(runs) > _MOST_REPEATED:
-            runs.append(run)
-    return Repeated(case, tuple(runs), seed - len(runs))
 
 
 def compare_with_theory(study: Study, found: Sequence[Repeated]) -> None:
@@ -219,16 +107,16 @@ def _undisturbed(study: Study, found: Sequence[Repeated]) -> list[Repeated]:
     """Check that the machine was quiet; returns those cases that have a steady state at all."""
     share = min(run.processor_share for one in found for run in one.runs)
     name = f"{found[0].case.name} and others: least share of the time that the join had its processor"
-    study.at_least(name, _PROCESSOR_SHARE, share)
+    study.at_least(name, PROCESSOR_SHARE, share)
     highest = max(run.utilisation for one in found for run in one.runs)
-    study.at_most(f"{found[0].case.name} and others: highest measured utilisation", _STEADY, highest)
+    study.at_most(f"{found[0].case.name} and others: highest measured utilisation", STEADY, highest)
     return [one for one in found if all(run.utilisation < 1 for run in one.runs)]
 
 
 def _check_waits(study: Study, one: Repeated) -> None:
     mean_s = one.theory(lambda queue: queue.mean_wait)
     measured_s = one.measured(lambda run: float(run.waits_s.mean()))
-    allowed = _NORMAL * _chance_s(one) + _MEAN_SHARE * mean_s
+    allowed = _NORMAL * _chance_s(one) + (_MEAN_SHARE + _filling_share(one)) * mean_s
     study.within(f"{one.case}: mean wait (us), measured", 1e6 * mean_s, 1e6 * measured_s, 1e6 * allowed)
     for share in (0.5, 0.9, 0.99):
         t = one.wait_percentile(share)
@@ -237,24 +125,15 @@ def _check_waits(study: Study, one: Repeated) -> None:
         study.within(name, one.wait_cdf(t), below.mean, below.within + _SHARE)
 
 
-_DRAWN = 100
+def _filling_share(one: Repeated) -> float:
+    """How much longer waits are as a share, since windows by time vary.
 
-
-def mean_wait_error(run: JoinRun) -> float:
-    """Standard deviation of the mean wait of a run from the formula, by chance alone, as a share of it.
-
-    As in the comparison, the formula has the rate and the services of the run: here of drawn ones, in which
-    services are independent of each other and of arrivals.
+    Service times are proportional to the tuples in windows, N on average, which stay for longer than a queue
+    takes to settle: the utilisation r varies with a standard deviation of r / sqrt(N), and the mean of
+    1 / (1 - r) is larger than that of its mean by the square of that over (1 - r)^2.
     """
-    generator, services_s, count = np.random.default_rng(2), run.services_s, len(run.services_s)
-    mean_s, second = float(services_s.mean()), float((services_s**2).mean())
-    ratios = []
-    for _ in range(_DRAWN):
-        arrivals_s = np.cumsum(generator.exponential(1 / run.rate, count))
-        rate = (count - 1) / float(arrivals_s[-1] - arrivals_s[0])
-        waited_s = float(waits_of(arrivals_s, generator.permutation(services_s)).mean())
-        ratios.append(waited_s / (rate * second) * 2 * (1 - rate * mean_s))
-    return float(np.std(ratios))
+    r = one.measured(lambda run: run.utilisation)
+    return (r / (1 - r)) ** 2 / sum(one.case.windows.tuples)
 
 
 def _chance_s(one: Repeated) -> float:
@@ -266,8 +145,11 @@ def _chance_s(one: Repeated) -> float:
 def _check_counts(study: Study, one: Repeated) -> None:
     mean = one.theory(lambda queue: queue.mean_in_system)
     # Little's law, with the chance that is in the waits
-    allowed = _NORMAL * one.measured(lambda run: run.rate) * _chance_s(one) + _MEAN_SHARE * mean
-    counted = one.measured(lambda run: float(count_distribution(run) @ np.arange(_MOST_COUNTED)))
+    allowed = (
+        _NORMAL * one.measured(lambda run: run.rate) * _chance_s(one)
+        + (_MEAN_SHARE + _filling_share(one)) * mean
+    )
+    counted = one.measured(lambda run: float(count_distribution(run) @ np.arange(MOST_COUNTED)))
     study.within(f"{one.case}: mean number in system, measured", mean, counted, allowed)
     most = max(queue.percentile_in_system(0.99) for queue in one.queues)
     expected = one.theory(lambda queue: queue.cdf_in_system(most))
@@ -290,33 +172,6 @@ def _check_memory(study: Study, one: Repeated) -> None:
     )
     queued = one.measured(lambda run: float(percentile_of_counts(run, 0.99)))
     study.at_most(f"{one.case}: p99 of tuples in queue / tuples in windows", _NEGLIGIBLE, queued / mean)
-
-
-# beyond, a queue is not counted: no case of a utilisation below 1 comes near
-_MOST_COUNTED = 1 << 14
-
-
-def count_distribution(run: JoinRun) -> Floats:
-    """The share of time that so many tuples were in the system: 0, 1, 2 and so on."""
-    times_s = np.concatenate([run.arrivals_s, run.ends_s])
-    order = np.argsort(times_s, kind="stable")
-    steps = np.concatenate([np.ones(len(run.arrivals_s)), -np.ones(len(run.ends_s))])[order]
-    # those who were there before the first one are not counted: they are gone after one busy period
-    counts = np.cumsum(steps).astype(np.int64)
-    inside = np.minimum(counts[:-1], _MOST_COUNTED - 1)
-    until_s = np.minimum(times_s[order], run.arrivals_s[-1])
-    shares = np.bincount(inside, np.diff(until_s), _MOST_COUNTED)
-    return np.asarray(shares / shares.sum())
-
-
-def counts_found(run: JoinRun) -> NDArray[np.int64]:
-    """How many tuples each one finds in the system."""
-    done = np.searchsorted(run.ends_s, run.arrivals_s, side="right")
-    return np.asarray(np.arange(len(run.arrivals_s)) - done)
-
-
-def percentile_of_counts(run: JoinRun, p: float) -> int:
-    return int(np.searchsorted(np.cumsum(count_distribution(run)), p))
 
 
 def compare_recorded(study: Study, found: Sequence[Repeated]) -> None:
@@ -350,22 +205,6 @@ def compare_recorded(study: Study, found: Sequence[Repeated]) -> None:
         _draw_recorded(study, name, own)
 
 
-_ORDERS = 5
-
-
-def shuffled_waits(run: JoinRun) -> Floats:
-    """Lindley's recursion: arrivals and stalls as they were, measured services in random orders."""
-    generator = np.random.default_rng(1)
-    times_s = np.concatenate([run.arrivals_s, run.stalls[:, 0]])
-    order, tuples = np.argsort(times_s, kind="stable"), len(run.arrivals_s)
-    found = []
-    for _ in range(_ORDERS):
-        # to tuples, a stall is another one that is served before them
-        services_s = np.concatenate([generator.permutation(run.services_s), run.stalls[:, 1]])
-        found.append(waits_of(times_s[order], services_s[order])[order < tuples])
-    return np.concatenate(found)
-
-
 def _percentiles_us(name: str, waits_s: Floats) -> dict[str, float]:
     return {name.format(p): rounded(1e6 * float(np.percentile(waits_s, p)), 3) for p in (50, 90, 99)}
 
@@ -386,7 +225,7 @@ def _row(one: Repeated) -> dict[str, object]:
         **_percentiles_us("p{:g}_us", one.waits_s),
         "in_system_theory": rounded(one.theory(lambda queue: queue.mean_in_system), 3),
         "in_system": rounded(
-            one.measured(lambda run: float(count_distribution(run) @ np.arange(_MOST_COUNTED))), 3
+            one.measured(lambda run: float(count_distribution(run) @ np.arange(MOST_COUNTED))), 3
         ),
         "p99_in_system_theory": rounded(one.theory(lambda queue: queue.percentile_in_system(0.99)), 3),
         "p99_in_system": rounded(one.measured(lambda run: percentile_of_counts(run, 0.99)), 3),

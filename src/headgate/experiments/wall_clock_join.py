@@ -22,7 +22,7 @@ Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 # of each table; the key of a tuple has as many values
-BUCKETS = 2
+BUCKETS = 8
 ATTRIBUTES = 4
 # The condition of the join: a distance, smoothed along the bucket from the oldest tuple on, is below CLOSE.
 # It is a chain of operations each of which needs the last one, so that it takes the same time, some 40 ns for

@@ -1,0 +1,202 @@
+"""Repeated runs of a join in real time, what they count, and the queues that they should be."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from headgate.errors import SetupError
+from headgate.experiments.study import MeanEstimate, batch_means
+from headgate.experiments.wall_clock_join import Arrivals, JoinRun, Windows, fill_count, measured_run
+from headgate.queueing.distributions import first_true
+from headgate.queueing.measured_service import StalledQueue, Stalls, service_of, waits_of
+from headgate.queueing.mg1 import MG1
+from headgate.workload.processes import Trace
+
+Floats = NDArray[np.float64]
+
+_REPETITIONS = 3
+_RUN_S = 1.5
+# tuples that are served without a pause before a run, to know how long a service takes at present
+_CALIBRATION = 8_000
+# of the tuples of a run: until then the queue, which is empty at first, may still grow
+_TRANSITION = 0.1
+# A run without its processor for longer measures other programs, which come in phases. It is repeated,
+# without a look at its waits, and counted; so is one that is too short for a steady state, since the machine
+# got slower after the calibration. On a busy machine the last run counts all the same, and the check fails.
+PROCESSOR_SHARE = 0.99
+STEADY = 0.985
+_MOST_REPEATED = 6
+
+
+@dataclass(frozen=True)
+class Case:
+    """A join at a nominal utilisation."""
+
+    name: str
+    windows: Windows
+    utilisation: float
+
+    def __str__(self) -> str:
+        return f"{self.name}, utilisation {self.utilisation:g}"
+
+
+@dataclass(frozen=True, eq=False)
+class Repeated:
+    """The runs of a case, without their first tenth, and the queue that each should be."""
+
+    case: Case
+    runs: tuple[JoinRun, ...]
+    discarded: int = 0
+    """Runs that were repeated, since something disturbed them."""
+    _percentiles_s: dict[float, float] = field(default_factory=dict, init=False)
+
+    @cached_property
+    def queues(self) -> tuple[StalledQueue, ...]:
+        return tuple(queue_of(run) for run in self.runs)
+
+    def theory(self, value: Callable[[StalledQueue], float]) -> float:
+        return float(np.mean([value(queue) for queue in self.queues]))
+
+    def measured(self, value: Callable[[JoinRun], float]) -> float:
+        return float(np.mean([value(run) for run in self.runs]))
+
+    def estimate(self, values: Callable[[JoinRun], Floats]) -> MeanEstimate:
+        """Mean over all runs, which are independent of each other."""
+        found = [batch_means(values(run), leave_out=0.0) for run in self.runs]
+        within = math.hypot(*(one.within for one in found)) / len(found)
+        return MeanEstimate(float(np.mean([one.mean for one in found])), within)
+
+    def wait_cdf(self, t: float) -> float:
+        return self.theory(lambda queue: queue.wait_cdf(t))
+
+    def wait_percentile(self, p: float) -> float:
+        """The least wait that a share of all tuples of all runs should not exceed."""
+        if p not in self._percentiles_s:
+            most_s = max(queue.wait_percentile(p) for queue in self.queues)
+            found_s = first_true(lambda t: self.wait_cdf(t) >= p, 0.0, most_s, 30)
+            self._percentiles_s[p] = 0.0 if self.wait_cdf(0.0) >= p else found_s
+        return self._percentiles_s[p]
+
+    @property
+    def waits_s(self) -> Floats:
+        return np.concatenate([run.waits_s for run in self.runs])
+
+
+def queue_of(run: JoinRun) -> StalledQueue:
+    """The M/G/1 queue with the rate, the service times and the stalls of a run."""
+    queue = MG1(run.rate, service_of(run.services_s))
+    return StalledQueue(queue, Stalls.of(run.stalls[:, 1], run.seconds))
+
+
+# so many arrival times in any unit, by seed
+Times = Callable[[int, int], Floats]
+
+
+def poisson_times(count: int, seed: int) -> Floats:
+    return np.cumsum(np.random.default_rng(seed).exponential(size=count))
+
+
+def recorded_times(trace: Path) -> Times:
+    """Stretches of a trace, another one for each seed."""
+    times_s = Trace(file=str(trace)).times_s(seed=0)
+
+    def stretch(count: int, seed: int) -> Floats:
+        if count > len(times_s):
+            raise SetupError(f"{trace} has {len(times_s)} arrivals; at least {count} are needed")
+        # from one to the next by more than half of the trace, so that those of three seeds hardly overlap
+        begin = int((0.618 * seed % 1.0) * (len(times_s) - count))
+        return np.asarray(times_s[begin : begin + count])
+
+    return stretch
+
+
+def calibrated(windows: Windows, times: Times, seed: int) -> float:
+    """Mean seconds of a service, by tuples that are served without a pause."""
+    arrivals = Arrivals.at(times(fill_count(windows) + _CALIBRATION, seed), seed)
+    return float(measured_run(arrivals, windows, 0.0).services_s.mean())
+
+
+def repeated(case: Case, times: Times, run_s: float = _RUN_S) -> Repeated:
+    """Three runs of a case; a disturbed one is repeated."""
+    runs: list[JoinRun] = []
+    seed = 0
+    while len(runs) < _REPETITIONS:
+        seed += 1
+        service_s = calibrated(case.windows, times, 100 + seed)
+        count = fill_count(case.windows) + int(run_s * case.utilisation / service_s)
+        arrivals = Arrivals.at(times(count, seed), seed)
+        run = measured_run(arrivals, case.windows, service_s / case.utilisation).after(_TRANSITION)
+        is_quiet = run.processor_share >= PROCESSOR_SHARE and run.utilisation < STEADY
+        if is_quiet or seed - len(runs) > _MOST_REPEATED:
+            runs.append(run)
+    return Repeated(case, tuple(runs), seed - len(runs))
+
+
+_DRAWN = 100
+
+
+def mean_wait_error(run: JoinRun) -> float:
+    """Standard deviation of the mean wait of a run from the formula, by chance alone, as a share of it.
+
+    As in the comparison, the formula has the rate and the services of the run: here of drawn ones, in which
+    services are independent of each other and of arrivals.
+    """
+    generator, services_s, count = np.random.default_rng(2), run.services_s, len(run.services_s)
+    mean_s, second = float(services_s.mean()), float((services_s**2).mean())
+    ratios = []
+    for _ in range(_DRAWN):
+        arrivals_s = np.cumsum(generator.exponential(1 / run.rate, count))
+        rate = (count - 1) / float(arrivals_s[-1] - arrivals_s[0])
+        waited_s = float(waits_of(arrivals_s, generator.permutation(services_s)).mean())
+        ratios.append(waited_s / (rate * second) * 2 * (1 - rate * mean_s))
+    return float(np.std(ratios))
+
+
+# beyond, a queue is not counted: no case of a utilisation below 1 comes near
+MOST_COUNTED = 1 << 14
+
+
+def count_distribution(run: JoinRun) -> Floats:
+    """The share of time that so many tuples were in the system: 0, 1, 2 and so on."""
+    times_s = np.concatenate([run.arrivals_s, run.ends_s])
+    order = np.argsort(times_s, kind="stable")
+    steps = np.concatenate([np.ones(len(run.arrivals_s)), -np.ones(len(run.ends_s))])[order]
+    # those who were there before the first one are not counted: they are gone after one busy period
+    counts = np.cumsum(steps).astype(np.int64)
+    inside = np.minimum(counts[:-1], MOST_COUNTED - 1)
+    until_s = np.minimum(times_s[order], run.arrivals_s[-1])
+    shares = np.bincount(inside, np.diff(until_s), MOST_COUNTED)
+    return np.asarray(shares / shares.sum())
+
+
+def counts_found(run: JoinRun) -> NDArray[np.int64]:
+    """How many tuples each one finds in the system."""
+    done = np.searchsorted(run.ends_s, run.arrivals_s, side="right")
+    return np.asarray(np.arange(len(run.arrivals_s)) - done)
+
+
+def percentile_of_counts(run: JoinRun, p: float) -> int:
+    return int(np.searchsorted(np.cumsum(count_distribution(run)), p))
+
+
+_ORDERS = 5
+
+
+def shuffled_waits(run: JoinRun) -> Floats:
+    """Lindley's recursion: arrivals and stalls as they were, measured services in random orders."""
+    generator = np.random.default_rng(1)
+    times_s = np.concatenate([run.arrivals_s, run.stalls[:, 0]])
+    order, tuples = np.argsort(times_s, kind="stable"), len(run.arrivals_s)
+    found = []
+    for _ in range(_ORDERS):
+        # to tuples, a stall is another one that is served before them
+        services_s = np.concatenate([generator.permutation(run.services_s), run.stalls[:, 1]])
+        found.append(waits_of(times_s[order], services_s[order])[order < tuples])
+    return np.concatenate(found)
