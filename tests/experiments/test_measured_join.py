@@ -130,7 +130,7 @@ def test_a_recursion_with_services_in_another_order_knows_bursts_and_stalls(tmp_
     found = Repeated(Case("bursts", RowWindows((2000, 2000)), 0.5), runs)
     study = Study("any", tmp_path, lambda what: None)
     compare_recorded(study, [found])
-    assert study.ok and len(study.checks) == 4
+    assert study.ok and len(study.checks) == 5
     assert shuffled_waits(runs[0]).mean() == pytest.approx(runs[0].waits_s.mean(), rel=0.05)
     # a stall of the length of the run is another tuple before all others
     stalled = replace(runs[0], stalls=np.array([[0.0, 1.0]]))
@@ -156,7 +156,7 @@ def test_only_the_study_of_queues_is_measured(tmp_path: Path) -> None:
 def test_a_case_is_calibrated_and_run_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_runs, "_CALIBRATION", 500)
     monkeypatch.setattr(join_runs, "STEADY", 1e9)
-    monkeypatch.setattr(join_runs, "PROCESSOR_SHARE", 0.0)
+    monkeypatch.setattr(join_runs, "MOST_LOST_S", 1e9)
     case = Case("small", RowWindows((500, 500)), 0.5)
     found = join_runs.repeated(case, poisson_times, run_s=0.05)
     assert len(found.runs) == 3 and found.discarded == 0

@@ -134,8 +134,6 @@ class JoinRun:
     """Tuples of both windows when a tuple is served."""
     matches: int
     stalls: Floats
-    processor_share: float = 1.0
-    """Share of the time that the join had its processor: other programs may want it, and other machines."""
 
     @cached_property
     def waits_s(self) -> Floats:
@@ -183,9 +181,7 @@ def measured_run(arrivals: Arrivals, windows: Windows, seconds_per_arrival: floa
     state, log = _new_state(arrivals), _new_log(len(times) - filling)
     due_ns = np.rint((times[filling:] - times[filling]) * seconds_per_arrival * 1e9).astype(np.int64)
     data = (times, arrivals.sides, arrivals.keys, arrivals.attributes)
-    began_s, had_s = time.perf_counter(), time.thread_time()
     stalls = _serve(filling, due_ns, range_, rows, *data, state, log, np.zeros(2, np.int64))
-    share = (time.thread_time() - had_s) / (time.perf_counter() - began_s)
     return JoinRun(
         due_ns / 1e9,
         log.starts_ns / 1e9,
@@ -194,7 +190,6 @@ def measured_run(arrivals: Arrivals, windows: Windows, seconds_per_arrival: floa
         log.held,
         int(log.matches[0]),
         log.stalls_ns[: min(stalls, _MOST_STALLS)] / 1e9,
-        share,
     )
 
 
@@ -224,6 +219,22 @@ def _new_log(count: int) -> _Log:
 def _now_ns(buffer: Any) -> Any:
     _clock_gettime(_CLOCK, buffer.ctypes.data)
     return buffer[0] * 1_000_000_000 + buffer[1]
+
+
+def longest_gap_s(seconds: float) -> float:
+    """The longest time between two readings of the clock, which is read for so long."""
+    return float(_longest_gap_ns(int(seconds * 1e9), np.zeros(2, np.int64)) / 1e9)
+
+
+@numba.njit
+def _longest_gap_ns(length_ns: Any, buffer: Any) -> Any:
+    now_ns = _now_ns(buffer)
+    end_ns, longest_ns = now_ns + length_ns, np.int64(0)
+    while now_ns < end_ns:
+        later_ns = _now_ns(buffer)
+        longest_ns = max(longest_ns, later_ns - now_ns)
+        now_ns = later_ns
+    return longest_ns
 
 
 @numba.njit
