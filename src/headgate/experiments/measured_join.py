@@ -25,7 +25,7 @@ from headgate.experiments.join_runs import (
     calibrated,
     count_distribution,
     counts_found,
-    lost_at_once_s,
+    lost_together_s,
     mean_wait_error,
     percentile_of_counts,
     poisson_times,
@@ -108,8 +108,10 @@ def compare_with_theory(study: Study, found: Sequence[Repeated]) -> None:
 
 def _undisturbed(study: Study, found: Sequence[Repeated]) -> list[Repeated]:
     """Check that the machine was quiet; returns those cases that have a steady state at all."""
-    lost_s = max(lost_at_once_s(run) for one in found for run in one.runs)
-    name = f"{found[0].case.name} and others: most time that the join lost within 20 ms (us)"
+    lost_s = max(lost_together_s(run) for one in found for run in one.runs)
+    name = (
+        f"{found[0].case.name} and others: most time lost to interruptions within 20 ms of a longer one (us)"
+    )
     study.at_most(name, 1e6 * MOST_LOST_S, 1e6 * lost_s)
     highest = max(run.utilisation for one in found for run in one.runs)
     study.at_most(f"{found[0].case.name} and others: highest measured utilisation", STEADY, highest)
