@@ -122,14 +122,16 @@ def test_an_operator_that_was_not_measured_is_judged_by_a_like_one_and_named() -
     first, second, _ = network.operators
     known = measured(network, 333.0)
     known = replace(known, profiles={name: own for name, own in known.profiles.items() if name != second})
-    [mark] = judged(network, known)
+    # an estimate may be off by as much as it is
+    doubt, mark = judged(network, known)
+    assert doubt == "query q0 keeps its bounds by a margin smaller than the error of its profile"
     assert mark == "bounds of q0 are checked by estimates of operator 0.1 (as 0.0)"
     refusal = r"latency p99 would be 2\.0\d s.*are checked by estimates of operator 0\.1 \(as 0\.0\); --force"
     with pytest.raises(Refused, match=refusal):
         judged(bounded(1.9, operators=3), known)
     # one that has changed is taken to be as it was
     changed = replace(measured(network, 333.0), definitions={first: "another"})
-    [mark] = judged(network, changed)
+    *_, mark = judged(network, changed)
     assert mark.endswith("estimates of operator 0.0 (as before it changed)")
     # without bounds there is nothing to mark
     assert judged(bounded(None, operators=3), known) == ()

@@ -14,6 +14,7 @@ from headgate.experiments.join_runs import (
     Case,
     Repeated,
     count_distribution,
+    is_quiet,
     poisson_times,
     recorded_times,
     shuffled_waits,
@@ -33,7 +34,7 @@ from headgate.experiments.wall_clock_join import (
 )
 from headgate.queueing.measured_service import waits_of
 
-SMALL: list[Windows] = [TimeWindows((40, 20)), RowWindows((40, 20))]
+SMALL: list[Windows] = [TimeWindows((160, 80)), RowWindows((160, 80))]
 
 
 def in_window(arrivals: Arrivals, windows: Windows, of: int, side: int) -> np.ndarray:
@@ -47,10 +48,10 @@ def in_window(arrivals: Arrivals, windows: Windows, of: int, side: int) -> np.nd
 @pytest.mark.slow
 @pytest.mark.parametrize("windows", SMALL, ids=["time", "rows"])
 def test_the_join_finds_the_matches_that_all_pairs_have_and_holds_its_windows(windows: Windows) -> None:
-    arrivals = Arrivals.at(poisson_times(600, 1), 2)
+    arrivals = Arrivals.at(poisson_times(1200, 1), 2)
     run = measured_run(arrivals, windows, 0.0)
     filling, matches = fill_count(windows), 0
-    for number in range(filling, 600):
+    for number in range(filling, 1200):
         windows_now = [in_window(arrivals, windows, number, side) for side in (0, 1)]
         assert run.held[number - filling] == sum(map(len, windows_now))
         other = windows_now[1 - arrivals.sides[number]]
@@ -130,7 +131,7 @@ def test_a_recursion_with_services_in_another_order_knows_bursts_and_stalls(tmp_
     found = Repeated(Case("bursts", RowWindows((2000, 2000)), 0.5), runs)
     study = Study("any", tmp_path, lambda what: None)
     compare_recorded(study, [found])
-    assert study.ok and len(study.checks) == 5
+    assert study.ok and len(study.checks) == 6
     assert shuffled_waits(runs[0]).mean() == pytest.approx(runs[0].waits_s.mean(), rel=0.05)
     # a stall of the length of the run is another tuple before all others
     stalled = replace(runs[0], stalls=np.array([[0.0, 1.0]]))
@@ -153,13 +154,26 @@ def test_only_the_study_of_queues_is_measured(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_case_is_calibrated_and_run_three_times(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_case_is_calibrated_and_run_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(join_runs, "_CALIBRATION", 500)
     monkeypatch.setattr(join_runs, "STEADY", 1e9)
     monkeypatch.setattr(join_runs, "MOST_LOST_S", 1e9)
+    monkeypatch.setattr(join_runs, "MOST_SLOWER", 1e9)
     case = Case("small", RowWindows((500, 500)), 0.5)
     found = join_runs.repeated(case, poisson_times, run_s=0.05)
-    assert len(found.runs) == 3 and found.discarded == 0
+    assert len(found.runs) == 5 and found.discarded == 0
     # half as busy as when it is served without a pause, but for what else the machine does meanwhile
-    assert 0.1 < found.measured(lambda run: run.utilisation) < 2.0
+    assert 0.1 < min(run.utilisation for run in found.runs) < 2.0
     assert all((run.held == 1000).all() for run in found.runs)
+
+
+def test_a_run_is_disturbed_by_interruptions_that_come_together_and_by_a_slow_phase() -> None:
+    run = drawn_runs(0.8).runs[0]
+    quiet = replace(run, held=np.full(len(run.held), 4000))
+    assert is_quiet(quiet)
+    # theory knows a single stall
+    assert is_quiet(replace(quiet, stalls=np.array([[0.1, 5e-3]])))
+    assert not is_quiet(replace(quiet, stalls=np.array([[0.1, 5e-3], [0.107, 2e-3]])))
+    tenth = len(quiet.ends_s) // 10
+    slow_s = quiet.services_s * np.where(np.arange(len(quiet.ends_s)) // tenth == 4, 1.1, 1.0)
+    assert not is_quiet(replace(quiet, ends_s=quiet.starts_s + slow_s))

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from headgate.experiments.join_runs import (
     MOST_COUNTED,
     MOST_LOST_S,
+    MOST_SLOWER,
     STEADY,
     Case,
     Repeated,
@@ -32,6 +33,7 @@ from headgate.experiments.join_runs import (
     recorded_times,
     repeated,
     shuffled_waits,
+    slower,
 )
 from headgate.experiments.study import Study, rounded
 from headgate.experiments.wall_clock_join import RowWindows, TimeWindows, Windows
@@ -113,6 +115,9 @@ def _undisturbed(study: Study, found: Sequence[Repeated]) -> list[Repeated]:
         f"{found[0].case.name} and others: most time lost to interruptions within 20 ms of a longer one (us)"
     )
     study.at_most(name, 1e6 * MOST_LOST_S, 1e6 * lost_s)
+    slowest = max(slower(run) for one in found for run in one.runs)
+    name = f"{found[0].case.name} and others: slowest tenth of a run, as a share of its idle time"
+    study.at_most(name, MOST_SLOWER, slowest)
     highest = max(run.utilisation for one in found for run in one.runs)
     study.at_most(f"{found[0].case.name} and others: highest measured utilisation", STEADY, highest)
     return [one for one in found if all(run.utilisation < 1 for run in one.runs)]
