@@ -40,9 +40,10 @@ _TRANSITION = 0.1
 # independent of each other. If the join loses a time L at once, a share L rate of all tuples waits longer by
 # L / (2 (1 - r)): in a run of 0.8 s with r = 0.9 and services of 18 us, 1 ms adds 8 % to the mean wait. So a
 # run that loses more within 20 ms, beside the longest interruption there and without those of timers, is
-# repeated, without a look at its waits, and counted. So is one in a tenth of which the machine was slower than
-# usual by a share s of more than 0.3 (1 - r), so that waits there are longer by 40 %, and one that has no steady
-# state, since it got slower after the calibration. On a busy machine the last run counts, and a check fails.
+# repeated, without a look at its waits, and counted. So is one in a tenth of which the machine was slower
+# than usual by a share of more than 0.3 (1 - r), so that waits there are longer by 40 %, and one that has no
+# steady state, since it got slower after the calibration. On a busy machine the last run counts all the same,
+# and a check fails.
 MOST_LOST_S = 1e-3
 _AT_ONCE_S = 20e-3
 _INTERRUPTION_S = 100e-6
