@@ -11,6 +11,7 @@ from __future__ import annotations
 import csv
 import math
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -36,7 +37,7 @@ from headgate.experiments.join_runs import (
     slower,
 )
 from headgate.experiments.study import Study, rounded
-from headgate.experiments.wall_clock_join import RowWindows, TimeWindows, Windows
+from headgate.experiments.wall_clock_join import JoinRun, RowWindows, TimeWindows, Windows
 
 Floats = NDArray[np.float64]
 
@@ -123,6 +124,10 @@ def _undisturbed(study: Study, found: Sequence[Repeated]) -> list[Repeated]:
     return [one for one in found if all(run.utilisation < 1 for run in one.runs)]
 
 
+def _is_within(seconds: float, run: JoinRun) -> Floats:
+    return (run.waits_s <= seconds).astype(np.float64)
+
+
 def _check_waits(study: Study, one: Repeated) -> None:
     mean_s = one.theory(lambda queue: queue.mean_wait)
     measured_s = one.measured(lambda run: float(run.waits_s.mean()))
@@ -133,7 +138,7 @@ def _check_waits(study: Study, one: Repeated) -> None:
     study.close(name, 1e6 * recursion_s, 1e6 * measured_s, _RECURSION_SHARE + _filling_share(one))
     for share in (0.5, 0.9, 0.99):
         t = one.wait_percentile(share)
-        below = one.estimate(lambda run, t=t: (run.waits_s <= t + _NO_WAIT_S).astype(np.float64))
+        below = one.estimate(partial(_is_within, t + _NO_WAIT_S))
         name = f"{one.case}: share of measured waits below p{100 * share:g} of theory"
         study.within(name, one.wait_cdf(t), below.mean, below.within + _SHARE)
 
@@ -189,7 +194,7 @@ def _check_memory(study: Study, one: Repeated) -> None:
 
 def compare_recorded(study: Study, found: Sequence[Repeated]) -> None:
     """Checks and a figure of recorded arrivals: a formula for Poisson ones is far off, a recursion is not."""
-    rows = {}
+    rows: dict[str, dict[str, object]] = {}
     found = _undisturbed(study, found)
     for one in found:
         measured_s = one.measured(lambda run: float(run.waits_s.mean()))
@@ -284,7 +289,8 @@ def _draw_counts(study: Study, name: str, found: Sequence[Repeated]) -> None:
         for number, one in enumerate(found):
             colour, most = f"C{number}", max(queue.percentile_in_system(0.99) for queue in one.queues)
             n = np.unique(np.linspace(0, most + 1, 25).astype(np.int64))
-            above = [1 - one.theory(lambda queue, k=k: queue.cdf_in_system(k)) for k in n.tolist()]
+            within = [[queue.cdf_in_system(k) for k in n.tolist()] for queue in one.queues]
+            above = 1 - np.mean(within, axis=0)
             axes.plot(n, above, color=colour, label=f"utilisation {one.case.utilisation:g}")
             shares = np.mean([np.cumsum(count_distribution(run)) for run in one.runs], axis=0)
             axes.plot(n, 1 - shares[n], ".", color=colour)

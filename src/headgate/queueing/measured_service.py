@@ -140,4 +140,4 @@ class StalledQueue:
         at_least = np.cumsum(chances[::-1])[::-1]
         shorter = np.cumsum(np.diff(lengths_s, prepend=0.0) * at_least) / self.stalls.lengths.moments[0]
         shares = (np.arange(_RESTS) + 0.5) / _RESTS
-        return np.interp(shares, np.append(0.0, shorter), np.append(0.0, lengths_s))
+        return np.asarray(np.interp(shares, np.append(0.0, shorter), np.append(0.0, lengths_s)))
