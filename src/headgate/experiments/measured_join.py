@@ -75,8 +75,19 @@ _RECORDED_SHARE = 0.1
 _NEGLIGIBLE = 0.05
 
 
+_BY_RECURSION = "mean wait (us), measured and by recursion with independent services"
+DISAGREEMENTS = {
+    f"recorded arrivals, windows of time, utilisation {load}: {_BY_RECURSION}": (
+        "a burst fills the windows, so that services are longest when most tuples wait; a queue whose services "
+        "are independent of arrivals waits less"
+    )
+    for load in ("0.8", "0.95")
+}
+
+
 def measure(study: Study, trace: Path | None) -> None:
-    """Run all cases in real time, some two minutes, and compare."""
+    """Run all cases in real time, some minutes, and compare."""
+    study.disagreements = {**study.disagreements, **DISAGREEMENTS}
     study.progress("a join in real time")
     # compiled before anything is timed
     calibrated(TimeWindows((100, 100)), poisson_times, 0)
@@ -200,10 +211,10 @@ def compare_recorded(study: Study, found: Sequence[Repeated]) -> None:
         measured_s = one.measured(lambda run: float(run.waits_s.mean()))
         recursion_s = one.measured(lambda run: float(shuffled_waits(run).mean()))
         by_windows_s = one.measured(lambda run: float(shuffled_waits(run, by_windows=True).mean()))
-        name = f"{one.case}: mean wait (us), measured and by recursion"
-        independent, dependent = "with independent services", "with services in proportion to windows"
-        study.close(f"{name} {independent}", 1e6 * recursion_s, 1e6 * measured_s, _RECORDED_SHARE)
-        study.close(f"{name} {dependent}", 1e6 * by_windows_s, 1e6 * measured_s, _RECORDED_SHARE)
+        name = f"{one.case}: {_BY_RECURSION}"
+        study.close(name, 1e6 * recursion_s, 1e6 * measured_s, _RECORDED_SHARE)
+        name = f"{one.case}: mean wait (us), measured and by recursion with services in proportion to windows"
+        study.close(name, 1e6 * by_windows_s, 1e6 * measured_s, _RECORDED_SHARE)
         formula_s = one.theory(lambda queue: queue.mean_wait)
         rows[str(one.case)] = {
             "utilisation": rounded(one.measured(lambda run: run.utilisation)),
