@@ -167,7 +167,7 @@ def test_the_verdict_comes_first_and_then_what_it_rests_on(tmp_path: Path) -> No
     assert refused.exit_code == 1
     lines = refused.stdout.splitlines()
     assert lines[0] == "does not fit: 1 of 1 queries, at p90"
-    assert lines[1].startswith("high does not fit: latency p90 would be 0.487 s, 4.87 times its bound")
+    assert lines[1].startswith("high does not fit: latency p90 would be 0.488 s, 4.88 times its bound")
     assert lines[2].endswith("processors: 2; percentile: p90")
     for arguments, model in (
         (["--tick", "300ms", "--processors", 3], "ticks as given, of 0.3 s or more"),

@@ -82,7 +82,7 @@ def drawn(times: np.ndarray, services_s: np.ndarray) -> JoinRun:
     """A run as it would be if the join were a queue of independent services, without a clock."""
     waits_s, count = waits_of(times, services_s), len(times)
     starts_s = times + waits_s
-    held = 1 + np.random.default_rng(5).poisson(4000, count)
+    held = np.full(count, 4001)
     sides = np.zeros(count, np.int64)
     return JoinRun(times, starts_s, starts_s + services_s, sides, held, 0, np.empty((0, 2)))
 
@@ -90,7 +90,7 @@ def drawn(times: np.ndarray, services_s: np.ndarray) -> JoinRun:
 def drawn_runs(utilisation: float, name: str = "equal windows") -> Repeated:
     runs = []
     for seed in (1, 2, 3):
-        services_s = np.random.default_rng(seed).choice([18e-6, 22e-6], 20_000)
+        services_s = np.random.default_rng(seed).normal(20e-6, 1e-6, 20_000)
         runs.append(drawn(20e-6 / utilisation * poisson_times(20_000, seed), services_s))
     return Repeated(Case(name, TimeWindows((2000, 2000)), utilisation), tuple(runs))
 

@@ -78,8 +78,8 @@ _NEGLIGIBLE = 0.05
 _BY_RECURSION = "mean wait (us), measured and by recursion with independent services"
 DISAGREEMENTS = {
     f"recorded arrivals, windows of time, utilisation {load}: {_BY_RECURSION}": (
-        "a burst fills the windows, so that services are longest when most tuples wait; a queue whose services "
-        "are independent of arrivals waits less"
+        "a burst fills the windows, so that services are longest when most tuples wait; a queue whose "
+        "services are independent of arrivals waits less"
     )
     for load in ("0.8", "0.95")
 }

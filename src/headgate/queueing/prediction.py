@@ -142,18 +142,32 @@ def _shares(count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     return x * x * (3 - 2 * x), 6 * x * (1 - x) / count
 
 
-@lru_cache(maxsize=4096)
-def _ticks_at(variation: float, memory: float, p: float) -> float:
-    """A percentile of the rest of one tick and all of the next, in mean lengths of a tick."""
+@lru_cache(maxsize=1024)
+def _lengths(variation: float) -> NDArray[np.float64]:
+    """Lengths of the tick that a tuple arrives in, in mean lengths."""
     from scipy.special import gammaincinv
 
     # tuples arrive in proportion to the length of a tick: that of theirs has one more in its shape
-    shares, weights = _shares(_LENGTHS)
-    lengths = variation**2 * gammaincinv(variation**-2 + 1, shares)
+    return np.asarray(variation**2 * gammaincinv(variation**-2 + 1, _shares(_LENGTHS)[0]))
+
+
+@lru_cache(maxsize=1)
+def _normal_quantiles() -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    from scipy.special import ndtri
+
+    shares, weights = _shares(_NEXT_LENGTHS)
+    return np.asarray(ndtri(shares)), weights
+
+
+@lru_cache(maxsize=4096)
+def _ticks_at(variation: float, memory: float, p: float) -> float:
+    """A percentile of the rest of one tick and all of the next, in mean lengths of a tick."""
+    lengths, (_, weights) = _lengths(variation), _shares(_LENGTHS)
     expected = np.maximum(1 + memory * (lengths - 1), _SHORTEST)
-    shape = expected**2 / (variation**2 * (1 - memory**2))
-    next_shares, next_weights = _shares(_NEXT_LENGTHS)
-    following = gammaincinv(shape[:, None], next_shares) * (expected / shape)[:, None]
+    shape = (expected**2 / (variation**2 * (1 - memory**2)))[:, None]
+    # Wilson and Hilferty's quantiles of a gamma variable, which take a thousandth of the time of exact ones
+    normal, next_weights = _normal_quantiles()
+    following = np.maximum(0.0, 1 - 1 / (9 * shape) + normal / (3 * np.sqrt(shape))) ** 3 * expected[:, None]
 
     def is_within(ticks: float) -> bool:
         # anywhere in a tick with the same chance
