@@ -28,12 +28,13 @@ def test_the_distribution_of_measured_times_keeps_the_mean_and_the_rare_long_one
 def test_waits_of_given_arrivals_are_those_of_the_recursion() -> None:
     generator = np.random.default_rng(2)
     arrivals_s, services_s = np.cumsum(generator.exponential(1.0, 2000)), generator.exponential(0.9, 2000)
-    expected, free_s = [], 0.0
+    expected, free_s = [], arrivals_s[0] + 3.0
     for arrival_s, service_s in zip(arrivals_s, services_s, strict=True):
         start_s = max(arrival_s, free_s)
         expected.append(start_s - arrival_s)
         free_s = start_s + service_s
-    assert waits_of(arrivals_s, services_s) == pytest.approx(np.array(expected), abs=1e-9)
+    assert waits_of(arrivals_s, services_s, 3.0) == pytest.approx(np.array(expected), abs=1e-9)
+    assert waits_of(arrivals_s, services_s)[0] == 0
 
 
 def stalled_waits(rate: float, services_s: Floats, stalls_per_idle_s: float, stall_s: Floats) -> Floats:

@@ -275,5 +275,7 @@ def shuffled_waits(run: JoinRun, by_windows: bool = False) -> Floats:
         shuffled_s = scale * generator.permutation(others_s / scale) + (run.services_s - others_s)
         # to tuples, a stall is another one that is served before them
         services_s = np.concatenate([shuffled_s, run.stalls[:, 1]])
-        found.append(waits_of(times_s[order], services_s[order])[order < tuples])
+        # the run begins earlier: its first tuple may have found a queue
+        waits_s = waits_of(times_s[order], services_s[order], float(run.waits_s[0]))
+        found.append(waits_s[order < tuples])
     return np.concatenate(found)

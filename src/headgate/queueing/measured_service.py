@@ -36,11 +36,11 @@ def service_of(seconds: Floats) -> Discrete:
     return Discrete(tuple(zip(shares.tolist(), means.tolist(), strict=True)))
 
 
-def waits_of(arrivals_s: Floats, services_s: Floats) -> Floats:
+def waits_of(arrivals_s: Floats, services_s: Floats, first_wait_s: float = 0.0) -> Floats:
     """Waiting times of given arrivals under first come first served, by Lindley's recursion."""
     # W(n + 1) = max(0, W(n) + S(n) - A(n)): a random walk less its minimum so far
     walk = np.concatenate([[0.0], np.cumsum(services_s[:-1] - np.diff(arrivals_s))])
-    return np.asarray(walk - np.minimum.accumulate(walk))
+    return np.asarray(walk - np.minimum(np.minimum.accumulate(walk), -first_wait_s))
 
 
 @dataclass(frozen=True)
