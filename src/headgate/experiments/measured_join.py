@@ -284,13 +284,14 @@ def _draw_waits(study: Study, name: str, found: Sequence[Repeated]) -> None:
     file = f"delay-measured-{name.replace(' ', '-')}"
     with study.drawing(file, title, "waiting time (us)", "share of tuples") as axes:
         for number, one in enumerate(found):
-            end_s, colour = one.wait_percentile(0.995), f"C{number}"
-            t, some = np.linspace(0, end_s, 100), np.linspace(0, end_s, 15)
-            label = f"utilisation {one.case.utilisation:g}"
+            # from the first wait that is told from none
+            t = np.geomspace(2 * _NO_WAIT_S, max(1e-5, one.wait_percentile(0.995)), 60)
+            label, colour = f"utilisation {one.case.utilisation:g}", f"C{number}"
             axes.plot(t * 1e6, [one.wait_cdf(x) for x in t.tolist()], color=colour, label=label)
-            waits_s = np.sort(one.waits_s)
-            below = np.searchsorted(waits_s, some + _NO_WAIT_S, side="right") / len(waits_s)
+            waits_s, some = np.sort(one.waits_s), t[::4]
+            below = np.searchsorted(waits_s, some, side="right") / len(waits_s)
             axes.plot(some * 1e6, below, ".", color=colour)
+        axes.set_xscale("log")
 
 
 def _draw_counts(study: Study, name: str, found: Sequence[Repeated]) -> None:
