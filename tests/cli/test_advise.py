@@ -211,7 +211,9 @@ def test_an_answer_says_how_sure_it_is(tmp_path: Path) -> None:
     assert lines("0.3 s", **error)[2].startswith("sure within")
     # that ticks differ is part of the percentile itself
     even, uneven = (
-        document(written(tmp_path, tick=TICK | {"spread": spread}))["queries"]["high"]["latency_s"]
+        document(written(tmp_path, latency="2 s", tick=TICK | {"spread": spread}))["queries"]["high"][
+            "latency_s"
+        ]
         for spread in (0.0, 0.5)
     )
     assert uneven["p99"] > 1.5 * even["p99"] and uneven["p50"] == pytest.approx(even["p50"], rel=0.1)

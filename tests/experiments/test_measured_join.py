@@ -155,15 +155,16 @@ def test_only_the_study_of_queues_is_measured(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_case_is_calibrated_and_run_several_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(join_runs, "_CALIBRATION", 500)
+    # whatever else the machine does meanwhile
+    monkeypatch.setattr(join_runs, "calibrated", lambda windows, times, seed: 20e-6)
+    monkeypatch.setattr(join_runs, "_MOST_PAUSES", 1)
     monkeypatch.setattr(join_runs, "STEADY", 1e9)
     monkeypatch.setattr(join_runs, "MOST_LOST_S", 1e9)
     monkeypatch.setattr(join_runs, "MOST_SLOWER", 1e9)
     case = Case("small", RowWindows((500, 500)), 0.5)
     found = join_runs.repeated(case, poisson_times, run_s=0.05)
     assert len(found.runs) == 5 and found.discarded == 0
-    # half as busy as when it is served without a pause, but for what else the machine does meanwhile
-    assert 0.1 < min(run.utilisation for run in found.runs) < 2.0
+    assert all(run.rate == pytest.approx(0.5 / 20e-6, rel=0.1) for run in found.runs)
     assert all((run.held == 1000).all() for run in found.runs)
 
 
