@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from types import MappingProxyType
 
 from headgate.control.admission import measured_load, measured_ticks
 from headgate.errors import SetupError
@@ -12,6 +13,7 @@ from headgate.model.network import Network
 from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice, advise
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
 from headgate.queueing.load_model import LoadModel
+from headgate.queueing.recorded_arrivals import Dispersion
 from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import Strategy
 from headgate.simulator.virtual_engine import static_priority
@@ -38,9 +40,11 @@ def predict(
     rates: Mapping[str, float],
     conditions: Conditions,
     origin: Origin = THE_PROFILE,
+    dispersions: Mapping[str, tuple[Dispersion, ...]] = MappingProxyType({}),
 ) -> Advice:
     """Advice on queries at given rates, else at those of streams and profile.
 
+    Streams are Poisson unless their index of dispersion is given.
     Raises ``NotMeasured`` if it would rest on anything that is not known.
     """
     try:
@@ -48,6 +52,7 @@ def predict(
     except NoRate as error:
         stated = f"--rate {error.stream}=1000, or rates={{{error.stream!r}: 1000}}"
         raise NotMeasured(f"{error}; state it ({stated})") from None
+    load = replace(load, dispersions=dispersions)
     model, described = _model(load, measured, conditions, origin)
     bound = measured.machine_bound
     missed = {name: bound[name] for name, rate in load.rates.items() if bound.get(name, rate) < rate}

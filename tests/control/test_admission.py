@@ -28,8 +28,8 @@ from headgate.status import TickRecord
 TICKS = TickCosts(0.5, 0.0, 1.0)
 
 
-def bounded(latency_s: float | None, overload: str = "backpressure") -> Network:
-    network = chains(2)
+def bounded(latency_s: float | None, overload: str = "backpressure", operators: int = 2) -> Network:
+    network = chains(operators)
     queries = (replace(q, latency_s=latency_s, overload=overload) for q in network.queries.values())
     return Network(tuple(network.streams.values()), (), tuple(network.operators.values()), tuple(queries))
 
@@ -45,7 +45,7 @@ def judged(network: Network, known: Measured) -> tuple[str, ...]:
 
 
 def test_a_query_that_keeps_its_bound_is_let_in() -> None:
-    # at half of the capacity ticks take a second, and a tuple is done within two of them
+    # at half of the capacity ticks take a second, and a tuple is done within two of them, which vary a little
     network = bounded(2.1)
     assert judged(network, measured(network, 500.0)) == ()
 
@@ -53,7 +53,7 @@ def test_a_query_that_keeps_its_bound_is_let_in() -> None:
 def test_a_query_that_breaks_its_bound_is_refused_with_the_advice() -> None:
     network = bounded(1.9)
     with pytest.raises(
-        Refused, match=r"latency p99 would be 1\.99 s, 1\.05 times its bound of 1\.9 s.*--force"
+        Refused, match=r"latency p99 would be 2\.02 s, 1\.06 times its bound of 1\.9 s.*--force"
     ):
         judged(network, measured(network, 500.0))
 
@@ -110,15 +110,35 @@ def test_an_operator_that_no_tuple_reaches_need_not_be_measured() -> None:
     silent = {first: replace(known.profiles[first], seconds_per_tuple=0.001, selectivity=0.0)}
     unreached = replace(known, profiles=silent, not_measured={last: "no tuple reached it"})
     assert judged(network, unreached) == ()
-    with pytest.raises(Refused, match=r"latency p99 would be 1\.99 s"):
+    with pytest.raises(Refused, match=r"latency p99 would be 2\.02 s"):
         judged(bounded(1.9), unreached)
     # if a single tuple in a million passes, its cost matters again
     rare = replace(unreached, profiles={first: replace(silent[first], selectivity=1e-6)})
     assert "operator 0.1 (no tuple reached it)" in judged(network, rare)[0]
 
 
+def test_an_operator_that_was_not_measured_is_judged_by_a_like_one_and_named() -> None:
+    network = bounded(2.1, operators=3)
+    first, second, _ = network.operators
+    known = measured(network, 333.0)
+    known = replace(known, profiles={name: own for name, own in known.profiles.items() if name != second})
+    # an estimate may be off by as much as it is
+    doubt, mark = judged(network, known)
+    assert doubt == "query q0 keeps its bounds by a margin smaller than the error of its profile"
+    assert mark == "bounds of q0 are checked by estimates of operator 0.1 (as 0.0)"
+    refusal = r"latency p99 would be 2\.0\d s.*are checked by estimates of operator 0\.1 \(as 0\.0\); --force"
+    with pytest.raises(Refused, match=refusal):
+        judged(bounded(1.9, operators=3), known)
+    # one that has changed is taken to be as it was
+    changed = replace(measured(network, 333.0), definitions={first: "another"})
+    *_, mark = judged(network, changed)
+    assert mark.endswith("estimates of operator 0.0 (as before it changed)")
+    # without bounds there is nothing to mark
+    assert judged(bounded(None, operators=3), known) == ()
+
+
 def test_a_margin_smaller_than_the_error_of_the_profile_is_said() -> None:
-    network = bounded(2.1)
+    network = bounded(2.2)
     known = measured(network, 500.0, replace(TICKS, spread=0.05, samples=12))
     [warning] = judged(network, known)
     assert warning == "query q0 keeps its bounds by a margin smaller than the error of its profile"

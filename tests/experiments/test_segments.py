@@ -22,7 +22,8 @@ from headgate.experiments.segments import (
     self_similar,
     sixteen_queries,
 )
-from headgate.model.operator import StreamInput, is_ordered
+from headgate.model.inputs import StreamInput
+from headgate.model.operator import is_ordered
 
 
 def test_sixteen_queries_have_116_operators_and_read_all_streams() -> None:

@@ -17,7 +17,8 @@ from headgate.model.window import TimeWindow
 from headgate.queueing import LatencyBound, ParameterError, largest_rate
 from headgate.queueing.advice import Drift, advise, broken_bounds
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
-from headgate.queueing.load_model import LoadModel, mixture, tick_latencies, work_by_operator
+from headgate.queueing.load_model import LoadModel, mixture, work_by_operator
+from headgate.queueing.recorded_arrivals import tick_latencies
 from headgate.queueing.tick_model import InTicks
 
 MODELS = [OnServer(), OnServer(3), InTicks(0.5), OwnServers()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from tests.queueing.plans import plan_named, simulated_plan, slower
@@ -16,6 +18,7 @@ from headgate.queueing import MG1, Overloaded, ParameterError, md1
 from headgate.queueing.latency_models import ByPriority, OnServer, OwnServers, waiting_share
 from headgate.queueing.load_model import LoadModel, mixture, work_by_operator
 from headgate.queueing.prediction import LoadPrediction
+from headgate.queueing.recorded_arrivals import Dispersion
 from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool
@@ -205,7 +208,8 @@ def test_the_work_of_a_tuple_is_what_becomes_of_it() -> None:
 
 
 def test_ticks_grow_until_they_take_what_comes() -> None:
-    plan = one_operator(seconds=0.5)
+    # of clockwork, so that ticks are even
+    plan = replace(one_operator(seconds=0.5), dispersions={"s": (Dispersion(1.0, 0.0, 100),)})
     model = InTicks(overhead_s=0.3)
     tick_s = model.tick_s(plan)
     assert tick_s == pytest.approx(0.3 + 1.6 * tick_s * 0.5)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headgate.queueing.load_model import dispersion
+from headgate.queueing.recorded_arrivals import Dispersion, dispersion, index_at
 from headgate.queueing.service_times import ParameterError
 
 
@@ -36,3 +36,10 @@ def test_too_few_arrivals_are_refused() -> None:
         dispersion(np.arange(50.0))
     with pytest.raises(ParameterError):
         dispersion(np.ones(200))
+
+
+def test_the_index_between_two_scales_lies_between_theirs() -> None:
+    scales = (Dispersion(10.0, 9.0, 50), Dispersion(0.1, 1.0, 50))
+    assert index_at(scales, 1.0) == pytest.approx(5.0)
+    assert index_at(scales, 0.01) == 1.0 and index_at(scales, 100.0) == 9.0
+    assert index_at(scales, 0.0) == 1.0

@@ -14,8 +14,8 @@ from rich.table import Table
 
 from headgate.plain_json import json_text
 from headgate.queueing.advice import Advice, QueryAdvice
-from headgate.queueing.load_model import Dispersion
 from headgate.queueing.prediction import LatencyDistribution
+from headgate.queueing.recorded_arrivals import Dispersion
 from headgate.report import clean, screen, shown, size_column, table_of
 
 Floats = NDArray[np.float64]

@@ -17,7 +17,8 @@ from headgate.errors import SetupError
 from headgate.predicting import Conditions, predict
 from headgate.queueing.advice import Advice
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
-from headgate.queueing.load_model import LoadModel, dispersion, tick_latencies, work_by_operator
+from headgate.queueing.load_model import LoadModel, work_by_stream
+from headgate.queueing.recorded_arrivals import Dispersion, dispersion, tick_latencies
 from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
@@ -71,7 +72,8 @@ def _predicted(question: Question) -> tuple[Advice, Traced | None]:
         question.percentile,
     )
     origin = Origin(str(path), f"headgate profile {question.file}")
-    advice = predict(network, measured, stated_rates, conditions, origin)
+    dispersions: dict[str, tuple[Dispersion, ...]] = {s: dispersion(t) for s, t in traces.items()}
+    advice = predict(network, measured, stated_rates, conditions, origin, dispersions)
     return advice, _driven_by(advice.load, advice.model, question.strategy, traces) if traces else None
 
 
@@ -100,14 +102,10 @@ def _driven_by(plan: LoadModel, model: LatencyModel, strategy: str, traces: Mapp
                 if rate > 0
                 else np.empty(0)
             )
-    dispersions = {stream: dispersion(times_s) for stream, times_s in traces.items()}
+    dispersions = plan.dispersions
     if isinstance(model, InTicks):
-        work = work_by_operator(plan)
-        seconds_of = {
-            stream: model.intake_s
-            + model.work_s * sum(p * s for leaf in network.leaves(stream) for p, s in work[leaf])
-            for stream in arrivals
-        }
+        work = work_by_stream(plan)
+        seconds_of = {stream: model.intake_s + model.work_s * work[stream].mean_s for stream in arrivals}
         by_stream_s = tick_latencies(arrivals, seconds_of, model.overhead_s, model.least_s)
         streams = {query: sorted(network.streams_of(query) & set(arrivals)) for query in network.queries}
         latencies_s = {q: np.concatenate([by_stream_s[s] for s in own]) for q, own in streams.items()}

@@ -46,6 +46,8 @@ _BURSTS = ("one", "eight", "both")
 _BENCHES = ("burst", "eddies", "overload", "predict", "nexmark")
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
+# the study that can measure a join, which takes a quiet machine
+_IN_REAL_TIME = "queueing"
 _OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
 
 
@@ -342,6 +344,9 @@ def reproduce(
     on_spark: bool = flag(
         "--spark", "queueing: run the join on Spark too, some minutes; eddies: spread runs over it."
     ),
+    measure: bool = flag(
+        "--measure", "queueing: run a join in real time too, some minutes of a quiet machine."
+    ),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -353,17 +358,26 @@ def reproduce(
     _check_name(study, (*_STUDIES, _ALL))
     if on_spark and study not in _ON_SPARK:
         raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
+    if measure and study not in (_IN_REAL_TIME, _ALL):
+        raise SetupError(f"--measure goes with {_IN_REAL_TIME}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
     check_folder("--out", out if study == _ALL else out / study)
     if trace is None and study in (*_OVER_ARRIVALS, _ALL):
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
+    if study in (_IN_REAL_TIME, _ALL) and not measure:
+        print("no --measure given: joins are simulated only", file=sys.stderr)
     from headgate.cli.studies import reproduced, show, show_all
 
     if study == _ALL:
-        done = [reproduced(name, trace, out / name, on_spark=False) for name in _STUDIES]
+        done = [
+            reproduced(
+                name, trace, out / name, on_spark=False, in_real_time=measure and name == _IN_REAL_TIME
+            )
+            for name in _STUDIES
+        ]
         return show_all(done, out / "index.html", as_json)
-    show(reproduced(study, trace, out / study, on_spark), as_json)
+    show(reproduced(study, trace, out / study, on_spark, measure), as_json)
 
 
 def bench(

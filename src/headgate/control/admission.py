@@ -23,6 +23,7 @@ from headgate.statistics.completeness import (
     stream_rates,
     tick_costs_of,
 )
+from headgate.statistics.likeness import Estimates, with_estimates
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
 
@@ -113,28 +114,47 @@ def check_admission(
     """Raise ``Refused`` if a query would break the bounds that it declares; returns warnings.
 
     The verdict is that of ``headgate advise`` on the same profile, and the same processors: as many as were
-    profiled, unless it is known how many there will be. Queries without bounds and queries that shed are
-    admitted all the same, with a warning if they do not fit; so is what was not measured.
+    profiled, unless it is known how many there will be. Operators that were not measured are estimated from
+    like ones, and a warning names them. Queries without bounds and queries that shed are admitted all the
+    same, with a warning if they do not fit; so is what nothing is known of.
     """
     bounded = bounded_queries(network)
     # a profile that does not say how many there were cannot be scaled
     others = processors if measured.processors not in (None, processors) else None
     try:
-        load, model = measured_load(network, measured), measured_ticks(measured, others)
+        known, estimates = with_estimates(measured, network)
+        load, model = measured_load(network, known), measured_ticks(known, others)
     except NotMeasured as error:
         names = ", ".join(sorted(bounded))
         return (f"bounds of {names} are not checked: {error}",) if bounded else ()
+    marks = _marks(estimates, bounded)
     found = admission(load, new, model)
     reasons = found.reasons()
     if bounded & reasons.keys():
         on = f"on {plural(others, 'processor')}, {measured.processors} when profiled: " if others else ""
-        raise Refused(f"{on}{found.reason}; --force (or force=True) lets it in")
+        raise Refused("; ".join([f"{on}{found.reason}", *marks, "--force (or force=True) lets it in"]))
     doubtful = [
         f"query {name} keeps its bounds by a margin smaller than the error of its profile"
         for name, own in found.advice.queries.items()
         if name in bounded and not own.is_sure
     ]
-    return (*reasons.values(), *doubtful)
+    return (*reasons.values(), *doubtful, *marks)
+
+
+_SHOWN = 3
+
+
+def _marks(estimates: Estimates, bounded: Collection[str]) -> tuple[str, ...]:
+    """Which operators a verdict on bounds rests on without a measurement of theirs."""
+    if not (estimates and bounded):
+        return ()
+    parts = [
+        f"{name} (as before it changed)" if name == like else f"{name} (as {like})"
+        for name, like in estimates.items()
+    ]
+    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
+    what = f"operator {', '.join(parts[:_SHOWN])}{more}"
+    return (f"bounds of {', '.join(sorted(bounded))} are checked by estimates of {what}",)
 
 
 def bounded_queries(network: Network) -> set[str]:

@@ -16,7 +16,8 @@ from headgate.model.profile import Profile
 from headgate.queueing import MG1, LastRows, md1, select, select_exponential, window_join
 from headgate.queueing.distributions import tail_of
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
-from headgate.queueing.load_model import LoadModel, dispersion
+from headgate.queueing.load_model import LoadModel
+from headgate.queueing.recorded_arrivals import dispersion
 from headgate.queueing.service_times import Discrete
 from headgate.scheduling import strategy_named
 from headgate.simulator import OnePerOperator, Pool, simulate
@@ -35,8 +36,8 @@ _TUPLES = 400_000
 _SIDES = ("left", "right")
 
 
-def reproduce(trace: Path | None, out: Path, progress: Progress) -> Study:
-    """Run the whole study, with the recorded trace as bursty input if given."""
+def reproduce(trace: Path | None, out: Path, progress: Progress, measured: bool = False) -> Study:
+    """Run the whole study, with a recorded trace as bursty input if given, and a real join if wanted."""
     study = Study("queueing", out, progress)
     progress("joins")
     rows = [simulated(JoinCase(windows, load)) for windows in WINDOWS for load in UTILISATIONS]
@@ -49,6 +50,11 @@ def reproduce(trace: Path | None, out: Path, progress: Progress) -> Study:
     _bursts(study, trace)
     progress("whole plans")
     _whole_plans(study)
+    if measured:
+        # compiles its loop
+        from headgate.experiments.measured_join import measure
+
+        measure(study, trace)
     return study
 
 

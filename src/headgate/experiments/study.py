@@ -185,9 +185,9 @@ class MeanEstimate:
     within: float
 
 
-def batch_means(values: NDArray[np.float64]) -> MeanEstimate:
-    """Mean of consecutive batches, which are nearly independent; the first tenth is left out."""
-    steady = values[len(values) // 10 :]
+def batch_means(values: NDArray[np.float64], leave_out: float = 0.1) -> MeanEstimate:
+    """Mean of consecutive batches, which are nearly independent; a first share of the values is left out."""
+    steady = values[int(leave_out * len(values)) :]
     means = steady[: len(steady) // _BATCHES * _BATCHES].reshape(_BATCHES, -1).mean(axis=1)
     quantile = float(stdtrit(_BATCHES - 1, 1 - _CHANCE / 2))
     return MeanEstimate(float(means.mean()), quantile * float(means.std(ddof=1)) / math.sqrt(_BATCHES))

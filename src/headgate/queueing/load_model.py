@@ -1,17 +1,13 @@
-"""The load of a network: what arrives at each operator per second, and the work that one tuple makes.
-
-Recorded arrivals, which need not be Poisson: how bursty they are, and ticks driven by them.
-"""
+"""The load of a network: what arrives at each operator per second, and the work that one tuple makes."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
 import numpy as np
-from numpy.typing import NDArray
 
 from headgate.errors import known_names
 from headgate.model.inputs import Input, OperatorInput, StreamInput
@@ -20,6 +16,7 @@ from headgate.model.network import Network
 from headgate.model.operator import Aggregate, is_ordered
 from headgate.model.profile import Profile, Profiles
 from headgate.model.window import RowWindow, TimeWindow
+from headgate.queueing.recorded_arrivals import Dispersion, index_at
 from headgate.queueing.service_times import Discrete, ParameterError, Points, check_amount
 
 # work of more values than this is moved to as many equal steps, keeping its mean
@@ -29,12 +26,6 @@ _MATCH = 0.02
 _STEPS = 64
 # copies of a tuple beyond this many differ little from their mean
 _MOST_COPIES = 64
-# fewer intervals give no useful variance
-_FEWEST_INTERVALS = 20
-_FEWEST_ARRIVALS = 100
-_MOST_TICKS = 1_000_000
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -43,7 +34,9 @@ class LoadModel:
 
     ``keep_ratios`` are the shares of their input that shedding queries keep; ``window_factors`` multiply the
     length of all windows of a query. ``measured`` is the load under which profiles were taken, if that was
-    another one: a join finds more matches the more its windows hold.
+    another one: a join finds more matches the more its windows hold. ``dispersions`` state how bursty streams
+    are, over time scales; those not listed are Poisson. They stay as they are at other rates, as if more
+    sources of the same kind were added.
     """
 
     network: Network
@@ -52,6 +45,7 @@ class LoadModel:
     keep_ratios: Mapping[str, float] = field(default_factory=dict)
     window_factors: Mapping[str, float] = field(default_factory=dict)
     measured: LoadModel | None = None
+    dispersions: Mapping[str, tuple[Dispersion, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for stream in self.rates:
@@ -187,10 +181,18 @@ class LoadModel:
         below = [self._streams_below(i.operator) for i in inputs if isinstance(i, OperatorInput)]
         return frozenset(i.stream for i in inputs if isinstance(i, StreamInput)).union(*below)
 
+    def stream_of(self, path: tuple[str, ...]) -> str:
+        """Where several streams begin, the fastest one."""
+        return max(self._streams_below(path[0]), key=lambda stream: (self.rates[stream], stream))
+
+    def index_of_dispersion(self, stream: str, seconds: float) -> float:
+        """Of a stream in intervals of so many seconds."""
+        return index_at(self.dispersions[stream], seconds) if stream in self.dispersions else 1.0
+
     def order_waits(self, path: tuple[str, ...]) -> tuple[tuple[float, float], ...]:
         """Streams whose next tuple an ordered path waits for: the rate, and how long at most if idle."""
-        # where several streams begin, the tuples of the fastest wait longest for the others
-        own = {max(self._streams_below(path[0]), key=lambda s: (self.rates[s], s))}
+        # the tuples of the fastest stream wait longest for the others
+        own = {self.stream_of(path)}
         ordered = [name for name in path if is_ordered(self.network.operators[name])]
         others = frozenset[str]().union(*map(self._streams_below, ordered))
         streams = self.network.streams
@@ -235,6 +237,39 @@ def work_by_operator(load: LoadModel, cuts: frozenset[tuple[str, str]] = frozens
         copies = _copies(total_work(found[reader] for reader in readers), profile.selectivity)
         found[name] = tuple((p, s + profile.seconds_per_tuple) for p, s in copies)
     return found
+
+
+@dataclass(frozen=True)
+class TupleWork:
+    """Processor time of a tuple: its mean and variance."""
+
+    mean_s: float
+    var_s: float
+
+
+def work_by_stream(load: LoadModel) -> Mapping[str, TupleWork]:
+    """The work of a tuple of each stream through all operators, by its moments alone."""
+    found: dict[str, TupleWork] = {}
+    for name in reversed(list(load.network.operators)):
+        below = _together(found[reader] for reader in load.network.readers(name))
+        selectivity = load.profile[name].selectivity
+        share = selectivity % 1.0
+        # of copies, each of which makes work of its own; their number is one of the whole numbers around it
+        var_s = selectivity * below.var_s + share * (1 - share) * below.mean_s**2
+        found[name] = TupleWork(load.seconds(name) + selectivity * below.mean_s, var_s)
+    by_stream = {}
+    for stream in load.rates:
+        leaves = [(load.keep_ratio(leaf), found[leaf]) for leaf in load.network.leaves(stream)]
+        by_stream[stream] = _together(
+            TupleWork(keep * own.mean_s, keep * own.var_s + keep * (1 - keep) * own.mean_s**2)
+            for keep, own in leaves
+        )
+    return by_stream
+
+
+def _together(works: Iterable[TupleWork]) -> TupleWork:
+    parts = list(works)
+    return TupleWork(sum(part.mean_s for part in parts), sum(part.var_s for part in parts))
 
 
 def mixture(parts: list[tuple[float, Work]]) -> Discrete:
@@ -287,73 +322,3 @@ def _collect(points: Iterable[tuple[float, float]]) -> Points:
     on_steps = np.bincount(below, chances * (1 - share), _STEPS + 1)
     on_steps += np.bincount(below + 1, chances * share, _STEPS + 1)
     return tuple((float(p), float(k * step_s)) for k, p in enumerate(on_steps) if p > 0)
-
-
-@dataclass(frozen=True)
-class Dispersion:
-    """Variance over mean of the arrivals in intervals of ``seconds``; 1 at any scale if they are Poisson."""
-
-    seconds: float
-    index: float
-    intervals: int
-
-
-def dispersion(arrivals_s: Floats, scales_s: Sequence[float] = ()) -> tuple[Dispersion, ...]:
-    """The index over time scales: those given, or from two arrivals per interval to 20 intervals in all."""
-    times_s = np.asarray(arrivals_s, np.float64)
-    if len(times_s) < _FEWEST_ARRIVALS:
-        raise ParameterError(f"{len(times_s)} arrivals are too few; give {_FEWEST_ARRIVALS} or more")
-    begin_s, length_s = float(times_s[0]), float(times_s[-1] - times_s[0])
-    if not length_s > 0:
-        raise ParameterError("all arrivals are at one instant; give times that differ")
-    found = []
-    longest_s = length_s / _FEWEST_INTERVALS
-    shortest_s = min(longest_s, 2 * length_s / len(times_s))
-    steps = max(1, round(3 * np.log10(longest_s / shortest_s)))
-    for seconds in scales_s or np.geomspace(shortest_s, longest_s, steps + 1).tolist():
-        intervals = int(length_s / seconds)
-        if intervals >= 2:
-            counts = np.diff(np.searchsorted(times_s, begin_s + seconds * np.arange(intervals + 1)))
-            mean = counts.mean()
-            index = float(counts.var(ddof=1) / mean) if mean > 0 else 0.0
-            found.append(Dispersion(seconds, index, intervals))
-    return tuple(found)
-
-
-def tick_latencies(
-    arrivals_s: Mapping[str, Floats],
-    seconds_per_tuple: Mapping[str, float],
-    overhead_s: float,
-    least_s: float = 0.0,
-) -> dict[str, Floats]:
-    """The latency of each tuple of every stream: to the end of the tick that begins next after its arrival.
-
-    A tick takes ``overhead_s`` and, for each tuple that arrived since the last one began, its seconds; but no
-    less than ``least_s``.
-    """
-    end_s = max((float(times[-1]) for times in arrivals_s.values() if len(times)), default=0.0)
-    if overhead_s > 0 and end_s / overhead_s > _MOST_TICKS:
-        many = f"{end_s:g} s of arrivals have over {_MOST_TICKS:,} ticks of {overhead_s:g} s"
-        raise ParameterError(f"{many}; give fewer arrivals, or longer ticks")
-    begin_s, begins = 0.0, [0.0]
-    taken = dict.fromkeys(arrivals_s, 0)
-    while begin_s <= end_s:
-        work_s = 0.0
-        for stream, times in arrivals_s.items():
-            up_to = int(np.searchsorted(times, begin_s, side="right"))
-            work_s += (up_to - taken[stream]) * seconds_per_tuple[stream]
-            taken[stream] = up_to
-        tick_s = max(least_s, overhead_s + work_s)
-        # without any overhead a tick still ends after the next arrival
-        begin_s = max(begin_s + tick_s, np.nextafter(begin_s, np.inf))
-        if tick_s == 0:
-            following = [times[np.searchsorted(times, begin_s) :][:1] for times in arrivals_s.values()]
-            begin_s = min((float(time_s) for times in following for time_s in times), default=np.inf)
-        begins.append(begin_s)
-    last_work_s = sum((len(t) - taken[s]) * seconds_per_tuple[s] for s, t in arrivals_s.items())
-    begins.append(begin_s + max(least_s, overhead_s + last_work_s))
-    edges = np.array(begins)
-    return {
-        stream: edges[np.minimum(np.searchsorted(edges, times) + 1, len(edges) - 1)] - times
-        for stream, times in arrivals_s.items()
-    }

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from headgate.model.profile import TickCosts
-from headgate.queueing.load_model import LoadModel
+from headgate.queueing.load_model import LoadModel, TupleWork, work_by_stream
 from headgate.queueing.prediction import LoadPrediction, TickLatency, fixed, in_order, prediction_of
 from headgate.queueing.service_times import ParameterError, check_amount, check_busy, check_processors
 
@@ -25,7 +26,8 @@ class InTicks:
     overhead / (1 - utilisation), and no less than ``least_s``. A tuple arrives during one tick and is done at
     the end of the next.
 
-    Ticks of the same work differ by ``spread``, a standard deviation as a share of their length. Their times
+    Ticks of the same work differ by ``spread``, a standard deviation as a share of their length. Those of
+    other numbers of tuples differ by their work: streams are as bursty as the load states. Their times
     are known but for ``error``, the work of tuples but for ``work_error``: standard errors as shares of them.
     That of the overhead is ``overhead_error_s``.
     """
@@ -99,11 +101,41 @@ class InTicks:
 
     def predict(self, load: LoadModel) -> LoadPrediction:
         tick_s, utilisation = self.tick_s(load), self.utilisation(load)
-        # a tick that is too long makes the next one longer by the utilisation
-        done = TickLatency(tick_s, self.spread / math.sqrt(1 - utilisation**2))
+        work = self._work_by_stream(load)
+        variation = self._variation(load, tick_s, work)
+
+        def done(path: tuple[str, ...]) -> TickLatency:
+            # those who arrive together with a tuple, itself included
+            stream = load.stream_of(path)
+            burst_s = load.index_of_dispersion(stream, tick_s) * work[stream].mean_s
+            return TickLatency(tick_s, variation, utilisation, burst_s)
+
         delays = {
             # what a tick takes in passes all operators in that tick
-            name: done.delay if load.reads_stream(name) else fixed(busy * tick_s * self.work_s)
+            name: done((name,)).delay if load.reads_stream(name) else fixed(busy * tick_s * self.work_s)
             for name, busy in load.busy.items()
         }
-        return prediction_of(load, utilisation, delays, lambda path: in_order(done, load, path))
+        return prediction_of(load, utilisation, delays, lambda path: in_order(done(path), load, path))
+
+    def _work_by_stream(self, load: LoadModel) -> Mapping[str, TupleWork]:
+        """Wall-clock seconds by which a tuple makes a tick longer."""
+        return {
+            stream: TupleWork(self.intake_s + self.work_s * own.mean_s, self.work_s**2 * own.var_s)
+            for stream, own in work_by_stream(load).items()
+        }
+
+    def _variation(self, load: LoadModel, tick_s: float, work: Mapping[str, TupleWork]) -> float:
+        """Standard deviation of the lengths of ticks, as a share of their mean.
+
+        A tick differs by its own noise and by the number and the work of the tuples that arrived before it;
+        its difference makes the next one differ by the utilisation times it, and so on.
+        """
+        memory = self.utilisation(load)
+        # ticks add up what arrived over as many of them as count as much as an average of all
+        scale_s = tick_s * (1 + memory) / (1 - memory)
+        per_s = sum(
+            rate * (work[s].var_s + load.index_of_dispersion(s, scale_s) * work[s].mean_s ** 2)
+            for s, rate in load.rates.items()
+        )
+        squared = self.spread**2 + (per_s / tick_s if tick_s > 0 else 0.0)
+        return math.sqrt(squared / (1 - memory**2))
