@@ -110,12 +110,12 @@ def show(study: Study, as_json: bool) -> None:
 
 def _tables(study: Study) -> Iterator[Table]:
     """Numbers that are reported but not checked, where they make up a table."""
-    for rows in study.tables.values():
+    for title, rows in study.tables.items():
         records = {name: row for name, row in rows.items() if isinstance(row, dict)}
         if not records:
             continue
         columns = list(dict.fromkeys(column for row in records.values() for column in row))
-        table = Table(box=box.SIMPLE_HEAD)
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
         for heading in ("", *columns):
             table.add_column(heading.replace("_", " "), justify="right" if heading else "left")
         for name, row in records.items():

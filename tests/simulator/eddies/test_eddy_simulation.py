@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headgate.errors import UserCodeError
-from headgate.experiments.eddies import random_network
 from headgate.experiments.eddies import sharing_selections as ds3
 from headgate.experiments.eddies import three_selections as s3
 from headgate.experiments.eddies import three_streams as j3
+from headgate.experiments.eddy_plans import windows_first
 from headgate.routing import (
     Outcome,
     RoutingView,
@@ -80,6 +80,22 @@ def test_a_tuple_that_multiplies_loads_what_follows() -> None:
     assert found.visits["after"] / found.visits["grow"] == pytest.approx(2.5, rel=0.01)
 
 
+def test_a_run_of_so_many_tuples_ends_with_the_last_one() -> None:
+    # twice as many arrive as are served: the last of 2000 has waited for the service of half of them
+    found = simulate_eddy(EddyRun(one_server(100, 0.02), "q", 100.0, math.inf, tuples=2000))
+    assert found.visits["a"] == found.delivered == 2000
+    assert found.seconds == pytest.approx(40.0, rel=0.1)
+    assert found.art == pytest.approx(2000 / 2 * (0.02 - 0.01), rel=0.1)
+
+
+@pytest.mark.parametrize("policy", ["optimal", "wscq", router_named("wscq")])
+def test_all_tuples_of_a_run_leave_under_every_kind_of_router(policy: Any) -> None:
+    found = simulate_eddy(EddyRun(s3(), policy, 220.0, math.inf, tuples=1000))
+    # every tuple is dropped by an operator or delivered
+    assert sum(found.visits.values()) >= 1000 and found.delivered == pytest.approx(40, abs=20)
+    assert found.seconds == pytest.approx(1000 / 220, rel=0.3)
+
+
 @pytest.mark.parametrize("rate", [200.0, 220.0])
 def test_optimal_reaches_the_response_time_of_the_analysis(rate: float) -> None:
     found = simulate_eddy(EddyRun(s3(), "optimal", rate, 2000.0))
@@ -139,7 +155,7 @@ class Reversed:
 
 @pytest.mark.parametrize("policy", [name for name in router_names() if name != "optimal"])
 def test_a_router_in_python_decides_as_the_compiled_policy_does(policy: str) -> None:
-    nodes = random_network(1, plans=2, operators=(4, 6), nodes=3)
+    nodes = windows_first(1, plans=2, operators=(4, 6), nodes=3)
     for run in (EddyRun(s3(), policy, 220.0, 20.0), EddyRun(nodes, policy, 80.0, 20.0, links=Links())):
         assert simulate_eddy(replace(run, policy=router_named(policy))) == simulate_eddy(run)
 

@@ -31,9 +31,12 @@ class Links:
 
 @dataclass(frozen=True)
 class LoadSharing:
-    """An operator with ``split_at`` queued tuples gets a copy on a node with fewer than ``accept_below``."""
+    """A node with ``split_at`` queued tuples is overloaded: the operator that uses most of it is split.
 
-    split_at: int = 500
+    The copy goes to a node with fewer than ``accept_below`` queued tuples.
+    """
+
+    split_at: int = 2000
     accept_below: int = 2000
 
 
@@ -47,6 +50,8 @@ class EddyRun:
     rate: float
     """Tuples per second of all sources together."""
     seconds: float = 450.0
+    tuples: int = 0
+    """End the run when the sources have sent so many tuples and the last of them has left; 0 for never."""
     seed: int = 0
     warm_up_s: float = 0.0
     """Tuples that arrive earlier are excluded from the response time."""
@@ -68,10 +73,15 @@ class EddyRun:
         if not (self.rate > 0 and self.seconds > 0):
             raise SetupError("a run needs a rate and a time above 0")
         messages = len(self.network.operators) / self.intervals.seconds
-        events = self.seconds * (1 + messages + self.rate)
+        events = self.sending_s * (1 + messages + self.rate)
         if events > _MOST_EVENTS:
-            many = f"{self.seconds:g} seconds have about {events:.3g} events"
+            many = f"{self.sending_s:g} seconds have about {events:.3g} events"
             raise SetupError(f"{many}, over {_MOST_EVENTS:.0e}; write fewer seconds, or a lower rate")
+
+    @property
+    def sending_s(self) -> float:
+        """How long sources send tuples, in the mean."""
+        return min(self.seconds, self.tuples / self.rate) if self.tuples else self.seconds
 
     @property
     def policy_name(self) -> str:
@@ -87,7 +97,7 @@ class EddyResult:
     policy: str
     rate: float
     seconds: float
-    """Until the end, or until a node was overloaded."""
+    """Until the end, until the last tuple left, or until a node was overloaded."""
     art: float | None
     """Mean response time of tuples that reached the sink; None if none did."""
     delivered: int

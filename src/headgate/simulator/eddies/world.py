@@ -43,7 +43,7 @@ NODE = row(f8="speed attained updated quiet_until", i4="boxes busy", i8="number 
 # until the latest message arrives; fields from ``begin_s`` to ``known_...`` are those of ``Monitor``
 COPY = row(
     i4="operator node active head tail",
-    f8="ends started born busy_lately begin_s changed_s tickets queue_s busy_s "
+    f8="ends started born busy_lately recent_work begin_s changed_s tickets queue_s busy_s "
     "known_queue known_tickets known_selectivity known_seconds "
     "old_queue old_tickets old_selectivity old_seconds",
     i8="queue done out",
@@ -53,12 +53,13 @@ PAGE = row(i4="head next")
 SETTINGS = row(
     i4="policy exponential has_links is_sharing page_tuples",
     f8="interval_s tuple_bytes page_timer_s warm_up_s",
-    i8="interval_tuples ticket_limit stop_at split_at accept_below",
+    i8="interval_tuples ticket_limit stop_at split_at accept_below tuples",
     u8="route_key path_key",
 )
 STATE = row(
     f8="now overloaded",
-    i8="events free_tuple free_tuples free_page free_pages copies messages pages splits slides merges",
+    i8="events free_tuple free_tuples free_page free_pages copies "
+    "emitted messages pages splits slides merges",
 )
 # tuples that wait for a router in Python, all at one node
 WAITING = row(i4="head tail node")
@@ -210,6 +211,7 @@ class WorldBuilder:
             "interval_tuples": run.intervals.tuples,
             "ticket_limit": run.ticket_limit,
             "stop_at": run.stop_at,
+            "tuples": run.tuples,
             "warm_up_s": run.warm_up_s,
             "route_key": key_of(run.seed, "route", ""),
             "path_key": key_of(run.seed, "path", ""),
