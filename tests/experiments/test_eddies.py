@@ -99,7 +99,7 @@ def test_cases_are_measured_in_threads_as_one_after_the_other() -> None:
 
 
 def test_means_are_geometric_over_runs_and_networks() -> None:
-    case = Case(Plans("free order", 0, 1, (10, 12), 4), "q", False)
+    case = Case(Plans("free order", 0, 1, (10, 12), 4), "q", False, SMALL)
     found = means([CaseResult(case, (1.0, 4.0), 10.0), CaseResult(case, (2.0, 2.0), 40.0)])
     assert found == {"art": {"q": pytest.approx(2.0)}, "mdr": {"q": pytest.approx(20.0)}}
     assert geometric_mean([1.0, 100.0]) == pytest.approx(10.0)

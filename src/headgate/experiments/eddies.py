@@ -5,7 +5,6 @@ Every table of the paper's chapters 4 and 5 is reported beside what comes out he
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import permutations
@@ -16,11 +15,21 @@ import numpy as np
 
 from headgate.experiments import eddy_paper
 from headgate.experiments.eddy_paper import DISAGREEMENTS, DS3_RATES, POLICIES, S3_RATES
-from headgate.experiments.eddy_plans import KINDS, ORDERS, Fan, Kind, means, measure, on_all_processors
+from headgate.experiments.eddy_plans import (
+    KINDS,
+    ORDERS,
+    OVERLOADED,
+    Fan,
+    Kind,
+    means,
+    measure,
+    on_all_processors,
+    paper_run,
+)
 from headgate.experiments.study import Progress, Study, rounded
 from headgate.routing import largest_rate, least_response_time, router_names
 from headgate.routing.routing_network import AnyOrder, Paths, PlacedOperator, RoutingNetwork
-from headgate.simulator.eddies import EddyResult, EddyRun, LoadSharing
+from headgate.simulator.eddies import EddyResult, LoadSharing
 from headgate.simulator.eddies.eddy_simulation import simulate_eddy
 
 _S3 = {"op1": (10.0, 0.1, 0.5), "op2": (20.0, 0.1, 0.2), "op3": (20.0, 0.5, 0.4)}
@@ -151,7 +160,7 @@ def _table(
     network: RoutingNetwork, rates: Sequence[float], tuples: int, sharing: LoadSharing | None = None
 ) -> Table:
     """Runs of so many tuples to the last one, which all count."""
-    run = EddyRun(network, "q", rates[0], math.inf, tuples, sharing=sharing)
+    run = paper_run(network, "q", rates[0], tuples, sharing=sharing)
     return {
         policy: {rate: simulate_eddy(replace(run, policy=policy, rate=rate)) for rate in rates}
         for policy in router_names()
@@ -228,7 +237,7 @@ def _shares(study: Study) -> None:
 
 def _shares_at_overload(network: RoutingNetwork, policy: str) -> Mapping[str, float]:
     """Shares at the lowest of rising rates at which a node holds 10,000 tuples."""
-    run = EddyRun(network, policy, 250.0, math.inf, _DS3_TUPLES, sharing=LoadSharing(), stop_at=10_000)
+    run = paper_run(network, policy, 250.0, _DS3_TUPLES, sharing=LoadSharing(), stop_at=OVERLOADED)
     for rate in range(250, 1000, 50):
         found = simulate_eddy(replace(run, rate=float(rate)))
         if found.overloaded_s is not None:

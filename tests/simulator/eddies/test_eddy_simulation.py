@@ -156,7 +156,8 @@ class Reversed:
 @pytest.mark.parametrize("policy", [name for name in router_names() if name != "optimal"])
 def test_a_router_in_python_decides_as_the_compiled_policy_does(policy: str) -> None:
     nodes = windows_first(1, plans=2, operators=(4, 6), nodes=3)
-    for run in (EddyRun(s3(), policy, 220.0, 20.0), EddyRun(nodes, policy, 80.0, 20.0, links=Links())):
+    over_links = EddyRun(nodes, policy, 80.0, 20.0, links=Links())
+    for run in (EddyRun(s3(), policy, 220.0, 20.0), over_links, replace(over_links, boxes="by turns")):
         assert simulate_eddy(replace(run, policy=router_named(policy))) == simulate_eddy(run)
 
 
@@ -223,7 +224,8 @@ def test_a_slow_link_is_a_queue_of_pages() -> None:
     assert found.visits["b"] == pytest.approx(0.75 * found.visits["a"], rel=0.05)
 
 
-def test_boxes_of_a_node_share_it() -> None:
+@pytest.mark.parametrize("boxes", ["in parallel", "by turns"])
+def test_boxes_of_a_node_share_it(boxes: Any) -> None:
     operators = {name: PlacedOperator(name, 0.004, 1.0, None, "n") for name in "ab"}
     network = RoutingNetwork(
         {"s": 50.0, "t": 50.0},
@@ -231,9 +233,20 @@ def test_boxes_of_a_node_share_it() -> None:
         {"p": AnyOrder("p", "s", ("a",)), "q": AnyOrder("q", "t", ("b",))},
         nodes={"n": 1.0},
     )
-    found = simulate_eddy(EddyRun(network, "q", 100.0, 3000.0))
+    found = simulate_eddy(EddyRun(network, "q", 100.0, 3000.0, boxes=boxes))
     # equal service times: in all as many tuples as in one queue
     assert sum(found.queue.values()) == pytest.approx(0.4 / 0.6, rel=0.05)
+
+
+@pytest.mark.parametrize(("boxes", "tuples_per_s"), [("in parallel", (5.0, 0.5)), ("by turns", (0.91, 0.91))])
+def test_a_busy_box_gets_half_of_its_node_or_every_second_tuple(
+    boxes: Any, tuples_per_s: tuple[float, float]
+) -> None:
+    operators = {"a": PlacedOperator("a", 0.1, 1.0, None, "n"), "b": PlacedOperator("b", 1.0, 1.0, None, "n")}
+    plans = {name: AnyOrder(name, f"s{name}", (name,)) for name in operators}
+    network = RoutingNetwork({"sa": 50.0, "sb": 50.0}, operators, plans, nodes={"n": 1.0})
+    found = simulate_eddy(EddyRun(network, "q", 100.0, 500.0, boxes=boxes))
+    assert [found.visits[name] / 500 for name in "ab"] == pytest.approx(tuples_per_s, rel=0.1)
 
 
 def test_messages_come_after_so_many_tuples_or_seconds() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from headgate.errors import SetupError
 from headgate.routing import Intervals, Router, router_named
@@ -36,7 +37,7 @@ class LoadSharing:
     The copy goes to a node with fewer than ``accept_below`` queued tuples.
     """
 
-    split_at: int = 2000
+    split_at: int = 500
     accept_below: int = 2000
 
 
@@ -62,6 +63,8 @@ class EddyRun:
     stop_at: int = 0
     """End the run when a node holds more tuples than this; 0 for never."""
     service: Service = "exponential"
+    boxes: Literal["in parallel", "by turns"] = "in parallel"
+    """How the busy boxes of a node use it: in equal parts at the same time, or one tuple of each in turn."""
     source_nodes: Mapping[str, str] = field(default_factory=dict)
     solve_every_s: float = 20.0
     """How often the policy ``optimal`` solves for its routing."""

@@ -101,6 +101,7 @@ def _complete(world: World, number: int, now: float) -> None:
     copy.head = tuple_row.next
     node = copy.node
     world.nodes[node].length -= 1
+    world.nodes[node].serving = NONE
     operator = world.operators[copy.operator]
     chance = uniform(operator.hash_key, tuple_row.identity)
     results = results_of(world.selectivities[plan, place], chance)
