@@ -75,5 +75,79 @@ MEANS = {
 }
 """Geometric means of response times and largest rates over random plans."""
 
-DISAGREEMENTS: dict[str, str] = {}
+_S3_AT_200 = (
+    "sc and t send all tuples to op2 first, whose load is then exactly 1: they wait for seconds. The "
+    "paper has 0.11 s for sc, below its own least response time of 0.14 s"
+)
+_DS3_Q = (
+    "at 400 instead of 300, then with 662 and 977 s (paper: 512 and 760). If nodes split at 200 "
+    "tuples, q has 219 s at 300, but scq 561 s"
+)
+_DS3_WSC = (
+    "at 500 instead of 400. In none of about 35 trials was wsc over 1 s at 400: one copy of op2 has "
+    "more than it needs"
+)
+_DS3_OPTIMAL = (
+    "not a claim of the paper: 19.6 s at 500. Probably (not tested), since it solves for boxes where "
+    "they began, not for the copies that splitting adds"
+)
+_DS3_AT_200 = "scq at 0.08 s comes behind t at 0.065 s; the paper has 0.05 and 0.06 s"
+_DS3_TICKETS = (
+    "at 400 instead of 500. t jumps with the limit of tickets and the threshold of splits, which the "
+    "paper leaves open: from 1 to 1320 s at 400 in trials. Here most of the work goes to copies of "
+    "op3"
+)
+_DS3_QUEUES = (
+    "t is out of place as in its collapse; scq, with 2 s at 400 and 500 where the paper has 0.3 and "
+    "0.6, comes behind wscq; wsc is sustained for longer than in the paper"
+)
+_ONE_SERVER = (
+    "all tuples of a stream pass its first operator, which limits all policies alike: without "
+    "splitting, their largest rates are within 15 % of each other, and so is the precision of a "
+    "search on four plans"
+)
+_PAGES = (
+    "a tuple that visits 25 operators in pages takes 15 s or more under any policy, which the paper's "
+    "1.92 s exclude. Probably (not tested), published queues are older than what is on its way in "
+    "pages, so that q, scq and wscq flock to queues that were short"
+)
+_SHORT_RUNS = (
+    "sc, wsc and wscq are within 10 % of the paper; q and t are not as bad. Probably (not tested), "
+    "100,000 tuples are too few to pile up 10,000 at a node"
+)
+_NO_ROOM = (
+    "scq and wscq reach a third of the paper's rates; t, q and sc are within 40 % of them. Probably "
+    "(not tested), scq and wscq fill all nodes alike, so that few accept copies"
+)
+
+
+def _out_of_order(name: str) -> str:
+    return f"{name}: pairs of policies out of the paper's order"
+
+
+def _lift(name: str, policy: str) -> str:
+    return f"{name}: largest rate of {policy} with splitting over that without"
+
+
+DISAGREEMENTS = {
+    _out_of_order("4.10, S3 at 200"): _S3_AT_200,
+    "DS3: the rate at which t collapses": _DS3_TICKETS,
+    "DS3: the rate at which q collapses": _DS3_Q,
+    "DS3: the rate at which wsc collapses": _DS3_WSC,
+    "DS3: rates at which optimal collapses": _DS3_OPTIMAL,
+    _out_of_order("5.2, DS3 at 200"): _DS3_AT_200,
+    _out_of_order("5.2, DS3 at 300"): _DS3_QUEUES,
+    _out_of_order("5.2, DS3 at 400"): _DS3_QUEUES,
+    _out_of_order("5.2, DS3 at 500"): _DS3_QUEUES,
+    _lift("single plans, free order", "scq"): _NO_ROOM,
+    _lift("single plans, free order", "wscq"): _NO_ROOM,
+    _out_of_order("4.11, single plans, free order"): _PAGES,
+    _out_of_order("4.11, single plans, windows first"): _ONE_SERVER,
+    _out_of_order("4.12, single plans, free order"): _SHORT_RUNS,
+    _out_of_order("4.12, single plans, windows first"): _ONE_SERVER,
+    _out_of_order("5.3, single plans, free order"): _NO_ROOM,
+    _out_of_order("5.3, single plans, windows first"): _ONE_SERVER,
+    _out_of_order("5.4, single plans, free order"): _PAGES,
+    _out_of_order("5.4, single plans, windows first"): _ONE_SERVER,
+}
 """Reasons by the name of the check."""
