@@ -17,7 +17,6 @@ from headgate.experiments import eddy_paper
 from headgate.experiments.eddy_paper import DISAGREEMENTS, DS3_RATES, POLICIES, S3_RATES
 from headgate.experiments.eddy_plans import (
     KINDS,
-    ORDERS,
     OVERLOADED,
     Fan,
     Kind,
@@ -291,7 +290,7 @@ def _draw(study: Study, name: str, table: Table, paper: Mapping[str, Mapping[flo
 def _random_plans(study: Study, kind: Kind, fan: Fan) -> None:
     """Compare response times and largest rates of random plans, drawn in two ways, with the paper's."""
     found = {}
-    for order in ORDERS:
+    for order in kind.orders:
         cases = kind.cases(order)
         study.progress(f"{kind.name}, {order}: {len(cases)} cases")
         measured = list(fan(measure, cases))
@@ -302,11 +301,12 @@ def _random_plans(study: Study, kind: Kind, fan: Fan) -> None:
         _check_lifts(study, f"{kind.name}, {order}", found[order])
     for number, (state, quantity) in kind.tables.items():
         paper = eddy_paper.MEANS[number]
-        here = {order: found[order][state][quantity] for order in ORDERS}
+        here = {order: found[order][state][quantity] for order in kind.orders}
         for order, values in here.items():
             _in_order(study, f"{number}, {kind.name}, {order}", paper, values)
         study.tables[f"{number}, {kind.name}, {state}: {quantity}"] = {
-            policy: {"paper": paper[policy]} | {order: rounded(here[order][policy], 3) for order in ORDERS}
+            policy: {"paper": paper[policy]}
+            | {order: rounded(here[order][policy], 3) for order in kind.orders}
             for policy in POLICIES
         }
 

@@ -198,6 +198,7 @@ class Kind:
     operators: tuple[int, int]
     nodes: int
     run: RunSize
+    orders: tuple[Order, ...]
     tables: Mapping[str, tuple[str, str]]
     """By number of the paper's table: whether boxes are fixed or split, and the quantity."""
 
@@ -221,6 +222,7 @@ KINDS = (
         operators=(20, 30),
         nodes=10,
         run=RunSize(_RATES, tuples=20_000, rate_tuples=100_000),
+        orders=ORDERS,
         tables={
             "4.11": ("fixed", "art"),
             "4.12": ("fixed", "mdr"),
@@ -235,6 +237,8 @@ KINDS = (
         operators=(10, 40),
         nodes=40,
         run=RunSize(_RATES, tuples=100_000, rate_tuples=400_000),
+        # a case takes ten seconds
+        orders=("free order",),
         tables={
             "4.13": ("fixed", "art"),
             "4.14": ("fixed", "mdr"),
