@@ -145,7 +145,7 @@ _MOST_PARTS = {False: 1.5, True: 6.0}
 
 def paper_run(network: RoutingNetwork, policy: str, rate: float, tuples: int, **settings: Any) -> EddyRun:
     """A run to the last tuple; the boxes of a node take turns, as processes at a server of CSIM do."""
-    ends = {"seconds": math.inf, "tuples": tuples}
+    ends: dict[str, Any] = {"seconds": math.inf, "tuples": tuples}
     return EddyRun(network, policy, rate, ticket_limit=_TICKET_LIMIT, boxes="by turns", **ends, **settings)
 
 
