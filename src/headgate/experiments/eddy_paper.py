@@ -120,9 +120,9 @@ _NO_ROOM = (
     "(not tested), scq and wscq fill all nodes alike, so that few accept copies"
 )
 _MANY_PLANS = (
-    "here sc and wsc do not suffer from many plans: each has its own best operators, on nodes of its "
-    "own. Largest rates without splitting are 0.7 to 1.2 of the paper's, but for t; with splitting, all "
-    "gain 1.2 to 1.6 times, not sevenfold. One set of plans, and no other was tried"
+    "here sc and wsc do not suffer from many plans, probably (not tested) since each plan has its own "
+    "best operators. Largest rates without splitting are 0.7 to 1.2 of the paper's, but for t; with "
+    "splitting, all gain 1.2 to 1.6 times, not sevenfold. One set of plans, and no other was tried"
 )
 
 

@@ -237,7 +237,7 @@ KINDS = (
         operators=(10, 40),
         nodes=40,
         run=RunSize(_RATES, tuples=100_000, rate_tuples=400_000),
-        # a case takes ten seconds
+        # windows first has not been run for sets of plans
         orders=("free order",),
         tables={
             "4.13": ("fixed", "art"),
