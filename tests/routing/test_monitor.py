@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from headgate.experiments.eddies import random_network
 from headgate.experiments.eddies import three_selections as s3
+from headgate.experiments.eddy_plans import windows_first
 from headgate.routing import Intervals, Monitor, OperatorStatistics
 from headgate.routing.routing_network import RoutingNetwork
 from headgate.simulator.eddies import EddyRun
@@ -59,7 +59,7 @@ def test_time_without_observation_does_not_count() -> None:
 @pytest.mark.parametrize("policy", ["wscq", "t"])
 @pytest.mark.parametrize(
     ("network", "rate", "seconds"),
-    [(s3(), 260.0, 20.0), (random_network(3, plans=1, operators=(8, 8), nodes=3), 150.0, 30.0)],
+    [(s3(), 260.0, 20.0), (windows_first(3, plans=1, operators=(8, 8), nodes=3), 150.0, 30.0)],
     ids=["overloaded", "on nodes"],
 )
 def test_engine_and_simulator_publish_the_same_at_the_same_time(

@@ -145,11 +145,11 @@ def _print(study: Study) -> None:
 
 def _tables(study: Study) -> Iterator[Table]:
     """Numbers that are reported but not checked, where they make up a table."""
-    for rows in study.tables.values():
+    for title, rows in study.tables.items():
         records, columns = records_of(rows)
         if not records:
             continue
-        table = Table(box=box.SIMPLE_HEAD)
+        table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
         for heading in ("", *columns):
             table.add_column(heading.replace("_", " "), justify="right" if heading else "left")
         for name, row in records.items():

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headgate.errors import UserCodeError
-from headgate.experiments.eddies import random_network
 from headgate.experiments.eddies import sharing_selections as ds3
 from headgate.experiments.eddies import three_selections as s3
 from headgate.experiments.eddies import three_streams as j3
+from headgate.experiments.eddy_plans import windows_first
 from headgate.routing import (
     Outcome,
     RoutingView,
@@ -80,6 +80,22 @@ def test_a_tuple_that_multiplies_loads_what_follows() -> None:
     assert found.visits["after"] / found.visits["grow"] == pytest.approx(2.5, rel=0.01)
 
 
+def test_a_run_of_so_many_tuples_ends_with_the_last_one() -> None:
+    # twice as many arrive as are served: the last of 2000 has waited for the service of half of them
+    found = simulate_eddy(EddyRun(one_server(100, 0.02), "q", 100.0, math.inf, tuples=2000))
+    assert found.visits["a"] == found.delivered == 2000
+    assert found.seconds == pytest.approx(40.0, rel=0.1)
+    assert found.art == pytest.approx(2000 / 2 * (0.02 - 0.01), rel=0.1)
+
+
+@pytest.mark.parametrize("policy", ["optimal", "wscq", router_named("wscq")])
+def test_all_tuples_of_a_run_leave_under_every_kind_of_router(policy: Any) -> None:
+    found = simulate_eddy(EddyRun(s3(), policy, 220.0, math.inf, tuples=1000))
+    # every tuple is dropped by an operator or delivered
+    assert sum(found.visits.values()) >= 1000 and found.delivered == pytest.approx(40, abs=20)
+    assert found.seconds == pytest.approx(1000 / 220, rel=0.3)
+
+
 @pytest.mark.parametrize("rate", [200.0, 220.0])
 def test_optimal_reaches_the_response_time_of_the_analysis(rate: float) -> None:
     found = simulate_eddy(EddyRun(s3(), "optimal", rate, 2000.0))
@@ -139,8 +155,9 @@ class Reversed:
 
 @pytest.mark.parametrize("policy", [name for name in router_names() if name != "optimal"])
 def test_a_router_in_python_decides_as_the_compiled_policy_does(policy: str) -> None:
-    nodes = random_network(1, plans=2, operators=(4, 6), nodes=3)
-    for run in (EddyRun(s3(), policy, 220.0, 20.0), EddyRun(nodes, policy, 80.0, 20.0, links=Links())):
+    nodes = windows_first(1, plans=2, operators=(4, 6), nodes=3)
+    over_links = EddyRun(nodes, policy, 80.0, 20.0, links=Links())
+    for run in (EddyRun(s3(), policy, 220.0, 20.0), over_links, replace(over_links, boxes="by turns")):
         assert simulate_eddy(replace(run, policy=router_named(policy))) == simulate_eddy(run)
 
 
@@ -207,7 +224,8 @@ def test_a_slow_link_is_a_queue_of_pages() -> None:
     assert found.visits["b"] == pytest.approx(0.75 * found.visits["a"], rel=0.05)
 
 
-def test_boxes_of_a_node_share_it() -> None:
+@pytest.mark.parametrize("boxes", ["in parallel", "by turns"])
+def test_boxes_of_a_node_share_it(boxes: Any) -> None:
     operators = {name: PlacedOperator(name, 0.004, 1.0, None, "n") for name in "ab"}
     network = RoutingNetwork(
         {"s": 50.0, "t": 50.0},
@@ -215,9 +233,20 @@ def test_boxes_of_a_node_share_it() -> None:
         {"p": AnyOrder("p", "s", ("a",)), "q": AnyOrder("q", "t", ("b",))},
         nodes={"n": 1.0},
     )
-    found = simulate_eddy(EddyRun(network, "q", 100.0, 3000.0))
+    found = simulate_eddy(EddyRun(network, "q", 100.0, 3000.0, boxes=boxes))
     # equal service times: in all as many tuples as in one queue
     assert sum(found.queue.values()) == pytest.approx(0.4 / 0.6, rel=0.05)
+
+
+@pytest.mark.parametrize(("boxes", "tuples_per_s"), [("in parallel", (5.0, 0.5)), ("by turns", (0.91, 0.91))])
+def test_a_busy_box_gets_half_of_its_node_or_every_second_tuple(
+    boxes: Any, tuples_per_s: tuple[float, float]
+) -> None:
+    operators = {"a": PlacedOperator("a", 0.1, 1.0, None, "n"), "b": PlacedOperator("b", 1.0, 1.0, None, "n")}
+    plans = {name: AnyOrder(name, f"s{name}", (name,)) for name in operators}
+    network = RoutingNetwork({"sa": 50.0, "sb": 50.0}, operators, plans, nodes={"n": 1.0})
+    found = simulate_eddy(EddyRun(network, "q", 100.0, 500.0, boxes=boxes))
+    assert [found.visits[name] / 500 for name in "ab"] == pytest.approx(tuples_per_s, rel=0.1)
 
 
 def test_messages_come_after_so_many_tuples_or_seconds() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal
 
 from headgate.errors import SetupError
 from headgate.routing import Intervals, Router, router_named
@@ -31,7 +32,10 @@ class Links:
 
 @dataclass(frozen=True)
 class LoadSharing:
-    """An operator with ``split_at`` queued tuples gets a copy on a node with fewer than ``accept_below``."""
+    """A node with ``split_at`` queued tuples is overloaded: the operator that uses most of it is split.
+
+    The copy goes to a node with fewer than ``accept_below`` queued tuples.
+    """
 
     split_at: int = 500
     accept_below: int = 2000
@@ -47,6 +51,8 @@ class EddyRun:
     rate: float
     """Tuples per second of all sources together."""
     seconds: float = 450.0
+    tuples: int = 0
+    """End the run when the sources have sent so many tuples and the last of them has left; 0 for never."""
     seed: int = 0
     warm_up_s: float = 0.0
     """Tuples that arrive earlier are excluded from the response time."""
@@ -57,6 +63,8 @@ class EddyRun:
     stop_at: int = 0
     """End the run when a node holds more tuples than this; 0 for never."""
     service: Service = "exponential"
+    boxes: Literal["in parallel", "by turns"] = "in parallel"
+    """How the busy boxes of a node use it: in equal parts at the same time, or one tuple of each in turn."""
     source_nodes: Mapping[str, str] = field(default_factory=dict)
     solve_every_s: float = 20.0
     """How often the policy ``optimal`` solves for its routing."""
@@ -68,10 +76,15 @@ class EddyRun:
         if not (self.rate > 0 and self.seconds > 0):
             raise SetupError("a run needs a rate and a time above 0")
         messages = len(self.network.operators) / self.intervals.seconds
-        events = self.seconds * (1 + messages + self.rate)
+        events = self.sending_s * (1 + messages + self.rate)
         if events > _MOST_EVENTS:
-            many = f"{self.seconds:g} seconds have about {events:.3g} events"
+            many = f"{self.sending_s:g} seconds have about {events:.3g} events"
             raise SetupError(f"{many}, over {_MOST_EVENTS:.0e}; write fewer seconds, or a lower rate")
+
+    @property
+    def sending_s(self) -> float:
+        """How long sources send tuples, in the mean."""
+        return min(self.seconds, self.tuples / self.rate) if self.tuples else self.seconds
 
     @property
     def policy_name(self) -> str:
@@ -87,7 +100,7 @@ class EddyResult:
     policy: str
     rate: float
     seconds: float
-    """Until the end, or until a node was overloaded."""
+    """Until the end, until the last tuple left, or until a node was overloaded."""
     art: float | None
     """Mean response time of tuples that reached the sink; None if none did."""
     delivered: int

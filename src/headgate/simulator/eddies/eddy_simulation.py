@@ -13,7 +13,7 @@ from headgate.routing import OperatorStatistics, Outcome, Router, RoutingView, r
 from headgate.routing.policies import best_routing, learnt_network, next_operator
 from headgate.runtime.usercode import routed
 from headgate.simulator.eddies import EddyResult, EddyRun
-from headgate.simulator.eddies.kernel import FULL, PAUSED, advance
+from headgate.simulator.eddies.kernel import FULL, PAUSED, advance, is_drained
 from headgate.simulator.eddies.moves import send_to_place
 from headgate.simulator.eddies.world import NONE, POLICIES, World, WorldBuilder, with_more_room
 from headgate.simulator.results import Report, Rows, silent
@@ -41,13 +41,13 @@ def _run_solving(builder: WorldBuilder, world: World) -> World:
 
     Published ones cover a few intervals of 40 tuples, which is too noisy to solve for a load near 1.
     """
-    run, now_s = builder.run, 0.0
+    run, until_s = builder.run, 0.0
     network, known = builder.planned_network(), dict[str, OperatorStatistics]()
     before = np.zeros((2, len(builder.operators)))
-    while now_s < run.seconds and not _is_stopped(world):
+    while until_s < run.seconds and not (_is_stopped(world) or is_drained(world)):
         builder.set_paths(world, best_routing(network).flows)
-        now_s = min(now_s + run.solve_every_s, run.seconds)
-        world = _advance(builder, world, now_s)
+        until_s = min(until_s + run.solve_every_s, run.seconds)
+        world = _advance(builder, world, until_s)
         counts = np.array([world.operators["visits"], world.operators["passed"]])
         each = zip(builder.operators, *(counts - before), builder.seconds, strict=True)
         for name, visits, passed, seconds in each:
@@ -56,7 +56,7 @@ def _run_solving(builder: WorldBuilder, world: World) -> World:
                 earlier = known[name].selectivity if name in known else latest
                 known[name] = OperatorStatistics(selectivity=(earlier + latest) / 2, seconds=float(seconds))
         before = counts
-        network = learnt_network(run.network, known, _rates(builder, world, now_s))
+        network = learnt_network(run.network, known, _rates(builder, world, float(world.state["now"][0])))
     return world
 
 
@@ -64,7 +64,7 @@ def _advance(builder: WorldBuilder, world: World, until_s: float) -> World:
     """Process events until a time is reached, the run is stopped, or tuples wait for a router."""
     room = 64 + len(builder.plans) + int(np.max(world.selectivities)) + 2 * len(builder.nodes)
     while (reason := advance(world, until_s, room)) in (FULL, PAUSED):
-        builder.report(float(world.state["now"][0]) / builder.run.seconds)
+        _report(builder, world)
         if reason == FULL:
             if len(world.tuples) > _MOST_TUPLES:
                 raise SetupError(
@@ -72,6 +72,11 @@ def _advance(builder: WorldBuilder, world: World, until_s: float) -> World:
                 )
             world = with_more_room(world)
     return world
+
+
+def _report(builder: WorldBuilder, world: World) -> None:
+    # queues may take longer to empty than to fill
+    builder.report(min(1.0, float(world.state["now"][0]) / builder.run.sending_s))
 
 
 def _is_stopped(world: World) -> bool:
@@ -102,7 +107,7 @@ class _Routing:
         world = _advance(self._builder, world, self._builder.run.seconds)
         while world.waiting["head"][0] != NONE:
             self._send_waiting(world)
-            self._builder.report(float(world.state["now"][0]) / self._builder.run.seconds)
+            _report(self._builder, world)
             if _is_stopped(world):
                 break
             world = _advance(self._builder, world, self._builder.run.seconds)

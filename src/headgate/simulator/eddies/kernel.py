@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from headgate.model.uniform_hash import child_id, exponential, mix, results_of, tuple_id, uniform
-from headgate.routing.monitor import publish
+from headgate.routing.monitor import UNKNOWN_SELECTIVITY, publish
 from headgate.simulator.compilation import inlined, lean
 from headgate.simulator.eddies import moves
 from headgate.simulator.eddies import world as rows
@@ -56,6 +56,10 @@ def _new_tuple(
 
 @lean
 def _arrive(world: World, number: int, now: float) -> None:
+    state = world.state[0]
+    if 0 < world.settings[0].tuples <= state.emitted:
+        return
+    state.emitted += 1
     source = world.sources[number]
     identity = tuple_id(source.key, np.uint64(source.emitted))
     source.emitted += 1
@@ -97,6 +101,7 @@ def _complete(world: World, number: int, now: float) -> None:
     copy.head = tuple_row.next
     node = copy.node
     world.nodes[node].length -= 1
+    world.nodes[node].serving = NONE
     operator = world.operators[copy.operator]
     chance = uniform(operator.hash_key, tuple_row.identity)
     results = results_of(world.selectivities[plan, place], chance)
@@ -105,6 +110,7 @@ def _complete(world: World, number: int, now: float) -> None:
     service_s = now - copy.started
     operator.busy += service_s
     operator.recent_work += operator.per_tuple
+    copy.recent_work += operator.per_tuple
     copy.busy_lately += service_s
     note(world, number, now, -1, 0, 1, results, service_s)
     if copy.done >= world.settings[0].interval_tuples:
@@ -155,7 +161,7 @@ def _retire(world: World, number: int) -> None:
 
 @lean
 def _add_copy(world: World, parent: int, node: int, now: float) -> int:
-    """Add a copy of an operator, with the estimates of its parent; NONE if there is no row left."""
+    """Add a copy of an operator, which knows what a new operator would; NONE if there is no row left."""
     state = world.state[0]
     number = 0
     while number < state.copies and (world.copies[number].active or world.copies[number].queue > 0):
@@ -171,10 +177,10 @@ def _add_copy(world: World, parent: int, node: int, now: float) -> int:
     copy.active = 1
     copy.born = copy.begin_s = copy.changed_s = now
     copy.queue = copy.done = copy.out = 0
-    copy.tickets = copy.queue_s = copy.busy_s = copy.busy_lately = 0.0
+    copy.tickets = copy.queue_s = copy.busy_s = copy.busy_lately = copy.recent_work = 0.0
     copy.head = NONE
     copy.known_queue = copy.old_queue = copy.known_tickets = copy.old_tickets = 0.0
-    copy.known_selectivity = copy.old_selectivity = world.copies[parent].known_selectivity
+    copy.known_selectivity = copy.old_selectivity = UNKNOWN_SELECTIVITY
     copy.known_seconds = copy.old_seconds = world.operators[operator].per_tuple / world.nodes[node].speed
     world.copies_of[operator, world.operators[operator].copies] = number
     world.operators[operator].copies += 1
@@ -197,22 +203,26 @@ def _receiver(world: World, giver: int, operator: int) -> int:
 
 @lean
 def _copy_to_split(world: World, node: int, now: float) -> tuple[int, int, bool]:
-    """For an overloaded node: the copy to share, the receiving node, and whether it slides as a whole."""
-    longest, work, copy = 0, 0.0, NONE
+    """For an overloaded node: the copy to share, the receiving node, and whether it slides as a whole.
+
+    That is the copy of the operator that has used most of the node lately.
+    """
+    if now < world.nodes[node].quiet_until or world.nodes[node].length < world.settings[0].split_at:
+        return NONE, NONE, False
+    most, work, copy = 0.0, 0.0, NONE
     for place in range(world.nodes[node].boxes):
         number = world.boxes_of[node, place]
         box = world.copies[number]
-        work += box.queue * world.operators[box.operator].per_tuple
-        if box.active and box.queue > longest:
-            copy, longest = number, box.queue
-    if now < world.nodes[node].quiet_until or copy == NONE or longest < world.settings[0].split_at:
+        work += box.recent_work
+        if box.active and box.recent_work > most:
+            copy, most = number, box.recent_work
+    if copy == NONE:
         return NONE, NONE, False
     operator = world.copies[copy].operator
     receiver = _receiver(world, node, operator)
     if receiver != NONE:
         world.nodes[node].quiet_until = now + _QUIET_S
-    share = longest * world.operators[operator].per_tuple / work if work > 0 else 1.0
-    slides = world.operators[operator].copies == 1 and world.nodes[node].boxes > 1 and share <= 0.5
+    slides = world.operators[operator].copies == 1 and world.nodes[node].boxes > 1 and most <= 0.5 * work
     return copy, receiver, slides
 
 
@@ -248,6 +258,9 @@ def _share(world: World, now: float) -> None:
             continue
         schedule(world, now + world.settings[0].interval_s, rows.MESSAGE, created, int(now * _MICRO))
         if slides:
+            # the same operator, elsewhere
+            world.copies[created].known_selectivity = world.copies[copy].known_selectivity
+            world.copies[created].old_selectivity = world.copies[copy].known_selectivity
             _retire(world, copy)
             moves.move_queue(world, copy, created, 1, now)
             state.slides += 1
@@ -270,17 +283,25 @@ def _balance(world: World, now: float) -> None:
         _share(world, now)
     for number in range(world.state[0].copies):
         world.copies[number].busy_lately = 0.0
+        world.copies[number].recent_work *= _FADE
     for number in range(len(world.operators)):
         world.operators[number].recent_work *= _FADE
     schedule(world, now + CHECK_S, rows.BALANCE, 0, 0)
 
 
 @lean
+def is_drained(world: World) -> bool:
+    """Whether sources have sent all that they should, and the last tuple has left."""
+    state = world.state[0]
+    return bool(0 < world.settings[0].tuples <= state.emitted and state.free_tuples == len(world.tuples))
+
+
+@lean
 def advance(world: World, until: float, room: int) -> int:
     """Process events until a time is reached, a node is overloaded, rows run out or tuples wait for a router.
 
-    ``room`` is the number of rows that one event may need. After many events it pauses, so that the caller
-    can show progress, and be interrupted.
+    Also until the last tuple has left. ``room`` is the number of rows that one event may need. After many
+    events it pauses, so that the caller can show progress, and be interrupted.
     """
     state = world.state[0]
     for _ in range(_EVENTS_PER_CALL):
@@ -313,6 +334,8 @@ def advance(world: World, until: float, room: int) -> int:
             _balance(world, now)
         if world.waiting[0].head != NONE:
             return WAITING
+        if is_drained(world):
+            return REACHED
         if state.overloaded >= 0 and world.settings[0].stop_at > 0:
             return OVERLOADED
     return PAUSED

@@ -132,7 +132,8 @@ def _score(world: World, copy: int, at_node: int, policy: int, now: float) -> fl
     known = world.copies[copy]
     queue, tickets = known.known_queue, known.known_tickets
     selectivity, seconds = known.known_selectivity, known.known_seconds
-    if world.settings[0].has_links and at_node >= 0 and at_node != known.node:
+    is_recent = now < known.begin_s + world.settings[0].slowest_message_s
+    if is_recent and at_node >= 0 and at_node != known.node:
         link = world.links[known.node * len(world.nodes) + at_node]
         if now < known.begin_s + world.settings[0].tuple_bytes / link.bytes_per_s:
             queue, tickets = known.old_queue, known.old_tickets
@@ -202,8 +203,37 @@ def attain(world: World, number: int, now: float) -> None:
 
 
 @inlined
+def _work(world: World, number: int) -> float:
+    """What the tuple at the head of a copy's queue consumes."""
+    copy = world.copies[number]
+    operator = world.operators[copy.operator]
+    work = operator.per_tuple
+    if world.settings[0].exponential:
+        work *= exponential(uniform(operator.service_key, world.tuples[copy.head].identity))
+    return float(work)
+
+
+@inlined
+def _serve_next(world: World, number: int, now: float) -> None:
+    """Begin the next service of a node that serves its busy boxes by turns."""
+    node = world.nodes[number]
+    if node.serving != NONE or node.busy == 0:
+        return
+    for _ in range(node.boxes):
+        node.turn = (node.turn + 1) % node.boxes
+        if world.copies[world.boxes_of[number, node.turn]].queue > 0:
+            break
+    node.serving = world.boxes_of[number, node.turn]
+    node.number += 1
+    schedule(world, now + _work(world, node.serving) / node.speed, DONE, node.serving, node.number)
+
+
+@inlined
 def schedule_end(world: World, number: int, now: float) -> None:
-    """Schedule the end of the next service of a node; a later change invalidates it."""
+    """Schedule the end of the next service of a node; if boxes share it, a later change invalidates it."""
+    if world.settings[0].by_turns:
+        _serve_next(world, number, now)
+        return
     node = world.nodes[number]
     node.number += 1
     if node.busy == 0:
@@ -219,14 +249,11 @@ def schedule_end(world: World, number: int, now: float) -> None:
 
 @inlined
 def start(world: World, number: int, now: float) -> None:
-    """Begin to serve the head of a copy's queue; the node must be up to date."""
+    """Begin to serve the head of a copy's queue, or to wait for its turn; the node must be up to date."""
     copy = world.copies[number]
-    operator = world.operators[copy.operator]
-    work = operator.per_tuple
-    if world.settings[0].exponential:
-        work *= exponential(uniform(operator.service_key, world.tuples[copy.head].identity))
-    copy.ends = world.nodes[copy.node].attained + work
     copy.started = now
+    if not world.settings[0].by_turns:
+        copy.ends = world.nodes[copy.node].attained + _work(world, number)
 
 
 @inlined

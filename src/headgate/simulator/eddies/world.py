@@ -38,12 +38,12 @@ OPERATOR = row(
 )
 # ``attained`` is the service that every busy box has got until ``updated``; ``number`` is that of the event
 # that ends the next service
-NODE = row(f8="speed attained updated quiet_until", i4="boxes busy", i8="number length longest")
+NODE = row(f8="speed attained updated quiet_until", i4="boxes busy serving turn", i8="number length longest")
 # ``ends`` is the attained service at which the service in progress ends, ``old_...`` what other nodes know
 # until the latest message arrives; fields from ``begin_s`` to ``known_...`` are those of ``Monitor``
 COPY = row(
     i4="operator node active head tail",
-    f8="ends started born busy_lately begin_s changed_s tickets queue_s busy_s "
+    f8="ends started born busy_lately recent_work begin_s changed_s tickets queue_s busy_s "
     "known_queue known_tickets known_selectivity known_seconds "
     "old_queue old_tickets old_selectivity old_seconds",
     i8="queue done out",
@@ -51,14 +51,15 @@ COPY = row(
 LINK = row(f8="bytes_per_s free", i4="head tail length", i8="number")
 PAGE = row(i4="head next")
 SETTINGS = row(
-    i4="policy exponential has_links is_sharing page_tuples",
-    f8="interval_s tuple_bytes page_timer_s warm_up_s",
-    i8="interval_tuples ticket_limit stop_at split_at accept_below",
+    i4="policy exponential by_turns has_links is_sharing page_tuples",
+    f8="interval_s tuple_bytes page_timer_s warm_up_s slowest_message_s",
+    i8="interval_tuples ticket_limit stop_at split_at accept_below tuples",
     u8="route_key path_key",
 )
 STATE = row(
     f8="now overloaded",
-    i8="events free_tuple free_tuples free_page free_pages copies messages pages splits slides merges",
+    i8="events free_tuple free_tuples free_page free_pages copies "
+    "emitted messages pages splits slides merges",
 )
 # tuples that wait for a router in Python, all at one node
 WAITING = row(i4="head tail node")
@@ -204,19 +205,22 @@ class WorldBuilder:
         values: dict[str, Any] = {
             "policy": POLICIES.index(str(run.policy)) if run.policy in POLICIES else len(POLICIES),
             "exponential": run.service == "exponential",
+            "by_turns": run.boxes == "by turns",
             "has_links": run.links is not None,
             "is_sharing": run.sharing is not None,
             "interval_s": run.intervals.seconds,
             "interval_tuples": run.intervals.tuples,
             "ticket_limit": run.ticket_limit,
             "stop_at": run.stop_at,
+            "tuples": run.tuples,
             "warm_up_s": run.warm_up_s,
             "route_key": key_of(run.seed, "route", ""),
             "path_key": key_of(run.seed, "path", ""),
             **(vars(run.sharing) if run.sharing else {}),
             **(vars(run.links) if run.links else {}),
         }
-        values.pop("bytes_per_s", None)
+        if run.links is not None:
+            values["slowest_message_s"] = run.links.tuple_bytes / values.pop("bytes_per_s")[0]
         for key, value in values.items():
             settings[key] = value
         return settings
@@ -259,6 +263,7 @@ class WorldBuilder:
         copies["known_selectivity"] = copies["old_selectivity"] = UNKNOWN_SELECTIVITY
         copies["known_seconds"] = copies["old_seconds"] = self.seconds
         nodes["speed"] = list(self.nodes.values())
+        nodes["serving"] = NONE
         nodes["boxes"] = np.bincount(self._node_of, minlength=len(nodes))
         for node in range(len(nodes)):
             here = np.flatnonzero(copies["node"] == node)
