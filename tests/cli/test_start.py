@@ -6,7 +6,7 @@ import subprocess
 import sys
 from importlib import import_module
 
-from headgate.cli import commands
+from headgate.cli import commands, study_commands
 from headgate.cli.app import app
 from headgate.queueing.advice import DEFAULT_PERCENTILE
 
@@ -43,6 +43,6 @@ def test_help_imports_nothing_heavy() -> None:
 
 
 def test_what_help_states_without_an_import_is_what_there_is() -> None:
-    for name in commands._STUDIES:
+    for name in study_commands._STUDIES:
         assert callable(import_module(f"headgate.experiments.{name}").reproduce)
     assert commands.PERCENTILE == DEFAULT_PERCENTILE

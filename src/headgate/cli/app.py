@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import checkpoint, commands, serving, sql
+from headgate.cli import checkpoint, commands, serving, sql, study_commands
 from headgate.cli.signals import ending_at_once, exit_code, leave_nothing
 from headgate.errors import (
     HeadgateError,
@@ -136,7 +136,7 @@ def _register(command: Callable[..., None], arguments: str) -> None:
 _register(commands.run, "examples/network.sql --for 30s --tick-budget 0.5s --checkpoint state/")
 _register(commands.explain, "examples/network.sql --after lower")
 _register(commands.advise, "examples/network.sql --rate packets=8000 --processors 2")
-_register(commands.demo, "--seconds 15 --out demo-out")
+_register(study_commands.demo, "--seconds 15 --out demo-out")
 _register(commands.profile, "examples/network.sql --for 20s")
 _register(commands.simulate, "examples/two_operators.toml --strategy all --plot backlog.png")
 _register(commands.route, "examples/three_selections.toml --optimize art --rate 220")
@@ -145,8 +145,8 @@ _register(sql.sql, "'SELECT src, bits FROM big ORDER BY bits DESC LIMIT 10' --ch
 _register(serving.serve, "examples/network.sql --checkpoint state/")
 _register(serving.stop, "--token-file state/headgate.token")
 _register(serving.replay, "state/")
-_register(commands.reproduce, "chain --out figures --trace arrivals.parquet")
-_register(commands.bench, "burst --out bench-out")
+_register(study_commands.reproduce, "chain --out figures --trace arrivals.parquet")
+_register(study_commands.bench, "burst --out bench-out")
 app.add_typer(checkpoint.commands, name="checkpoint", epilog=checkpoint.EXAMPLE)
 
 

@@ -6,7 +6,6 @@ numpy and Spark. A command imports what it works with when it is called.
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -28,8 +27,8 @@ from headgate.cli.parameters import (
     switch,
     value,
 )
-from headgate.errors import SetupError, known_names
-from headgate.outputs import check_file, check_folder
+from headgate.errors import SetupError
+from headgate.outputs import check_file
 from headgate.quantity import RATE, Quantity
 from headgate.spark.application.jvm import check_master
 
@@ -37,18 +36,6 @@ from headgate.spark.application.jvm import check_master
 PERCENTILE = 0.99
 _PERCENTILES = Quantity("", 0, 0.999999)
 _CAPACITY = Quantity("processors", 1e-6, 1e6)
-# of demonstrations and measurements
-_LONGEST_S = 86_400
-# each is a module of headgate.experiments with a function `reproduce`
-_STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
-_ALL = "all"
-_BURSTS = ("one", "eight", "both")
-_BENCHES = ("burst", "eddies", "overload", "predict", "nexmark")
-# the study that can go on with a real run, and the one whose runs can be spread
-_ON_SPARK = ("queueing", "eddies")
-# the study that can measure a join, which takes a quiet machine
-_IN_REAL_TIME = "queueing"
-_OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
 
 
 def run(
@@ -200,28 +187,6 @@ def advise(
         raise typer.Exit(1)
 
 
-def demo(
-    seconds: int = typer.Option(
-        15, min=6, max=_LONGEST_S, help="Length of the traffic; a third of it is the flood."
-    ),
-    out: Path = typer.Option(Path("demo-out"), metavar="DIR", help="Folder for the plot."),
-    as_json: bool = JSON,
-    debug: bool = DEBUG,
-) -> None:
-    """Run the same flood three times on Spark, and plot memory and latency.
-
-    First come first served; by the strategy that Headgate predicts to need the least memory; and with load
-    shedding, under a latency bound. The flood brings about twice as much as this machine can process.
-    """
-    check_folder("--out", out)
-    from headgate.spark.application import jvm
-
-    jvm.start_early("local[*]")
-    from headgate.cli.studies import demonstrate
-
-    demonstrate(seconds, out / "demo.png", as_json)
-
-
 def profile(
     file: Path = FILE,
     for_time: str = value("TIME", "How long to measure.", "--for", default="20s"),
@@ -333,94 +298,3 @@ def nexmark(
     from headgate.cli.nexmark import write_data_set
 
     write_data_set(folder, events, seed, rate, start, files, as_json)
-
-
-def reproduce(
-    study: str = argument("STUDY", f"One of {', '.join(_STUDIES)}; or all, on one page."),
-    trace: Path | None = value(
-        "FILE", "Recorded arrivals, a Parquet or CSV column of times; synthetic otherwise."
-    ),
-    out: Path = value("DIR", "Folder for the figures.", default=Path("reproduced")),
-    on_spark: bool = flag(
-        "--spark", "queueing: run the join on Spark too, some minutes; eddies: spread runs over it."
-    ),
-    measure: bool = flag(
-        "--measure", "queueing: run a join in real time too, some minutes of a quiet machine."
-    ),
-    as_json: bool = JSON,
-    debug: bool = DEBUG,
-) -> None:
-    """Compute every worked example, table and figure of a paper, draw it, and compare.
-
-    Claims that are known not to hold here are shown as such, with the reason. The exit code is 1 if a check
-    comes out otherwise than it is known to.
-    """
-    _check_name(study, (*_STUDIES, _ALL))
-    if on_spark and study not in _ON_SPARK:
-        raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
-    if measure and study not in (_IN_REAL_TIME, _ALL):
-        raise SetupError(f"--measure goes with {_IN_REAL_TIME}, not with {study}")
-    if trace is not None and not trace.is_file():
-        raise SetupError(f"--trace: there is no file {trace}")
-    check_folder("--out", out if study == _ALL else out / study)
-    if trace is None and study in (*_OVER_ARRIVALS, _ALL):
-        print("no --trace given: arrivals are synthetic", file=sys.stderr)
-    if study in (_IN_REAL_TIME, _ALL) and not measure:
-        print("no --measure given: joins are simulated only", file=sys.stderr)
-    from headgate.cli.studies import reproduced, show, show_all
-
-    if study == _ALL:
-        done = [
-            reproduced(
-                name, trace, out / name, on_spark=False, in_real_time=measure and name == _IN_REAL_TIME
-            )
-            for name in _STUDIES
-        ]
-        return show_all(done, out / "index.html", as_json)
-    show(reproduced(study, trace, out / study, on_spark, measure), as_json)
-
-
-def bench(
-    study: str = argument("STUDY", f"One of {', '.join(_BENCHES)}."),
-    out: Path = value("DIR", "Folder for the figures.", default=Path("bench-out")),
-    seed: int = typer.Option(7, help="Seed of the traffic of burst and the events of nexmark.", **SEED_RANGE),
-    seconds: float = typer.Option(60.0, min=10.0, max=_LONGEST_S, help="Length of a run of eddies."),
-    policy: list[str] = value(
-        "NAME", "A policy of eddies; again for others. [default: optimal, wscq, sc, t]", default=[]
-    ),
-    queries: str = value("one|eight|both", "Of burst: queries that share it.", default="both"),
-    events: int = typer.Option(1_000_000, min=1_000, max=10**10, help="Events of nexmark."),
-    query: list[str] = value("NAME", "A query of nexmark; again for others. [default: all]", default=[]),
-    master: str = MASTER,
-    as_json: bool = JSON,
-    debug: bool = DEBUG,
-) -> None:
-    """Measure on Spark what is claimed or predicted.
-
-    burst: one burst under several strategies, of one query beside what the simulator predicts, and of eight
-    queries. predict: what a profile
-    predicts of four queries, beside runs at several loads. eddies: three placed predicates under several
-    routing policies. overload: a join of three streams at three times what the machine can do. nexmark: the
-    queries of the benchmark, beside DuckDB's answers and queries written by hand. The exit code is 1 if a
-    check fails.
-
-    Example: headgate bench nexmark --events 200000 --query q5 --query q8
-    """
-    _check_name(study, _BENCHES)
-    check_master(master)
-    check_folder("--out", out / study)
-    if queries not in _BURSTS:
-        raise SetupError(f"--queries is one of {', '.join(_BURSTS)}, not {queries}")
-    from headgate.cli.studies import measured, measured_bursts, measured_nexmark, show
-
-    if study == "nexmark":
-        show(measured_nexmark(out / study, events, query, seed, master), as_json)
-    elif study == "burst":
-        show(measured_bursts(out / study, seed, queries, master), as_json)
-    else:
-        show(measured(study, out / study, seconds, policy, master), as_json)
-
-
-def _check_name(study: str, known: tuple[str, ...]) -> None:
-    if study not in known:
-        raise SetupError(f"unknown study {study}; known: {known_names(known)}")
