@@ -16,9 +16,9 @@ from typing import Any
 
 import numpy as np
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.scheduling import strategy_named
 from headgate.simulator import Behaviour, OnePerOperator, Result, Scenario, simulate
 

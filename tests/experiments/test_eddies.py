@@ -60,7 +60,7 @@ def test_behind_one_copy_of_op2_sc_waits_as_long_as_the_paper_has_it(rate: float
 
 def test_pairs_of_policies_in_another_order_than_the_papers_are_named(tmp_path: Path) -> None:
     made = study(tmp_path)
-    # 100 and 105 are not told apart
+    # 100 and 105 count as equal
     eddies._in_order(made, "table", {"t": 1.0, "q": 100.0, "sc": 105.0}, {"t": 2.0, "q": 3.0, "sc": 2.5})
     eddies._in_order(made, "table", {"t": 1.0, "q": 100.0, "sc": 105.0}, {"t": 2.8, "q": 3.0, "sc": 2.5})
     assert [check.got for check in made.checks] == [[], ["t < sc"]]

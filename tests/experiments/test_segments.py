@@ -22,8 +22,8 @@ from headgate.experiments.segments import (
     self_similar,
     sixteen_queries,
 )
-from headgate.model.inputs import StreamInput
 from headgate.model.operator import is_ordered
+from headgate.model.operator_inputs import StreamInput
 
 
 def test_sixteen_queries_have_116_operators_and_read_all_streams() -> None:

@@ -6,8 +6,8 @@ import pytest
 from tests.planning.support import catalog_of
 
 from headgate.model.identity import definitions, derived_streams, identities, with_starts
-from headgate.model.inputs import Start, StreamInput
 from headgate.model.network import Network
+from headgate.model.operator_inputs import Start, StreamInput
 from headgate.planning.lower import Stages, share_subplans
 
 STREAMS = """

@@ -6,9 +6,9 @@ import pytest
 
 from headgate.errors import InternalError
 from headgate.model.expression import Expression, NamedExpression
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Project, Select
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 
 STREAM = StreamDefinition("s", "csv", None)
 ITEM = NamedExpression("k", Expression.parse("`s__k`"))

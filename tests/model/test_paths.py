@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headgate.errors import SetupError
-from headgate.model.inputs import Input, OperatorInput, StreamInput
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import Input, OperatorInput, StreamInput
 
 
 def network(inputs: dict[str, list[str]]) -> Network:

@@ -4,10 +4,10 @@ import json
 
 from tests.planning.support import bound, catalog_of
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.joins import JoinSide, RelationJoin, WindowJoin
 from headgate.model.network import Network
 from headgate.model.operator import Aggregate
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow
 from headgate.planning.lower import describe_json, lower
 from headgate.planning.rules import optimize

@@ -10,7 +10,7 @@ from tests.planning.queries import aggregate_selects, plain_selects
 from tests.planning.support import bound_select, catalog_of
 
 from headgate.errors import InternalError, QueryError
-from headgate.model import inputs, joins
+from headgate.model import joins, operator_inputs
 from headgate.model import operator as physical
 from headgate.model.expression import Expression, column_of
 from headgate.model.network import Network
@@ -100,7 +100,7 @@ def check_lowered(plan: LogicalPlan) -> None:
 def read_columns(network: Network, operator: physical.Operator) -> set[str]:
     columns: set[str] = set()
     for source in operator.inputs:
-        if isinstance(source, inputs.StreamInput):
+        if isinstance(source, operator_inputs.StreamInput):
             columns.update(column_of(source.alias, name) for name in source.columns)
         else:
             columns.update(given_columns(network, network.operators[source.operator]))

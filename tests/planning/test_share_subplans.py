@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from tests.planning.support import bound, catalog_of
 
-from headgate.model.inputs import StreamInput
 from headgate.model.joins import WindowJoin
 from headgate.model.network import Network
 from headgate.model.operator import Select
+from headgate.model.operator_inputs import StreamInput
 from headgate.planning.lower import lower, share_subplans
 from headgate.planning.rules import optimize
 

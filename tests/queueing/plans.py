@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from headgate.experiments.workloads import Box, path_of
-from headgate.model.inputs import Input, OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import Input, OperatorInput, StreamInput
 from headgate.model.profile import Profile
 from headgate.queueing.load_model import LoadModel
 from headgate.scheduling import strategy_named

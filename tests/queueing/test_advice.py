@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.queueing.plans import plan_named
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.joins import JoinSide, WindowJoin
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Project
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile, TickCosts
 from headgate.model.window import TimeWindow
 from headgate.queueing import LatencyBound, ParameterError, largest_rate

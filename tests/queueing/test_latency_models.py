@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from tests.queueing.plans import plan_named, simulated_plan, slower
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.joins import FullWindowJoin, JoinSide, LeftWindowJoin, WindowJoin
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Project, Synthetic
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.queueing import MG1, Overloaded, ParameterError, md1

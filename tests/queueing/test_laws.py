@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.queueing.oracles import simulated
 
-from headgate.model.inputs import StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import StreamInput
 from headgate.model.profile import Profile
 from headgate.queueing import MG1
 from headgate.queueing.latency_models import ByPriority, OnServer

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from tests.queueing.plans import plan_named, slower
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile, TickCosts
 from headgate.queueing.advice import advise
 from headgate.queueing.latency_models import OnServer

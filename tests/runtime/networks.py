@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from headgate.model.expression import Expression, NamedExpression
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Operator, Project, Select
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 
 
 def chains(*lengths: int) -> Network:

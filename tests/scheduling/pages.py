@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile
 from headgate.model.view import QueueView, SystemView
 from headgate.scheduling.strategy import Strategy

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.scheduling.pages import Path, network_of, profiles_of
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile
 from headgate.scheduling.capacity import (
     SegmentStrategy,

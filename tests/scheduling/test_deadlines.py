@@ -7,9 +7,9 @@ import math
 import pytest
 from tests.runtime.networks import chains
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile
 from headgate.model.view import QueueView, SystemView
 from headgate.scheduling import strategy_named

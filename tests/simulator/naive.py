@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 
-from headgate.model.inputs import StreamInput
 from headgate.model.operator import is_ordered
+from headgate.model.operator_inputs import StreamInput
 from headgate.simulator import OnePerOperator, Pool, Scenario
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from headgate.model.inputs import Input, OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import Input, OperatorInput, StreamInput
 from headgate.simulator import Behaviour, Scenario
 
 

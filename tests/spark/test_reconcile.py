@@ -9,9 +9,9 @@ from tests.planning.support import catalog_of
 
 from headgate.changing import network_after
 from headgate.model.identity import identities
-from headgate.model.inputs import StreamInput
 from headgate.model.joins import WindowUpdate
 from headgate.model.network import Network
+from headgate.model.operator_inputs import StreamInput
 from headgate.model.shedding import TickSettings
 from headgate.planning.lower import Stages
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.model.expression import Expression
-from headgate.model.inputs import StreamInput
 from headgate.model.operator import Select
+from headgate.model.operator_inputs import StreamInput
 from headgate.model.profile import Profile
 from headgate.statistics.store import PredicateEstimates, PredicateOrder
 

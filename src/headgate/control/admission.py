@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from headgate.display import plural
+from headgate.display import listed, plural
 from headgate.errors import OverloadError
 from headgate.model.event import Event, TickCommitted
 from headgate.model.network import Network
@@ -152,9 +152,8 @@ def _marks(estimates: Estimates, bounded: Collection[str]) -> tuple[str, ...]:
         f"{name} (as before it changed)" if name == like else f"{name} (as {like})"
         for name, like in estimates.items()
     ]
-    more = f" and {len(parts) - _SHOWN} more" if len(parts) > _SHOWN else ""
-    what = f"operator {', '.join(parts[:_SHOWN])}{more}"
-    return (f"bounds of {', '.join(sorted(bounded))} are checked by estimates of {what}",)
+    names = ", ".join(sorted(bounded))
+    return (f"bounds of {names} are checked by estimates of operator {listed(parts, _SHOWN)}",)
 
 
 def bounded_queries(network: Network) -> set[str]:

@@ -90,7 +90,7 @@ _DS3_TUPLES = 500_000
 _COLLAPSED_S = 15.0
 # behind an overloaded server, the mean wait follows from the number of tuples; chance adds some percent
 _QUEUED_SHARE = 0.1
-# policies that are closer in the paper are not told apart
+# policies that are closer in the paper count as equal
 _APART = 1.1
 
 # rate at which the paper's tables show a collapse; None for never

@@ -284,7 +284,7 @@ def _draw_waits(study: Study, name: str, found: Sequence[Repeated]) -> None:
     file = f"delay-measured-{name.replace(' ', '-')}"
     with study.drawing(file, title, "waiting time (us)", "share of tuples") as axes:
         for number, one in enumerate(found):
-            # from the first wait that is told from none
+            # from the shortest wait that differs from none
             t = np.geomspace(2 * _NO_WAIT_S, max(1e-5, one.wait_percentile(0.995)), 60)
             label, colour = f"utilisation {one.case.utilisation:g}", f"C{number}"
             axes.plot(t * 1e6, [one.wait_cdf(x) for x in t.tolist()], color=colour, label=label)

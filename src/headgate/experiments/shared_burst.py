@@ -54,8 +54,7 @@ def compare(study: Study, repetitions: Sequence[Repetition]) -> None:
 
     def claim(text: str, ratios: Sequence[float]) -> None:
         # the mean must be below 1 by more than one standard deviation of the repetitions
-        spread = stdev(ratios) if len(ratios) > 1 else 0.0
-        study.at_most(f"eight queries: {text}, and its spread", 1.0, mean(ratios) + spread)
+        study.at_most(f"eight queries: {text}, and its spread", 1.0, mean(ratios) + _spread(ratios))
 
     def peaks(one: str, other: str) -> list[float]:
         return [runs[one].peak_bytes / runs[other].peak_bytes for runs in repetitions]
@@ -81,6 +80,10 @@ def compare(study: Study, repetitions: Sequence[Repetition]) -> None:
             axes.step(at_s, backlog, where="post", label=name)
 
 
+def _spread(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 else 0.0
+
+
 def _results(run: BurstRun) -> str:
     """The results of all queries: how many, and a hash of them."""
     rows = sum(count for count, _ in run.fingerprint)
@@ -91,8 +94,7 @@ def _row(runs: Sequence[BurstRun]) -> dict[str, object]:
     """Means over repetitions, each with its spread."""
 
     def shown(values: Sequence[float]) -> str:
-        spread = stdev(values) if len(values) > 1 else 0.0
-        return f"{rounded(mean(values), 3):g} +- {rounded(spread, 2):g}"
+        return f"{rounded(mean(values), 3):g} +- {rounded(_spread(values), 2):g}"
 
     return {
         "peak_backlog_kB": shown([run.peak_bytes / 1e3 for run in runs]),

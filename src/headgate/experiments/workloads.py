@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError
-from headgate.model.inputs import Input, OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import Input, OperatorInput, StreamInput
 from headgate.scheduling import strategy_named
 from headgate.simulator import Behaviour, Result, Scenario, simulate
 from headgate.workload.packets import BurstSettings

@@ -11,10 +11,10 @@ import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 
-from headgate.model.inputs import DerivedInput, Input, OperatorInput, Start, StreamInput
 from headgate.model.joins import RelationJoin, WindowJoin, WindowUpdate
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import Aggregate, JoinEddy, Operator, Project, Select, Synthetic, Table, Union
+from headgate.model.operator_inputs import DerivedInput, Input, OperatorInput, Start, StreamInput
 from headgate.model.window import Window
 
 

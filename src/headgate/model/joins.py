@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from headgate.model.expression import Expression
-from headgate.model.inputs import Input, Unary, conjunction
+from headgate.model.operator_inputs import Input, Unary, conjunction
 from headgate.model.window import TimeWindow, Window
 
 

@@ -12,8 +12,8 @@ from types import MappingProxyType
 from headgate.display import html_table, listed, plural
 from headgate.errors import InternalError, SetupError, known_names
 from headgate.model.expression import Expression
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.operator import Operator
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.shedding import Utility
 from headgate.model.sql_tree import quote
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression
-from headgate.model.inputs import Input, Unary, conjunction
 from headgate.model.joins import RelationJoin, WindowJoin, WindowUpdate
+from headgate.model.operator_inputs import Input, Unary, conjunction
 from headgate.model.table import Ranking, State, Step, table_text
 from headgate.model.window import TimeWindow, Window
 

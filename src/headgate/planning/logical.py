@@ -12,9 +12,9 @@ from headgate.errors import InternalError
 from headgate.model import joins
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
-from headgate.model.inputs import aliased, conjunction
 from headgate.model.joins import kind_of_join
 from headgate.model.network import QueryDefinition, Schema
+from headgate.model.operator_inputs import aliased, conjunction
 from headgate.model.table import Ranking, State, Step, table_text
 from headgate.model.window import RowWindow, Window
 from headgate.plain_json import finite

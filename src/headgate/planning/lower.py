@@ -10,9 +10,9 @@ from headgate.model import joins
 from headgate.model import operator as physical
 from headgate.model.expression import Expression
 from headgate.model.identity import is_own, windows_above, with_inputs
-from headgate.model.inputs import DerivedInput, Input, OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, RelationDefinition, StreamDefinition
 from headgate.model.operator import Operator
+from headgate.model.operator_inputs import DerivedInput, Input, OperatorInput, StreamInput
 from headgate.model.window import RowWindow, TimeWindow, Window, is_emitted_whole
 from headgate.planning import logical
 from headgate.planning.catalog import Catalog

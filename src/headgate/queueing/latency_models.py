@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from headgate.model.inputs import Input, StreamInput
+from headgate.model.operator_inputs import Input, StreamInput
 from headgate.queueing.load_model import LoadModel, mixture, thin, total_work, work_by_operator
 from headgate.queueing.mg1 import MG1
 from headgate.queueing.prediction import (

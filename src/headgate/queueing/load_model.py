@@ -10,10 +10,10 @@ from functools import cached_property, reduce
 import numpy as np
 
 from headgate.errors import known_names
-from headgate.model.inputs import Input, OperatorInput, StreamInput
 from headgate.model.joins import JoinSide, OuterWindowJoin, WindowJoin, WindowUpdate
 from headgate.model.network import Network
 from headgate.model.operator import Aggregate, is_ordered
+from headgate.model.operator_inputs import Input, OperatorInput, StreamInput
 from headgate.model.profile import Profile, Profiles
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.queueing.recorded_arrivals import Dispersion, index_at

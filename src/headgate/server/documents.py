@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from headgate.errors import HeadgateError
 from headgate.model.event import QueryCounts, SettingsChanged, StreamCounts, TickCommitted
-from headgate.model.inputs import StreamInput
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
+from headgate.model.operator_inputs import StreamInput
 from headgate.plain_json import finite
 
 if TYPE_CHECKING:

@@ -18,9 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.network import Network
 from headgate.model.operator import is_ordered
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile, Profiles
 from headgate.model.uniform_hash import key_of
 

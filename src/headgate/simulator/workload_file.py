@@ -26,9 +26,9 @@ from headgate.document import (
     unknown,
 )
 from headgate.errors import SetupError
-from headgate.model.inputs import Input, OperatorInput, StreamInput
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
+from headgate.model.operator_inputs import Input, OperatorInput, StreamInput
 from headgate.model.uniform_hash import key_of
 from headgate.quantity import BYTES, PROCESSORS, RATIO, SECONDS, SELECTIVITY, TIME
 from headgate.scheduling import SETTING, strategy_named

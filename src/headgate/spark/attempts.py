@@ -26,9 +26,9 @@ from sqlglot import exp
 
 from headgate.errors import QueryError
 from headgate.model.expression import Expression, column_of
-from headgate.model.inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.joins import RelationJoin, WindowJoin
 from headgate.model.operator import Aggregate, Project, Select, Table, Top, expressions_of
+from headgate.model.operator_inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.sql_tree import column_tree
 from headgate.model.window import UntilWindow, Window
 from headgate.spark import sql

@@ -16,10 +16,10 @@ from typing import Protocol
 from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
-from headgate.model.inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.joins import WindowJoin
 from headgate.model.network import QueryDefinition
 from headgate.model.operator import Eddy, Select
+from headgate.model.operator_inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival

@@ -8,9 +8,9 @@ from contextlib import AbstractContextManager
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from headgate.model.inputs import OperatorInput
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import is_ordered
+from headgate.model.operator_inputs import OperatorInput
 from headgate.model.profile import Profiles
 from headgate.spark import sql
 from headgate.spark.manifest import BlockRef

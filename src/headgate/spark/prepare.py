@@ -12,7 +12,6 @@ from pyspark.sql.types import DoubleType, StructField, StructType
 
 from headgate.errors import QueryError, Span
 from headgate.model.expression import Expression, time_text
-from headgate.model.inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.joins import RelationJoin, WindowJoin
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
@@ -27,6 +26,7 @@ from headgate.model.operator import (
     Top,
     expressions_of,
 )
+from headgate.model.operator_inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.shedding import KEEP
 from headgate.model.table import Groups
 from headgate.model.window import RowWindow, TimeWindow

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 
 from pyspark.sql.types import StructField, StructType
 
-from headgate.model.inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.joins import WindowJoin, WindowUpdate
 from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import Aggregate, Eddy, Number, Select
+from headgate.model.operator_inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.window import RowWindow, Window
 from headgate.spark import sql
 from headgate.spark.eddies.eddy_jobs import EddyLayout

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.operator import Eddy
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profiles
 from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.arrival.intake import Arrival

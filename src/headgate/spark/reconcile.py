@@ -12,10 +12,10 @@ from datetime import datetime, timezone
 
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.identity import definitions, identities, owner_of, stream_identity
-from headgate.model.inputs import DerivedInput, Start, StreamInput
 from headgate.model.joins import WindowJoin, WindowUpdate
 from headgate.model.network import Network
 from headgate.model.operator import Eddy, Operator
+from headgate.model.operator_inputs import DerivedInput, Start, StreamInput
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState, Registration, StreamState
 from headgate.spark.sql import BEGINNING_US, END_US

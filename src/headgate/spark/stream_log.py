@@ -16,11 +16,11 @@ from typing import Any
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import LongType, StructField, StructType
 
-from headgate.model.inputs import StreamInput
 from headgate.model.joins import WindowUpdate
 from headgate.model.kafka import is_partitioned
 from headgate.model.network import Network, StreamDefinition
 from headgate.model.operator import Aggregate, Operator
+from headgate.model.operator_inputs import StreamInput
 from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, UntilWindow, columns_read, is_emitted_whole
 from headgate.spark import sql

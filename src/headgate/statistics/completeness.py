@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType
 
 from headgate.errors import SetupError
-from headgate.model.inputs import OperatorInput
 from headgate.model.network import Network, StreamDefinition
+from headgate.model.operator_inputs import OperatorInput
 from headgate.model.profile import Profile, Profiles, TickCosts
 from headgate.statistics.profile_file import Measured
 from headgate.workload.declared_rates import declared_rate

@@ -6,10 +6,10 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 
-from headgate.model.inputs import OperatorInput, StreamInput
 from headgate.model.joins import WindowUpdate
 from headgate.model.network import Network
 from headgate.model.operator import Aggregate, Operator
+from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile, Profiles
 from headgate.model.window import RowWindow, TimeWindow, Window
 from headgate.statistics.completeness import missing_operators, with_idle_operators

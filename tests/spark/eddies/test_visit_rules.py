@@ -7,9 +7,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.model.expression import Expression
-from headgate.model.inputs import OperatorInput
 from headgate.model.network import PoolDefinition
 from headgate.model.operator import ByTruth, JoinEddy, PlacedPredicate, PlacedProbe
+from headgate.model.operator_inputs import OperatorInput
 from headgate.model.window import TimeWindow
 from headgate.placed import router_for_run
 from headgate.routing import router_names

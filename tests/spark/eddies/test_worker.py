@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from headgate.model.expression import Expression
-from headgate.model.inputs import StreamInput
 from headgate.model.network import PoolDefinition
 from headgate.model.operator import ByTruth, Eddy, PlacedPredicate
+from headgate.model.operator_inputs import StreamInput
 from headgate.placed import router_for_run
 from headgate.routing import router_names
 from headgate.spark.eddies.pools import Pools

@@ -17,9 +17,9 @@ from pyspark.sql.types import IntegerType, LongType, StructField, StructType
 from tests.oracle.brute_force import Results, Tuple
 
 from headgate.model.expression import Expression, column_of
-from headgate.model.inputs import StreamInput
 from headgate.model.network import StreamDefinition
 from headgate.model.operator import Select
+from headgate.model.operator_inputs import StreamInput
 from headgate.model.window import RowWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.manifest import BlockRef, OperatorState

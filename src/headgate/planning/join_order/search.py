@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headgate.errors import SetupError
-from headgate.model.inputs import aliased
+from headgate.model.operator_inputs import aliased
 from headgate.planning.join_order.plans import (
     Floats,
     Ints,

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
-from headgate.model.inputs import StreamInput
 from headgate.model.network import Network
+from headgate.model.operator_inputs import StreamInput
 from headgate.model.shedding import BITS, KEEP, DropBox, Floor
 from headgate.spark import sql
 from headgate.spark.sources import BAD_ROW

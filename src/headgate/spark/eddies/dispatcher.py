@@ -21,8 +21,8 @@ from pyspark.sql import DataFrame, Observation
 from pyspark.sql import functions as F
 
 from headgate.errors import HeadgateError, SetupError
-from headgate.model.inputs import OperatorInput
 from headgate.model.operator import JoinEddy
+from headgate.model.operator_inputs import OperatorInput
 from headgate.spark.application.cluster import task_slots
 from headgate.spark.application.ending import remove_folder, temporary_folder
 from headgate.spark.blocks import BlockStore

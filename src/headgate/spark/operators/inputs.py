@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from headgate.model.expression import column_of
-from headgate.model.inputs import DerivedInput, StreamInput
 from headgate.model.operator import Select
+from headgate.model.operator_inputs import DerivedInput, StreamInput
 from headgate.model.window import RowWindow, UntilWindow, Window
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
