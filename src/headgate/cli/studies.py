@@ -66,14 +66,15 @@ def measured(study: str, out: Path, seconds: float, policies: list[str], master:
         router_named(name)
     from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, pools_study
     from headgate.experiments.overload import overload_study
+    from headgate.experiments.percentiles import percentiles_study
     from headgate.experiments.predict import predict_study
 
     tasks = POOL_TASKS if study == "eddies" else 0
     with Progress("starting Spark") as progress, _application(master, tasks) as spark:
         if study == "eddies":
             return pools_study(spark, out, seconds, policies or POLICIES, progress.announce)
-        run = overload_study if study == "overload" else predict_study
-        return run(spark, out, progress.announce)
+        studies = {"overload": overload_study, "percentiles": percentiles_study, "predict": predict_study}
+        return studies[study](spark, out, progress.announce)
 
 
 def measured_nexmark(out: Path, events: int, queries: list[str], seed: int, master: str) -> Study:

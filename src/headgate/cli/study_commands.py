@@ -18,7 +18,7 @@ _LONGEST_S = 86_400
 _STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
 _ALL = "all"
 _BURSTS = ("one", "eight", "both")
-_BENCHES = ("burst", "eddies", "overload", "predict", "nexmark")
+_BENCHES = ("burst", "eddies", "overload", "predict", "percentiles", "nexmark")
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
 # the study that can measure a join, which takes a quiet machine
@@ -112,7 +112,8 @@ def bench(
 
     burst: one burst under several strategies, of one query beside what the simulator predicts, and of eight
     queries. predict: what a profile
-    predicts of four queries, beside runs at several loads. eddies: three placed predicates under several
+    predicts of four queries, beside runs at several loads. percentiles: p50, p90 and p99 that it predicts of
+    their latency, beside those of all tuples, half an hour. eddies: three placed predicates under several
     routing policies. overload: a join of three streams at three times what the machine can do. nexmark: the
     queries of the benchmark, beside DuckDB's answers and queries written by hand. The exit code is 1 if a
     check fails.

@@ -20,6 +20,7 @@ from headgate.model.profile import TickCosts
 from headgate.queueing.load_model import LoadModel
 from headgate.queueing.mg1 import largest_kept
 from headgate.queueing.tick_model import InTicks
+from headgate.runtime.drive import Observer
 from headgate.scheduling.baselines import Fifo
 from headgate.session import Session
 from headgate.simulator.ticks import TickedRun, TickSimulation
@@ -32,7 +33,7 @@ def _stream(columns: str, rate: str, seed: str, traffic: str = "flows '64', skew
     return f"""\
 CREATE STREAM {columns}
   FROM burst OPTIONS (rate '{rate}', {traffic}, seed '{seed}', keys '5000',
-                      start '2024-05-01T12:00:00Z', duration '$DURATION s', timestamp 'ts');
+                      duration '$DURATION s', timestamp 'ts');
 """
 
 
@@ -121,11 +122,13 @@ class PredictBench:
         network = session.network()
         return LoadModel(network, measured.profiles, _expected_rates(network)), measured.tick
 
-    def run(self, query: PredictedQuery, rate: float, seconds: float) -> tuple[Network, list[TickRecord]]:
+    def run(
+        self, query: PredictedQuery, rate: float, seconds: float, seed: int = _RUN_SEED, *observers: Observer
+    ) -> tuple[Network, list[TickRecord]]:
         self.progress(f"{query.name}: {rate:,.0f} tuples per second for {seconds:.0f} s")
-        session = Session(self.spark).execute(query.script(rate, seconds, _RUN_SEED))
+        session = Session(self.spark).execute(query.script(rate, seconds, seed))
         network = session.network()
-        run = session.start(until_done=True, tick_budget=float("inf"))
+        run = session.start(until_done=True, tick_budget=float("inf"), observers=observers)
         run.wait()
         return network, run.status().history
 
@@ -162,7 +165,7 @@ def _lengths_s(ticks: Sequence[TickRecord]) -> NDArray[np.float64]:
     return np.diff([tick.at_s for tick in ticks])
 
 
-def _factor_at(utilisation: float, plan: LoadModel, model: InTicks) -> float:
+def factor_at(utilisation: float, plan: LoadModel, model: InTicks) -> float:
     """Factor on all rates at which ticks spend this share of their time on tuples."""
     return largest_kept(lambda f: model.utilisation(plan.scaled(f)) < utilisation, precision=1e-3)
 
@@ -191,7 +194,7 @@ def _predictions(study: Study, bench: PredictBench, query: PredictedQuery) -> li
     plan, costs = bench.profile(query)
     model = InTicks.measured(costs)
     # the load at which ticks would grow without end
-    most = _factor_at(1.0, plan, model)
+    most = factor_at(1.0, plan, model)
     largest = most * plan.rates["packets"]
     study.progress(
         f"{query.name}: {_cost_per_tuple_s(plan) * 1e6:.1f} us per tuple, {model.overhead_s:.2f} s a tick, "
@@ -277,11 +280,11 @@ def compare_joins(study: Study, spark: Any) -> None:
 def _compare_join(study: Study, bench: PredictBench, query: PredictedQuery) -> None:
     plan, costs = bench.profile(query)
     model = InTicks.measured(costs)
-    full = plan.scaled(_factor_at(1.0, plan, model)).rates["packets"]
+    full = plan.scaled(factor_at(1.0, plan, model)).rates["packets"]
     study.progress(f"{query.name}: full at {full:,.0f} tuples per second of each stream")
     waiting: dict[str, list[float]] = {"in the long run": [], "within this run": [], "on Spark": []}
     for utilisation in UTILISATIONS:
-        loaded = plan.scaled(_factor_at(utilisation, plan, model))
+        loaded = plan.scaled(factor_at(utilisation, plan, model))
         network, ticks = bench.run(query, loaded.rates["packets"], _JOIN_RUN_S)
         name = f"{query.name} on Spark, utilisation {utilisation:g}"
         # near 1 ticks take minutes to become as long as they will be: the same theory, tick by tick

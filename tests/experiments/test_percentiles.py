@@ -1,0 +1,60 @@
+"""Latencies of tuples from the ticks of a run, and percentiles beside predicted ones."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headgate.experiments.percentiles import CommittedTick, Percentiles, tuple_latencies
+
+_START_S = 1_800_000_000.0
+
+
+def _ticks(offsets_s: np.ndarray, ends_s: list[float]) -> list[CommittedTick]:
+    """Ticks that begin when the one before ends, and take in what has arrived by then."""
+    found, taken = [], 0
+    for begin_s, end_s in zip([0.0, *ends_s[:-1]], ends_s, strict=True):
+        upto = int(np.searchsorted(offsets_s, begin_s, side="right"))
+        if upto > taken:
+            found.append(CommittedTick(upto - taken, _START_S + offsets_s[upto - 1], _START_S + end_s))
+        taken = upto
+    return found
+
+
+def test_a_tuple_waits_for_the_end_of_the_tick_after_the_one_in_which_it_arrives() -> None:
+    offsets_s = np.array([0.5, 1.25, 1.5, 2.5, 3.5])
+    ticks = _ticks(offsets_s, [1.0, 2.0, 3.0, 4.0, 5.0])
+    np.testing.assert_allclose(tuple_latencies(offsets_s, ticks, 0.0), [1.5, 1.75, 1.5, 1.5], atol=1e-6)
+
+
+def test_tuples_before_the_run_has_settled_do_not_count() -> None:
+    offsets_s = np.array([0.5, 1.25, 1.5, 2.5, 3.5])
+    ticks = _ticks(offsets_s, [1.0, 2.0, 3.0, 4.0, 5.0])
+    np.testing.assert_allclose(tuple_latencies(offsets_s, ticks, 1.3), [1.5, 1.5], atol=1e-6)
+
+
+@given(
+    st.lists(st.floats(0.01, 30.0), min_size=2, max_size=60, unique=True),
+    st.lists(st.floats(0.2, 3.0), min_size=15, max_size=30),
+)
+def test_latencies_are_those_of_each_tuple_by_itself(arrivals_s: list[float], lengths_s: list[float]) -> None:
+    offsets_s = np.sort(np.array(arrivals_s))
+    ends_s = np.cumsum(lengths_s).tolist()
+    ticks = _ticks(offsets_s, ends_s)
+    if not ticks:
+        return
+    begins_s = [0.0, *ends_s]
+    expected = []
+    for at_s in offsets_s[: sum(tick.tuples for tick in ticks[:-1])]:
+        following = next(k for k, begin_s in enumerate(begins_s) if begin_s >= at_s)
+        expected.append(ends_s[following] - at_s)
+    np.testing.assert_allclose(tuple_latencies(offsets_s, ticks, 0.0), expected, atol=1e-5)
+
+
+def test_the_error_is_a_share_of_what_was_measured() -> None:
+    found = Percentiles({0.5: 0.8, 0.99: 3.0}, {0.5: 1.0, 0.99: 2.0})
+    assert found.error(0.5) == pytest.approx(0.2)
+    assert found.error(0.99) == pytest.approx(0.5)
+    assert found.row["p99 predicted (s)"] == 3.0
