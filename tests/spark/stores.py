@@ -1,20 +1,22 @@
-"""File systems of other machines, for tests: an HDFS of one data node.
+"""File systems of other machines, for tests: an HDFS of one data node, and S3 as moto imitates it.
 
-Tests look at it by HTTP, without Hadoop.
+Tests read and write them by HTTP, without Hadoop.
 """
 
 from __future__ import annotations
 
 import getpass
 import json
+import sys
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
+import pytest
 from tests.cached_jars import cached_jars
 from tests.spark.processes import free_ports, java, started
 
@@ -103,3 +105,54 @@ def hdfs(folder: Path, eventually: Eventually) -> Iterator[Hdfs]:
         eventually(lambda: process.poll() is not None or details.exists(), START_TIMEOUT_S)
         assert process.poll() is None, log.read_text()[-2000:]
         yield Hdfs(port, http_port)
+
+
+class S3:
+    """A bucket of S3, by the client of its vendor."""
+
+    address = "s3a://test"
+
+    def __init__(self, port: int, jars: list[Path]) -> None:
+        # moto comes with this client
+        import boto3
+
+        endpoint = f"http://127.0.0.1:{port}"
+        access = {"aws_access_key_id": "test", "aws_secret_access_key": "test", "region_name": "us-east-1"}
+        self._client: Any = boto3.client("s3", endpoint_url=endpoint, **access)
+        self._client.create_bucket(Bucket="test")
+        settings = {
+            "endpoint": endpoint,
+            "endpoint.region": "us-east-1",
+            "path.style.access": "true",
+            "access.key": "test",
+            "secret.key": "test",
+        }
+        self.options = ["--jars", ",".join(map(str, jars))]
+        for name, value in settings.items():
+            self.options += ["--conf", f"spark.hadoop.fs.s3a.{name}={value}"]
+
+    def names(self, folder: str) -> list[str]:
+        """The files below a folder, and what is below its folders, sorted."""
+        pages = self._client.get_paginator("list_objects_v2").paginate(Bucket="test", Prefix=f"{folder}/")
+        found = [entry["Key"] for page in pages for entry in page.get("Contents", [])]
+        # Hadoop marks empty folders by objects whose names end so
+        return [name for name in found if not name.endswith("/")]
+
+    def read(self, name: str) -> bytes:
+        """The content of a file."""
+        return bytes(self._client.get_object(Bucket="test", Key=name)["Body"].read())
+
+    def write(self, name: str, content: bytes) -> None:
+        """Create a file, which appears whole."""
+        self._client.put_object(Bucket="test", Key=name, Body=content)
+
+
+@contextmanager
+def s3(folder: Path, eventually: Eventually) -> Iterator[S3]:
+    """An empty bucket on a server of its own."""
+    pytest.importorskip("moto.server", reason="moto is not installed; make setup installs it")
+    jars, [port], log = cached_jars("s3"), free_ports(1), folder / "s3.log"
+    with started([sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)], log) as process:
+        eventually(lambda: process.poll() is not None or f":{port}" in log.read_text(), START_TIMEOUT_S)
+        assert process.poll() is None, log.read_text()[-2000:]
+        yield S3(port, jars)

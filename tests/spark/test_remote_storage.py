@@ -1,4 +1,4 @@
-"""Checkpoint, input and results on HDFS: runs that are killed give every result once."""
+"""Checkpoint, input and results on HDFS and S3: runs that are killed give every result once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from tests.spark.processes import process_group
-from tests.spark.stores import Eventually, Store, hdfs
+from tests.spark.stores import Eventually, Store, hdfs, s3
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.takes_minutes]
 
@@ -26,7 +26,7 @@ CREATE QUERY counted AS SELECT n % 3 AS k, count(*) AS c FROM s [TUMBLE 10 SECON
 CREATE QUERY totals AS SELECT n % 3 AS k, count(*) AS c FROM s GROUP BY n % 3
   INTO parquet '{address}/out/totals' OPTIONS (mode 'latest', timestamp 'none');
 """
-STORES = {"hdfs": hdfs}
+STORES = {"hdfs": hdfs, "s3": s3}
 
 
 @pytest.fixture(params=STORES)
