@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokens import TokenType
 
-from headgate.cql.statement import AggregateCall, ColumnReference, ScalarExpression
-from headgate.cql.tokens import Token, outside_brackets, partners, span_of
+from headgate.cql.statement import (
+    AggregateCall,
+    ColumnReference,
+    RankItem,
+    ScalarExpression,
+    SelectItem,
+    Star,
+)
+from headgate.cql.tokens import Token, one_line, outside_brackets, partners, span_of
 from headgate.errors import QueryError, Span
 from headgate.model.sql_tree import read_tree
 
@@ -201,6 +209,21 @@ def _inside_aggregate(tokens: Sequence[Token], function: str) -> ScalarExpressio
         message = f"{inner.function} inside {function}: aggregates cannot be nested"
         raise QueryError(f"{message}; aggregate a derived stream or a subquery", inner.span)
     return argument
+
+
+def item_at(
+    position: ScalarExpression, items: Sequence[SelectItem | RankItem | Star], clause: str
+) -> ScalarExpression:
+    """The select item that ``GROUP BY 2`` or ``ORDER BY 2`` means."""
+    number = Decimal(position.text)
+    if not 1 <= number <= len(items):
+        message = f"{clause} {one_line(position.text)}: the select list has items 1 to {len(items)}"
+        raise QueryError(message, position.span)
+    item = items[int(number) - 1]
+    if not isinstance(item, SelectItem):
+        what = "a *; name the column" if isinstance(item, Star) else "a rank; leave it out"
+        raise QueryError(f"{clause} {number} is {what}", position.span)
+    return item.expression
 
 
 def conjuncts(tokens: Sequence[Token], clause: str) -> list[ScalarExpression]:

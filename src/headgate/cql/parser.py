@@ -76,7 +76,7 @@ class StatementReader(SelectReader):
             return self._set()
         if self.accept("SHOW"):
             return cql.Show(self._one_of(_SHOWN, "SHOW").lower())
-        if self.accept("DESCRIBE"):
+        if self.accept("DESCRIBE") or self.accept("DESC"):
             return self._describe()
         raise self._unknown_statement()
 

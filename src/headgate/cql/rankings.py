@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
 from headgate.cql import statement as cql
-from headgate.cql.expressions import scalar, scalar_without_aggregates
+from headgate.cql.expressions import item_at, scalar, scalar_without_aggregates
 from headgate.cql.statement import FromItem, ScalarExpression, SelectItem
 from headgate.cql.tokens import Cursor, Token, one_line
 from headgate.errors import QueryError
@@ -18,6 +18,8 @@ _NO_LIMIT = "LIMIT takes the first rows in an order; write ORDER BY something LI
 _RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 # what is added to the number that a rank is compared with, for the largest rank that passes
 _RANK_LIMITS = {"<=": 0, "<": -1, "=": 0}
+_LIMITS: dict[type[exp.Expr], int] = {exp.LTE: 0, exp.LT: -1, exp.EQ: 0}
+_MIRRORED: dict[type[exp.Expr], type[exp.Expr]] = {exp.GTE: exp.LTE, exp.GT: exp.LT, exp.EQ: exp.EQ}
 
 
 class RankingReader(Cursor):
@@ -58,7 +60,9 @@ class RankingReader(Cursor):
         if self.accept("ORDER BY"):
             if ranking is not None:
                 raise QueryError("there is one ranking to a SELECT; write QUALIFY instead", span)
-            order = self.several(self._sort_item)
+            order = tuple(_meant(key, items) for key in self.several(self._sort_item))
+            if self.at("FETCH"):
+                raise self.fail("FETCH is not supported; write LIMIT and a number of rows")
             if not self.accept("LIMIT"):
                 raise QueryError(f"ORDER BY without LIMIT {NO_ORDER}", span)
             rows = self._count("LIMIT")
@@ -140,6 +144,12 @@ class RankingReader(Cursor):
         return cql.RankItem(self.name("a name for the rank, as in ROW_NUMBER() OVER (...) AS place"))
 
 
+def _meant(key: cql.SortItem, items: Sequence[SelectItem | cql.RankItem | cql.Star]) -> cql.SortItem:
+    """A key of ORDER BY, which may be the position of a select item."""
+    is_position = key.expression.text.isdecimal()
+    return replace(key, expression=item_at(key.expression, items, "ORDER BY")) if is_position else key
+
+
 def with_limits_of_ranks(
     sources: tuple[FromItem, ...], conditions: list[ScalarExpression]
 ) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
@@ -150,24 +160,47 @@ def with_limits_of_ranks(
         if inner is None or inner.ranking is None or inner.ranking.rows is not None:
             continue
         names = {item.name.text.lower() for item in inner.items if isinstance(item, cql.RankItem)}
-        found = [(term, rows) for term in conditions if (rows := _rank_limit(term, names)) is not None]
+        found = [(term, limit) for term in conditions if (limit := _rank_limit(term, names)) is not None]
         if not found:
             message = "a rank is limited, so that only the first rows are kept; write WHERE place <= 10"
             raise QueryError(f"{message} around the subquery, or QUALIFY in it", inner.ranking.span)
-        term, rows = found[0]
-        conditions = [one for one in conditions if one is not term]
-        limited = replace(inner, ranking=replace(inner.ranking, rows=rows))
+        term, limit = found[0]
+        if limit.is_whole:
+            conditions = [one for one in conditions if one is not term]
+        limited = replace(inner, ranking=replace(inner.ranking, rows=limit.rows))
         changed[number] = replace(source, branches=(limited,))
     return tuple(changed), conditions
 
 
-def _rank_limit(term: ScalarExpression, names: set[str]) -> int | None:
-    """The largest rank that passes a condition; None if it is not one about a rank."""
+@dataclass(frozen=True)
+class _RankLimit:
+    """The largest rank that passes a condition, and whether all smaller ones do."""
+
+    rows: int
+    is_whole: bool
+
+
+def _rank_limit(term: ScalarExpression, names: set[str]) -> _RankLimit | None:
+    """The limit that a condition sets; None if it sets none to a rank."""
     tree = term.tree.unnest()
-    symbols: dict[type[exp.Expr], str] = {exp.LTE: "<=", exp.LT: "<", exp.EQ: "="}
-    if type(tree) not in symbols or not isinstance(tree.this, exp.Column) or not tree.expression.is_int:
-        return None
-    if tree.this.name.lower() not in names:
-        return None
-    rows = int(tree.expression.name) + _RANK_LIMITS[symbols[type(tree)]]
-    return rows if rows >= 1 and (not isinstance(tree, exp.EQ) or rows == 1) else None
+    if isinstance(tree, exp.Between):
+        low, high = _number(tree.args["low"]), _number(tree.args["high"])
+        is_limit = _is_rank(tree.this, names) and low is not None and high is not None
+        rows, is_whole = (high or 0) if is_limit else 0, (low or 0) <= 1
+    else:
+        rank, number = tree.args.get("this"), tree.args.get("expression")
+        kind = type(tree)
+        if kind in _MIRRORED and not _is_rank(rank, names):
+            rank, number, kind = number, rank, _MIRRORED[kind]
+        largest = _number(number) if kind in _LIMITS and _is_rank(rank, names) else None
+        rows = 0 if largest is None else largest + _LIMITS[kind]
+        is_whole = kind is not exp.EQ or rows == 1
+    return _RankLimit(rows, is_whole) if rows >= 1 else None
+
+
+def _is_rank(tree: object, names: set[str]) -> bool:
+    return isinstance(tree, exp.Column) and tree.name.lower() in names
+
+
+def _number(tree: object) -> int | None:
+    return int(tree.name) if isinstance(tree, exp.Literal) and tree.is_int else None

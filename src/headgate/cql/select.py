@@ -41,7 +41,8 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     "USING": (("(",), ""),
     **dict.fromkeys(("EXCEPT", "INTERSECT", "MINUS"), (("SELECT", "ALL", "DISTINCT"), _NO_SET)),
     "INNER": (("JOIN",), ""),
-    "CROSS": (("JOIN",), "JOIN is not supported; write a comma between the streams"),
+    "CROSS": (("JOIN",), ""),
+    "FETCH": (("FIRST", "NEXT"), ""),
     "LATERAL": (("VIEW",), "VIEW is not supported; select from streams and relations only"),
     "LIMIT": ((), ""),
     "OFFSET": ((), "is not supported: results never end; leave it out"),
@@ -213,7 +214,7 @@ class SelectReader(WindowReader, RankingReader):
         sources = [self._from_item()]
         conditions: list[ScalarExpression] = []
         while True:
-            if self.accept(","):
+            if self.accept(",") or self.accept("CROSS", "JOIN"):
                 sources.append(self._from_item())
             elif (join := self._join_kind()) is not None:
                 joined = self._joined(join)

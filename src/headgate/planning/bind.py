@@ -205,7 +205,9 @@ class Branch:
 
     def __init__(self, select: Select, catalog: Catalog, derived: DerivedStreams) -> None:
         if select.is_aggregate and select.is_distinct:
-            raise QueryError("groups are distinct anyway; leave DISTINCT out", select.span)
+            message = "DISTINCT is for tuples; leave it out, as groups differ in their keys"
+            hint = "or select the distinct values of a subquery, (SELECT ... GROUP BY ...) AS x [NOW]"
+            raise QueryError(f"{message}, {hint}", select.span)
         self._select = select
         self._catalog = catalog
         self.scope = Scope(select, catalog, derived)

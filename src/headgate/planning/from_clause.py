@@ -270,10 +270,14 @@ class Scope:
         before = self.sources[: self.sources.index(source)]
         for name in source.item.using:
             own = source.column(ColumnReference(source.alias, name.text, name.span))
-            others = [other for other in before if other.schema.find(name.text)]
+            others = [other for other in before if other.schema.find(name.text) and other.shows(name.text)]
             if not others:
                 message = f"{name.text} is no column of {' or '.join(other.alias for other in before)}"
                 raise QueryError(f"{message}; USING takes columns of both sides", name.span)
+            if len(others) > 1:
+                choices = [f"ON {o.alias}.{name.text} = {source.alias}.{name.text}" for o in others]
+                message = f"{name.text} of the left side is ambiguous; write {' or '.join(choices)}"
+                raise QueryError(message, name.span)
             left = others[0].column(ColumnReference(others[0].alias, name.text, name.span))
             sides = BoundColumn(others[0], left).tree, BoundColumn(source, own).tree
             yield Expression(exp.EQ(this=sides[0].copy(), expression=sides[1].copy()), name.span)
@@ -298,7 +302,11 @@ class Scope:
         join, name, place = source.item.join_words, source.item.source, self.sources.index(source)
         if len(self.streams) == 1:
             stored = self.sources[0].item.source.text
-            message = f"{join} begins with the stored relation {stored}, whose rows may find a match later"
+            if source.item.join is JoinKind.RIGHT:
+                message = f"{join} reads a stream behind the stored relation {stored}"
+            else:
+                message = f"{join} begins with the stored relation {stored}"
+                message += ", whose rows may find a match later"
             hint = f"begin with the stream, as in FROM {name.text} LEFT JOIN {stored}"
             raise QueryError(f"{message}; {hint}", name.span)
         if len(self.streams) > 2:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from decimal import Decimal
 
 from sqlglot import exp
 
 from headgate.cql import statement as cql
+from headgate.cql.expressions import item_at
 from headgate.cql.statement import ScalarExpression, Select, SelectItem
-from headgate.cql.tokens import one_line
 from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
 from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, tree_key
@@ -148,17 +147,7 @@ class Grouping:
     def _meant(self, written: ScalarExpression) -> ScalarExpression:
         meant = written
         if written.text.isdecimal():
-            number = Decimal(written.text)
-            if not 1 <= number <= len(self._items):
-                message = (
-                    f"GROUP BY {one_line(written.text)}: the select list has items 1 to {len(self._items)}"
-                )
-                raise QueryError(message, written.span)
-            item = self._items[int(number) - 1]
-            if not isinstance(item, SelectItem):
-                what = "a *; name the column" if isinstance(item, cql.Star) else "a rank; leave it out"
-                raise QueryError(f"GROUP BY {number} is {what}", written.span)
-            meant = item.expression
+            meant = item_at(written, self._items, "GROUP BY")
         elif len(written.columns) == 1 and written.columns[0].span == written.span:
             [reference] = written.columns
             if reference.qualifier is None and not self._scope.find(reference.name, reference.span):
