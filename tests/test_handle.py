@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from tests.fake_runs import SHEDDING, FakeSparkRun, a_run, network_of
 
-from headgate.control.controller import TICK_OF_BOUND
+from headgate.control.work_model import TICK_OF_BOUND
 from headgate.errors import SetupError, SparkError
 from headgate.handle import Run
 from headgate.launching import Launcher, _memory_bytes, locate

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from headgate.control.admission import BoundsWatch
-from headgate.control.controller import TICK_OF_BOUND, AdaptiveController, ControlledRun, target_s
+from headgate.control.controller import AdaptiveController
 from headgate.control.overrides import FixedController, ManualController
+from headgate.control.work_model import TICK_OF_BOUND, ControlledRun, target_s
 from headgate.errors import SetupError
 from headgate.handle import Run
 from headgate.model.network import Network

@@ -372,7 +372,7 @@ class Session(Declarations):
             return Tables(own, Files(own), self.run.checkpoint).select(given)
 
     def _statistics(self, network: Network, profiles: Profiles) -> StatisticsStore:
-        return StatisticsStore(network, Measured(profiles, predicates=self._known_predicates()))
+        return StatisticsStore(network, replace(self.measured or Measured({}), profiles=profiles))
 
     def _launcher(self) -> Launcher:
         return Launcher(self._spark, self._sources, self._callbacks, self._functions)

@@ -8,7 +8,8 @@ from itertools import pairwise
 import pytest
 from tests.planning.support import bound, catalog_of
 
-from headgate.control.controller import AdaptiveController, ControlledRun
+from headgate.control.controller import AdaptiveController
+from headgate.control.work_model import ControlledRun
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 from headgate.model.profile import Profile
 from headgate.model.shedding import TickSettings
@@ -96,7 +97,7 @@ class MadeUp:
         self._ticks += 1
 
     def _problem(self, rates: dict[str, float], selectivities: tuple[float, float]):  # type: ignore[no-untyped-def]
-        found = self.controller._problems(rates)
+        found = self.controller._model.problems(rates)
         if found is None:
             return None
         problem, *others = found

@@ -214,8 +214,11 @@ def _covariance(
     return found
 
 
-def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
-    """Costs that explain the wall-clock time of the latest ticks of runs; None if too few did any work."""
+def tick_costs(histories: Iterable[Sequence[TickRecord]], known: TickCosts | None = None) -> TickCosts | None:
+    """Costs that explain the wall-clock time of the latest ticks of runs, held to those ``known`` before.
+
+    If too few ticks did any work, those known before, or None.
+    """
     amounts, seconds = [], []
     for history in histories:
         for before, tick in pairwise(history[-_RECENT_TICKS:]):
@@ -225,9 +228,13 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]]) -> TickCosts | None:
                 waited_s = before.phases_s.get("rest", 0.0) + tick.phases_s.get("try", 0.0)
                 seconds.append(tick.at_s - before.at_s - waited_s)
     if len(seconds) < _LEAST_TICKS:
-        return None
+        return known
     # under a steady load, work grows with the number of tuples: what the ticks do not separate is work
-    found = fit(amounts, seconds, (Term(), Term(hold=0.01), Term()))
+    terms = [Term(), Term(hold=0.01), Term()]
+    if known is not None:
+        costs = (known.overhead_s, known.intake_s, known.work_s)
+        terms = [Term(HOLD, cost, _LEAST_SECONDS) for cost in costs]
+    found = fit(amounts, seconds, terms)
     overhead_s, intake_s, work_s = found.coefficients
     error_s = found.errors[0]
     return TickCosts(
@@ -318,19 +325,30 @@ class JoinCosts:
 
     def __init__(self) -> None:
         self._ticks: deque[tuple[tuple[float, float, float], float]] = deque(maxlen=20)
+        self._known: tuple[float, float] | None = None
         self.fixed_s, self.handled_s, self.other = 0.0, 5e-7, 1.0
+
+    def hold_to(self, fixed_s: float, handled_s: float) -> None:
+        """Begin with costs that an earlier run has measured, and stay near them.
+
+        Ticks under a steady load are alike, and tell what they take in all but not of what it is made up.
+        """
+        self._known = self.fixed_s, self.handled_s = fixed_s, handled_s
 
     def add(self, handled: float, other_s: float, busy_s: float) -> None:
         """Add a tick in which joins handled so many tuples; profiles predict ``other_s`` for the rest."""
         if busy_s <= 0:
             return
         self._ticks.append(((1.0, handled, other_s), busy_s))
-        # a join that handles few tuples cannot tell what a tick costs before its first tuple
-        terms = (
-            Term(_HOLD_JOIN / 10),
-            Term(_HOLD_JOIN, self.handled_s, 1e-9),
-            Term(_HOLD_JOIN, self.other, 0.01),
-        )
         amounts, seconds = zip(*self._ticks, strict=True)
-        self.fixed_s, handled_s, other = fit(amounts, seconds, terms, _JOIN_MEMORY).coefficients
+        self.fixed_s, handled_s, other = fit(amounts, seconds, self._terms(), _JOIN_MEMORY).coefficients
         self.handled_s, self.other = max(1e-9, handled_s), max(0.01, other)
+
+    def _terms(self) -> tuple[Term, Term, Term]:
+        if self._known is not None:
+            fixed_s, handled_s = self._known
+            fixed, other = Term(_HOLD_JOIN, fixed_s, 0.01), 1.0
+        else:
+            # a join that handles few tuples cannot tell what a tick costs before its first tuple
+            fixed, handled_s, other = Term(_HOLD_JOIN / 10), self.handled_s, self.other
+        return fixed, Term(_HOLD_JOIN, handled_s, 1e-9), Term(_HOLD_JOIN, other, 0.01)

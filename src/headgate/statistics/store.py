@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, groupby
 from math import isfinite
+from types import MappingProxyType
 
 from headgate.model.event import TickCommitted
 from headgate.model.expression import Expression
@@ -140,9 +141,13 @@ class PairCounts:
 
 
 class JoinSelectivities:
-    """Selectivities of join predicates, as shares of the cross product of two windows."""
+    """Selectivities of join predicates, as shares of the cross product of two windows.
 
-    def __init__(self) -> None:
+    ``known`` ones, by operator and position, hold until samples replace them.
+    """
+
+    def __init__(self, known: Mapping[str, Mapping[int, float]] = MappingProxyType({})) -> None:
+        self._known = known
         self._ratios: defaultdict[Link, MatchRatio] = defaultdict(MatchRatio)
 
     def add(self, samples: Mapping[Link, PairCounts]) -> None:
@@ -151,7 +156,7 @@ class JoinSelectivities:
 
     def by_position(self) -> dict[str, dict[int, float]]:
         """By operator and position; the first predicate of a link has its selectivity, the others 1."""
-        found: dict[str, dict[int, float]] = {}
+        found = {operator: dict(own) for operator, own in self._known.items()}
         # a copy: another thread may be reading while a tick adds
         for (operator, positions), ratio in list(self._ratios.items()):
             own = found.setdefault(operator, {})
@@ -223,6 +228,17 @@ class ArrivalRates:
         return {stream: rate.value for stream, rate in self._by_own_time.items()}
 
 
+def _known_joins(network: Network, predicates: Mapping[str, Profiles]) -> dict[str, dict[int, float]]:
+    """Selectivities of the predicates of joins, by operator and position, as far as they are known."""
+    found: dict[str, dict[int, float]] = {}
+    for name, join in network.operators.items():
+        own = predicates.get(name, {})
+        for position, predicate in enumerate(join.predicates if isinstance(join, WindowJoin) else ()):
+            if predicate.text in own:
+                found.setdefault(name, {})[position] = own[predicate.text].selectivity
+    return found
+
+
 class StatisticsStore:
     """What is known of a network, before and while it runs; ``known`` was measured by an earlier run."""
 
@@ -231,7 +247,7 @@ class StatisticsStore:
         self.known = known or Measured({})
         self.operators = OperatorEstimates(network, self.known.profiles)
         self.predicates = PredicateEstimates(self.known.predicates)
-        self.joins = JoinSelectivities()
+        self.joins = JoinSelectivities(_known_joins(network, self.known.predicates))
         self.join_costs = JoinCosts()
         self.arrivals = ArrivalRates()
         self._histories: list[History] = []
@@ -264,9 +280,21 @@ class StatisticsStore:
     def profiles(self) -> Profiles:
         return self.operators.profiles
 
-    def tick_costs(self, latest: int | None = None) -> TickCosts | None:
-        """Wall-clock costs of the latest ticks; None while too few have done any work."""
-        return tick_costs([history()[-(latest or 0) :] for history in self._histories])
+    def tick_costs(self) -> TickCosts | None:
+        """Wall-clock costs of all ticks; None while too few have done any work."""
+        return tick_costs([history() for history in self._histories])
+
+    def latest_tick_costs(self, latest: int, cold: int) -> TickCosts | None:
+        """Wall-clock costs of the latest ticks, held to those of an earlier run, and known from it at first.
+
+        The first ``cold`` ticks, in which Java compiles, count only as long as there are no others.
+        """
+        histories = [history() for history in self._histories]
+        warm = [history[cold:] for history in histories]
+        counted = [own[-latest:] for own in warm]
+        if self.known.tick is None and sum(map(len, warm)) <= cold:
+            counted = histories
+        return tick_costs(counted, self.known.tick)
 
     def unmeasured(self) -> dict[str, str]:
         """Operators, and ``ticks``, that too few ticks have measured, and why."""
