@@ -9,8 +9,11 @@ STAMP := $(VENV)/.installed
 USABLE := import sys, ensurepip, venv; sys.exit(sys.version_info < (3, 10))
 CANDIDATES := python3.13 python3.12 python3.11 python3.10 python3
 
+# some containers set it; every test process would then compile all modules anew
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo jars test long quick check kernels format docs bench lock
+.PHONY: help setup demo jars classes test long quick check kernels format docs bench lock
 
 help: ## list the recipes
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -27,9 +30,9 @@ jars: $(STAMP) ## fetch jars for tests into a cache: a Kafka broker, databases; 
 	@$(BIN)/python tools/fetch_jars.py $(JARS)
 
 test: $(STAMP) ## check, then run all tests, those that need no JVM first
-	@$(MAKE) --no-print-directory --jobs=2 check kernels jars
+	@$(MAKE) --no-print-directory --jobs=2 check kernels jars classes
 	$(BIN)/python -m pytest -m "not spark" -n auto --dist worksteal
-	$(BIN)/python -m pytest -m spark -n 2 --dist worksteal
+	HEADGATE_CLASS_SHARING=on $(BIN)/python -m pytest -m spark -n 2 --dist worksteal
 
 long: ## the same with the tests that take many minutes, and more random cases
 	HEADGATE_LONG_TESTS=1 $(MAKE) --no-print-directory test
@@ -46,6 +49,10 @@ check: $(STAMP) ## lint, formatting and types
 kernels: $(STAMP)
 	$(BIN)/python -m pytest -q tests/simulator/test_priority_kernel.py \
 	  tests/cli/test_route.py::test_a_network_is_simulated_under_a_policy
+
+# an archive that JVMs map into memory instead of loading Spark's classes: the tests start some twenty JVMs
+classes: $(STAMP)
+	$(BIN)/python -m headgate.spark.application.archive
 
 format: $(STAMP) ## format the code and mend what the linter can
 	$(BIN)/ruff format .

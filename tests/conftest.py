@@ -10,18 +10,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import HealthCheck, settings
-from tests.interpretation import INTERPRETATION
+from tests.interpretation import COMPILATION, INTERPRETATION, INTERPRETING_JAVA
 from tests.lengths import IS_LONG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-# no test runs long enough for Java's second compiler to pay, which takes nearly half of the processor time
+# no test runs long enough for Java's second compiler to pay, which takes nearly half of the processor time;
+# with the heap that Java would begin with, hundreds of collections copy what a run needs to its end
 os.environ.setdefault(
-    "HEADGATE_JAVA_OPTIONS", "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC"
+    "HEADGATE_JAVA_OPTIONS",
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=512m -XX:+UseSerialGC "
+    f"-Xms1g -Xmn512m -XX:MetaspaceSize=512m {INTERPRETING_JAVA}",
 )
-# tests leave no process behind that fills the user's cache
+# tests leave no process behind that fills the user's cache; make test has filled it before
 os.environ.setdefault("HEADGATE_CLASS_SHARING", "off")
 
 
@@ -101,8 +104,8 @@ def spark() -> Iterator[SparkSession]:
 @pytest.fixture(scope="module")
 def compiled(spark: SparkSession) -> Iterator[SparkSession]:
     """The same application with compiled plans, as users run it: for what users read, time or look up."""
-    for key in INTERPRETATION:
-        spark.conf.unset(key)
+    for key, value in COMPILATION.items():
+        spark.conf.set(key, value)
     yield spark
     for key, value in INTERPRETATION.items():
         spark.conf.set(key, value)

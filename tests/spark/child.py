@@ -14,7 +14,7 @@ from pathlib import Path
 from random import Random
 
 import duckdb
-from tests.interpretation import INTERPRETATION
+from tests.interpretation import COMPILATION, INTERPRETATION
 from tests.oracle.brute_force import (
     SECOND,
     Aggregation,
@@ -40,12 +40,15 @@ from tests.spark.processes import process_group
 
 from headgate import Session
 from headgate.spark.application.cluster import own_session
+from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.spark.manifest import Manifest, OperatorState
 
 ROOT = Path(__file__).parents[2]
 FILES, ROWS_A_FILE = 12, 10
 
 
+# no executor lives long enough for Java's second compiler to pay
+EXECUTOR_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -XX:MetaspaceSize=256m"
 # long enough for tuples to be inside of the eddy whenever the run is killed
 CALL_S = 0.02
 
@@ -250,11 +253,12 @@ def log_of(folder: Path) -> Path:
 
 def main(folder: Path, seed: int, wild_ticks: int, files_a_tick: int, master: str) -> None:
     """Run to the end, if allowed to."""
-    spark = own_session(master)
+    is_local = master.startswith("local[")
+    extras = NO_EXTRAS if is_local else Extras(conf={"spark.executor.extraJavaOptions": EXECUTOR_OPTIONS})
+    spark = own_session(master, extras=extras)
     # on executors, operators of all kinds run compiled, as users run them
-    if master.startswith("local["):
-        for key, value in INTERPRETATION.items():
-            spark.conf.set(key, value)
+    for key, value in (INTERPRETATION if is_local else COMPILATION).items():
+        spark.conf.set(key, value)
     session = Session(spark)
     session.function("is_odd", is_odd, "boolean").function("grade", grade, "int")
     session.execute("\n".join(statements(folder, files_a_tick)))

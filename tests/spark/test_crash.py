@@ -1,4 +1,7 @@
-"""A run that is killed at any moment and started again gives every result once."""
+"""A run that is killed at any moment and started again gives every result once.
+
+Its last life is on two executors, each a process of its own: operators of all kinds run there, compiled.
+"""
 
 from __future__ import annotations
 
@@ -66,8 +69,15 @@ def left_behind(folder: Path, moment: str) -> set[Path]:
     return set()
 
 
+def last_tick(folder: Path) -> int:
+    """The last tick that has happened; -1 if none has."""
+    return max((int(path.stem) for path in left_behind(folder, "manifest")), default=-1)
+
+
 @pytest.mark.takes_minutes
-def test_kills_lose_nothing_and_repeat_nothing(spark: SparkSession, tmp_path: Path) -> None:
+def test_kills_and_a_move_to_two_executors_lose_nothing_and_repeat_nothing(
+    spark: SparkSession, tmp_path: Path
+) -> None:
     rng = Random(11)
     write_input(tmp_path)
     # each moment once, before any comes twice
@@ -82,8 +92,11 @@ def test_kills_lose_nothing_and_repeat_nothing(spark: SparkSession, tmp_path: Pa
         inside.append(inside_of_eddy(tmp_path))
     # most kills should find tuples on their way through the pools
     assert 2 * sum(rows > 0 for rows in inside) >= KILLS, inside
-    with child(tmp_path, files_a_tick=4) as process:
+    ticks_before = last_tick(tmp_path)
+    # a session with another master needs another process
+    with child(tmp_path, wild_ticks=2, files_a_tick=6, master="local-cluster[2,1,1024]") as process:
         assert process.wait(END_TIMEOUT_S) == 0, log_of(tmp_path).read_text()[-2000:]
+    assert last_tick(tmp_path) >= ticks_before + 2, "the executors had hardly anything to do"
     assert not (wrong := differences(tmp_path)), "\n".join(wrong)
     assert shed_results(tmp_path) == kept_tuples(spark)
 

@@ -25,7 +25,7 @@ from headgate.statistics.operators import OperatorEstimates
 
 pytestmark = pytest.mark.spark
 
-PAIRS = short_or_long(2, 10)
+PAIRS = short_or_long(1, 10)
 QUERIES_A_RUN = 20
 TIMEOUT_S = 600
 
