@@ -321,11 +321,14 @@ class Limit:
     column: int
     descending: bool
     rows: int
+    by_position: bool = False
+    """Whether the column is written as its position in the select list."""
 
     @property
     def sql(self) -> str:
         """CQL text."""
-        return f" ORDER BY c{self.column}{' DESC' if self.descending else ''} LIMIT {self.rows} WITH TIES"
+        key = self.column + 1 if self.by_position else f"c{self.column}"
+        return f" ORDER BY {key}{' DESC' if self.descending else ''} LIMIT {self.rows} WITH TIES"
 
     def first(self, results: Sequence[tuple[Any, ...]]) -> Iterator[tuple[Any, ...]]:
         """The results that fewer than ``rows`` others of their instant precede."""

@@ -427,7 +427,8 @@ class QueryMaker:
         ends = window is not None and (window.gap or window.slide)
         if not ends or not exact or rng.random() < 0.5:
             return None
-        return Limit(rng.choice(exact), rng.random() < 0.7, rng.choice((1, 1, 2, 3)))
+        is_descending, by_position = rng.random() < 0.7, rng.random() < 0.3
+        return Limit(rng.choice(exact), is_descending, rng.choice((1, 1, 2, 3)), by_position)
 
     def distinct(self) -> Distinct:
         """SELECT DISTINCT over one stream."""

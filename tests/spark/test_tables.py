@@ -74,14 +74,49 @@ RANKINGS = {
         """,
     ),
     "best_pairs": (
-        """SELECT a.k, a.v AS x, b.v AS y FROM s [TUMBLE 5 SECONDS] AS a JOIN r [TUMBLE 5 SECONDS] AS b
+        """SELECT a.k, a.v AS x, b.v AS y, window_start AS w
+           FROM s [TUMBLE 5 SECONDS] AS a JOIN r [TUMBLE 5 SECONDS] AS b
              ON a.k = b.k ORDER BY a.v + b.v DESC LIMIT 1 WITH TIES""",
         """
-        SELECT k, x, y FROM (
+        SELECT k, x, y, w FROM (
           SELECT a.k, a.v AS x, b.v AS y, time_bucket(INTERVAL 5 SECONDS, a.seen) AS w FROM s a JOIN r b
           ON a.k = b.k AND time_bucket(INTERVAL 5 SECONDS, b.seen) = time_bucket(INTERVAL 5 SECONDS, a.seen)
         ) QUALIFY rank() OVER (PARTITION BY w ORDER BY x + y DESC) = 1
         """,
+    ),
+}
+NAMES = "(VALUES (1, 'one'), (1, 'one'), (2, 'two'), (2, 'zwei')) AS n(k, name)"
+DISTINCT = {
+    "values_of_windows": (
+        "SELECT DISTINCT v % 4 AS w, window_end AS e FROM s [TUMBLE 5 SECONDS]",
+        f"SELECT DISTINCT v % 4, {BUCKET} + INTERVAL 5 SECONDS FROM s",
+    ),
+    "windows_alone": (
+        "SELECT DISTINCT window_start AS b FROM s [TUMBLE 5 SECONDS] WHERE v > 8",
+        f"SELECT DISTINCT {BUCKET} FROM s WHERE v > 8",
+    ),
+    "values_of_pairs": (
+        """SELECT DISTINCT a.k, b.v % 3 AS w, window_start AS b
+           FROM s [TUMBLE 5 SECONDS] AS a JOIN r [TUMBLE 5 SECONDS] AS b ON a.k = b.k""",
+        """
+        SELECT DISTINCT k, b.v % 3, time_bucket(INTERVAL 5 SECONDS, a.seen) FROM s AS a JOIN r AS b USING (k)
+        WHERE time_bucket(INTERVAL 5 SECONDS, a.seen) = time_bucket(INTERVAL 5 SECONDS, b.seen)
+        """,
+    ),
+    "names_of_windows": (
+        "SELECT DISTINCT name, window_start AS b FROM s [TUMBLE 5 SECONDS] LEFT JOIN names USING (k)",
+        f"SELECT DISTINCT name, {BUCKET} FROM s LEFT JOIN {NAMES} USING (k)",
+    ),
+    "new_names": (
+        "SELECT DISTINCT k, name FROM s [RANGE 2 SECONDS] JOIN names USING (k)",
+        f"""
+        SELECT DISTINCT ON (seen, k, name) k, name FROM s AS t JOIN {NAMES} USING (k) WHERE NOT EXISTS (
+          FROM s WHERE k = t.k AND seen < t.seen AND seen >= t.seen - INTERVAL 2 SECONDS)
+        """,
+    ),
+    "whole_windows": (
+        "SELECT RSTREAM k, v, window_start AS b, k + hour(window_end) AS h FROM s [TUMBLE 5 SECONDS]",
+        f"SELECT k, v, {BUCKET}, k + hour({BUCKET} + INTERVAL 5 SECONDS) FROM s",
     ),
 }
 TABLES = {
@@ -138,6 +173,10 @@ TABLES = {
     "recent_first": (
         "SELECT k, v, seen FROM s [RANGE 9 SECONDS] ORDER BY v DESC, seen LIMIT 3",
         f"SELECT k, v, seen FROM {RECENT} ORDER BY v DESC, seen LIMIT 3",
+    ),
+    "recent_names": (
+        "SELECT name, COUNT(*) AS n FROM s [RANGE 9 SECONDS] JOIN names USING (k) GROUP BY name",
+        f"SELECT name, COUNT(*) FROM {RECENT} JOIN {NAMES} USING (k) GROUP BY name",
     ),
     "recent_of_derived": (
         "SELECT w, COUNT(*) AS n FROM (SELECT v % 3 AS w FROM s) [RANGE 9 SECONDS] AS x GROUP BY w",
@@ -252,13 +291,32 @@ def _rounded(row: Iterable[Any]) -> str:
     return ", ".join(str(round(one, 9) if isinstance(one, float) else one) for one in row)
 
 
+def test_distinct_values_are_those_of_duckdb(spark: SparkSession, tmp_path: Path, run_seed: int) -> None:
+    rng = Random(run_seed)
+    for name in STREAMS:
+        write_stream(tmp_path / name, rng, (250_000, 500_000, 1_000_000))
+    statements = [*create_streams(tmp_path, STREAMS), _names(tmp_path)]
+    statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in DISTINCT.items()]
+    strategy = rng.choice(("fifo", "chain", "path-capacity"))
+    run = Session(spark).execute("\n".join(statements)).start(until_done=True, strategy=strategy)
+    assert run.wait(600)
+    assert_agreement(run, tmp_path, STREAMS, {name: query for name, (_, query) in DISTINCT.items()})
+
+
+def _names(folder: Path) -> str:
+    """A statement that declares the stored relation of names."""
+    path = folder / "names.csv"
+    path.write_text("1,one\n1,one\n2,two\n2,zwei\n", encoding="utf-8")
+    return f"CREATE RELATION names (k BIGINT, name STRING) FROM csv OPTIONS (path '{path}');"
+
+
 def test_rankings_and_tables_give_what_duckdb_gives(
     spark: SparkSession, tmp_path: Path, run_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(run_seed)
     write_stream(tmp_path / "s", rng, (250_000, 500_000, 1_000_000))
     write_stream(tmp_path / "r", rng, (0, 250_000, 500_000, 1_000_000))
-    statements = create_streams(tmp_path, STREAMS)
+    statements = [*create_streams(tmp_path, STREAMS), _names(tmp_path)]
     statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in RANKINGS.items()]
     statements += [f"CREATE QUERY {name} AS {query} {LATEST};" for name, (query, _) in TABLES.items()]
     statements += [

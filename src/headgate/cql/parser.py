@@ -358,6 +358,8 @@ class StatementReader(SelectReader):
         return column
 
     def _column(self, opener: Token) -> cql.ColumnDefinition:
+        if self.at("WATERMARK", "FOR"):
+            raise self.fail("a watermark is an option; write OPTIONS (timestamp 'ts', watermark '5 s')")
         name = self.name("a column name")
         tokens, computed = self._type_and_expression(self._type(opener))
         if not tokens:

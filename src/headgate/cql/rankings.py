@@ -96,6 +96,8 @@ class RankingReader(Cursor):
         if rows < 1 or (word == "=" and rows != 1):
             message = "the first rows are kept: a rank is compared by <= with 1 or more, or by = with 1"
             raise QueryError(message, number)
+        if self.at("AND") or self.at("OR"):
+            raise self.fail("QUALIFY limits one rank; write other conditions in WHERE around a subquery")
         return replace(ranking, rows=rows, span=self.since(span))
 
     def at_rank(self) -> bool:

@@ -30,6 +30,7 @@ from headgate.model.network import (
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import RANK, Groups, Ranking, SortKey
 from headgate.model.window import (
+    HopWindow,
     RowWindow,
     SlidingRowWindow,
     TimeWindow,
@@ -226,7 +227,7 @@ class Branch:
     def bound(self, derived: Derived) -> Project:
         """The SELECT as a plan; ``derived`` takes what it computes as a stream of its own."""
         if self._select.is_distinct:
-            return self._distinct()
+            return self._distinct(derived)
         node, clauses = self.source(self.clauses(Grouping))
         if clauses.ranking is not None:
             self._check_ranked_windows()
@@ -357,25 +358,46 @@ class Branch:
             grouping = grouping.over(renamed)
         return Aggregate(node, grouping.keys, grouping.aggregates)
 
-    def _distinct(self) -> Project:
+    def _distinct(self, derived: Derived) -> Project:
         """Distinct values enter the result as they enter the window; a sliding window lists all it holds."""
-        select = self._select
-        # those of subqueries in WHERE only decide which tuples pass
-        others = [s for s in self.scope.sources if not s.is_hidden or s in self.scope.streams]
-        if len(others) != 1:
-            message = "SELECT DISTINCT over a join is not supported; write the join's result"
-            raise QueryError(f"{message} and select the distinct values of that", select.span)
+        select, window = self._select, self.scope.streams[0].window
         if select.ranking is not None:
             raise QueryError("DISTINCT and a ranking do not go together; use a subquery", select.ranking.span)
-        window = self.scope.streams[0].window
         if isinstance(window, UnboundedWindow):
             message = "SELECT DISTINCT without a window would keep all values; add [RANGE 1 HOUR]"
             raise QueryError(f"{message}, or write INTO ... OPTIONS (mode 'latest')", select.span)
+        # those of subqueries in WHERE only decide which tuples pass
+        is_join = sum(not s.is_hidden or s in self.scope.streams for s in self.scope.sources) > 1
+        if is_join:
+            self._check_distinct_join(window)
         node, clauses = self.source(self.clauses(Grouping))
         if select.distinct_on:
             return self._distinct_on(node, clauses.items, window)
+        if is_join:
+            # a tuple may have equal results, which are tuples of their own only behind the join
+            node, renamed = derived.joined(node, clauses.read, window)
+            clauses = clauses.over(renamed)
+        for item in clauses.items:
+            if TIMESTAMP_US in item.expression.columns and len(item.expression.columns) > 1:
+                message = "an item of SELECT DISTINCT reads columns or bounds of the window, not both"
+                raise QueryError(f"{message}; select each by itself", item.expression.span)
         kind = physical.Aggregate if is_emitted_whole(window) else physical.Distinct
         return _of_window(node, clauses.items, kind)
+
+    def _check_distinct_join(self, window: Window) -> None:
+        """Reject joins whose results are in the window at other times than their tuples."""
+        select, windows = self._select, {source.window for source in self.scope.streams}
+        is_alike = len(windows) == 1 and isinstance(window, HopWindow) and window.is_tumbling
+        hint = "or select the distinct values of a subquery, FROM (SELECT ...) AS x [RANGE 1 HOUR]"
+        if select.distinct_on:
+            message = "DISTINCT ON takes one stream, and FROM is a join; make the join a subquery"
+            raise QueryError(f"{message}, FROM (SELECT ...) AS x [RANGE 1 HOUR]", select.span)
+        if len(self.scope.streams) > 1 and not is_alike:
+            message = "SELECT DISTINCT over a join needs the same [TUMBLE 10 SECONDS] for all streams"
+            raise QueryError(f"{message}; write it, {hint}", select.span)
+        if not isinstance(window, TimeWindow):
+            message = f"tuples of {window} are counted before the join; write [RANGE 1 HOUR]"
+            raise QueryError(f"{message}, {hint}", select.span)
 
     def _distinct_on(self, node: Node, items: tuple[NamedExpression, ...], window: Window) -> Project:
         """Tuples whose keys no other tuple of the window has."""
@@ -473,11 +495,24 @@ class Branch:
 
 
 def _of_window(node: Node, items: Sequence[NamedExpression], kind: type[physical.Aggregate]) -> Project:
-    """The select list as an operator shows it that keeps a window."""
-    keys = tuple(NamedExpression(f"k{number}", item.expression) for number, item in enumerate(items))
-    columns = (Expression(column_tree(key.name)) for key in keys)
-    named = tuple(map(NamedExpression, (item.name for item in items), columns))
-    return Project(Aggregate(node, keys, (), kind), named)
+    """The select list as an operator shows it that keeps a window, whose bounds are known behind it."""
+    keys: dict[Expression, str] = {}
+    named = []
+    for item in items:
+        columns = item.expression.columns
+        read = [Expression(column_tree(one)) for one in columns if one != TIMESTAMP_US]
+        of_tuple = read if TIMESTAMP_US in columns else [item.expression]
+        trees = {one: column_tree(keys.setdefault(one, f"k{len(keys)}")) for one in of_tuple}
+        if TIMESTAMP_US in columns:
+            value = item.expression.over({one.columns[0]: tree for one, tree in trees.items()})
+        else:
+            value = Expression(trees[item.expression])
+        named.append(NamedExpression(item.name, value))
+    if not keys:
+        # without keys, a window without tuples would have a result
+        keys[Expression.parse("TRUE")] = "k0"
+    own = tuple(NamedExpression(name, key) for key, name in keys.items())
+    return Project(Aggregate(node, own, (), kind), tuple(named))
 
 
 def _words(text: str) -> str:

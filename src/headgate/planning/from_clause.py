@@ -73,6 +73,7 @@ class Scope:
         """The aggregate functions of the user's, in lower case."""
         self._derived = derived
         self._is_aggregate = select.is_aggregate
+        self._is_of_windows = select.summarizes_windows
         self._joining: Source | None = None
         self.sources = tuple(map(self._source, select.sources))
         self.streams = tuple(s for s in self.sources if isinstance(s.definition, StreamDefinition))
@@ -376,7 +377,7 @@ class Scope:
             raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", reference.span)
         types = {s.timestamp_type.lower() for s in self.streams}
         kind = self.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
-        return WindowBound(name, window, kind, in_join=len(self.streams) > 1 and not self._is_aggregate)
+        return WindowBound(name, window, kind, in_join=len(self.streams) > 1 and not self._is_of_windows)
 
     def _is_spark_window(self, reference: ColumnReference) -> bool:
         """Whether it is ``window.start`` or ``window.end`` of a window that GROUP BY makes."""
@@ -413,7 +414,11 @@ class Scope:
         return TypeCheck(self._catalog.known_functions, {**own, **others}, expression.span)
 
     def _found(self, reference: ColumnReference) -> BoundColumn | WindowBound:
-        return self.window_bound(reference) or self.resolve(reference)
+        bound = self.window_bound(reference)
+        if bound is not None and bound.is_first_tuple and not self._is_aggregate:
+            message = f"{reference.name} of a session is known of groups; write GROUP BY"
+            raise QueryError(message, reference.span)
+        return bound or self.resolve(reference)
 
     def resolve(self, reference: ColumnReference) -> BoundColumn:
         if reference.qualifier is None:

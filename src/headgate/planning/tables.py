@@ -15,7 +15,7 @@ from headgate.cql import statement as cql
 from headgate.cql.statement import CreateQuery, FromItem, Name, Select, Setting, SinkClause
 from headgate.errors import QueryError, Span, known_names
 from headgate.model.expression import TIMESTAMP_US, Expression, NamedExpression, column_of, time_text
-from headgate.model.network import Column, Schema, StreamDefinition
+from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import (
     CHANGE,
@@ -145,10 +145,12 @@ class _Binding:
         return self._table_below(select) is not None or (select.summarizes_windows and not is_whole)
 
     def holds(self, select: Select) -> bool:
-        """Whether rows of a SELECT are those that a window over time holds."""
-        [item, *others] = select.sources
-        window = None if item.window is None else item.window.window
-        return not others and isinstance(window, TimeWindow) and not is_emitted_whole(window)
+        """Whether rows of a SELECT are those that a window over time holds, of one stream."""
+        relations = [self.catalog.find(one.source.text) for one in select.sources if not one.branches]
+        others = sum(isinstance(one, RelationDefinition) for one in relations)
+        windows = [one.window.window for one in select.sources if one.window is not None]
+        is_one = len(windows) == 1 == len(select.sources) - others
+        return is_one and isinstance(windows[0], TimeWindow) and not is_emitted_whole(windows[0])
 
     def _table_below(self, select: Select) -> Select | None:
         """The subquery or view that a SELECT reads the current rows of; with a window it is a stream."""
