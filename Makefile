@@ -24,7 +24,7 @@ demo: $(STAMP) ## send one flood three times through a query, and plot memory an
 	$(BIN)/headgate demo
 
 # those of HDFS and S3 are 70 MB, for make long alone
-JARS := broker connector jdbc $(if $(filter-out 0,$(HEADGATE_LONG_TESTS)),hdfs s3)
+JARS := avro broker connector jdbc $(if $(filter-out 0,$(HEADGATE_LONG_TESTS)),hdfs s3)
 
 jars: $(STAMP) ## fetch jars for tests into a cache: a Kafka broker, databases; for make long HDFS and S3
 	@$(BIN)/python tools/fetch_jars.py $(JARS)

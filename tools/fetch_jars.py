@@ -1,4 +1,4 @@
-"""Fetches the jars that tests with a real Kafka broker, databases, HDFS or S3 need, and verifies them.
+"""Fetches the jars that tests with Avro, a real Kafka broker, databases, HDFS or S3 need, and verifies them.
 
 Arguments are the roles of jars, which go into a cache. ``tests/jars.txt`` lists each one with its checksum.
 Maven fetches them from wherever its settings say; nothing is fetched if all are there.
@@ -22,7 +22,7 @@ _TIMEOUT_S = 600
 
 @dataclass(frozen=True)
 class Jar:
-    """A jar by its coordinates; ``role`` is broker, connector, jdbc, hdfs or s3."""
+    """A jar by its coordinates; ``role`` is avro, broker, connector, jdbc, hdfs or s3."""
 
     role: str
     coordinates: str

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import signal
+import struct
 import subprocess
 import sys
 from collections import Counter
@@ -14,6 +16,7 @@ from pathlib import Path
 import duckdb
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
+from tests.cached_jars import cached_jars
 from tests.kafka.broker import Broker
 from tests.lengths import short_or_long
 
@@ -176,3 +179,67 @@ def test_new_partitions_are_read_and_a_deleted_topic_is_named(
             done.result(60)
         assert process.wait(TIMEOUT_S) == 1
     assert "stream s: topic live does not exist any more" in log_of(tmp_path)
+
+
+AVRO_SCHEMA = {
+    "type": "record",
+    "name": "measurement",
+    "fields": [
+        {"name": "celsius", "type": ["null", "double"]},
+        {"name": "n", "type": "long"},
+        {"name": "city", "type": ["null", "string"]},
+    ],
+}
+AVRO = """
+CREATE STREAM s (timestamp TIMESTAMP, celsius DOUBLE, n INT, city STRING, offset BIGINT) FROM kafka OPTIONS (
+  servers '{servers}', topic 'avro', format 'avro', schema '{folder}/measurement.avsc',
+  timestamp 'timestamp', metadata 'offset,timestamp', startingOffsets 'earliest');
+CREATE QUERY kept AS SELECT celsius, n, city, offset FROM s INTO parquet '{folder}/kept';
+"""
+TOO_LARGE = 1 << 40
+
+
+def zigzag(number: int) -> bytes:
+    """An integer in the binary encoding of Avro."""
+    rest, found = (number << 1) ^ (number >> 63), bytearray()
+    while rest > 0x7F:
+        found.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*found, rest])
+
+
+def avro(celsius: float | None, number: int, city: str | None) -> bytes:
+    """A record of AVRO_SCHEMA in the binary encoding; the branch of a union comes before its value."""
+    degrees = b"\0" if celsius is None else b"\2" + struct.pack("<d", celsius)
+    text = b"\0" if city is None else b"\2" + zigzag(len(city.encode())) + city.encode()
+    return degrees + zigzag(number) + text
+
+
+def test_values_in_avro_become_columns_and_bad_ones_dead_letters(
+    broker: Broker, connector: list[Path], tmp_path: Path, eventually: Eventually
+) -> None:
+    broker.create("avro", 1)
+    (tmp_path / "measurement.avsc").write_text(json.dumps(AVRO_SCHEMA))
+    (tmp_path / "q.sql").write_text(AVRO.format(servers=broker.servers, folder=tmp_path))
+    good = [
+        (None if n % 7 == 0 else n / 4, n - 50, None if n % 5 == 0 else f"Orléans {n}") for n in range(100)
+    ]
+    # cut short, a branch that the union does not have, a number that does not fit INT
+    bad = [avro(1.0, 1, "Paris")[:-1], b"\6", b"", avro(None, TOO_LARGE, None)]
+    values = [*(avro(*row) for row in good), *bad, None]
+    broker.produce("avro", ((0, None, value) for value in values))
+
+    def arrived() -> int:
+        letters = stored(tmp_path, "checkpoint/dead-letters", "row")
+        return len(stored(tmp_path, "kept", "n")) + len(letters)
+
+    with running(tmp_path, [*connector, *cached_jars("avro")]) as process:
+        eventually(lambda: process.poll() is not None or arrived() >= len(values), TIMEOUT_S)
+        assert process.poll() is None, log_of(tmp_path)
+    rows = stored(tmp_path, "kept", 'celsius, n, city, "offset"')
+    assert Counter(rows) == Counter((*row, place) for place, row in enumerate(good))
+    letters = stored(tmp_path, "checkpoint/dead-letters", "row, reason")
+    assert Counter(row for row, _ in letters) == Counter(
+        [*(base64.b64encode(value).decode() for value in bad), "null"]
+    )
+    assert {reason for _, reason in letters} == {"the row does not parse"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,13 +14,14 @@ from headgate.model.operator import Synthetic
 from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.profile import Profile
 from headgate.scheduling.capacity import (
+    SegmentList,
     SegmentStrategy,
     SimplifiedSegment,
-    maximal,
     processing_per_s,
     release_per_s,
 )
 from headgate.scheduling.chain_envelope import Chain, Mixed
+from headgate.scheduling.strategy import UnitStrategy
 
 PROFILES = {"a": Profile(1.0, 0.5, 10), "b": Profile(2.0, 0.1, 20), "c": Profile(10.0, 1.0, 5)}
 
@@ -50,21 +53,72 @@ def test_simplified_segments_are_two_at_most_and_forgive_small_falls() -> None:
     assert cut_points(SimplifiedSegment(gamma=0.1), path) == [("0.0", "0.1", "0.2", "0.3")]
 
 
-segments = st.lists(
-    st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True).map(tuple), max_size=12
+segments = st.frozensets(
+    st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True).map(tuple), max_size=6
 )
+plans = st.dictionaries(st.sampled_from("pqrstu"), segments)
 
 
-@given(segments, st.data())
+def registered(plans: Mapping[str, frozenset[tuple[str, ...]]], order: Iterable[str]) -> SegmentList:
+    found = SegmentList()
+    for end in order:
+        found.register(end, plans[end])
+    return found
+
+
+@given(plans, st.data())
 def test_a_segment_is_served_unless_it_is_part_of_another(
-    found: list[tuple[str, ...]], data: st.DataObject
+    plans: dict[str, frozenset[tuple[str, ...]]], data: st.DataObject
 ) -> None:
-    served = maximal(found)
-    assert served == maximal(data.draw(st.permutations(found)))
+    served = registered(plans, plans).served()
+    assert served == registered(plans, data.draw(st.permutations(list(plans)))).served()
+    found = frozenset().union(*plans.values())
     sets = [frozenset(segment) for segment in served]
-    assert all(not a < b for a in sets for b in sets)
+    assert all(not a < b for a in sets for b in sets) and len(set(sets)) == len(sets)
     assert all(any(frozenset(segment) <= longer for longer in sets) for segment in found)
-    assert set(served) <= set(found)
+    assert set(served) <= found
+
+
+@given(plans, st.lists(plans, max_size=3))
+def test_plans_that_came_and_went_leave_no_trace_in_the_list(
+    last: dict[str, frozenset[tuple[str, ...]]], before: list[dict[str, frozenset[tuple[str, ...]]]]
+) -> None:
+    changed = SegmentList()
+    for plans in (*before, last):
+        changed.update(plans)
+    assert changed.served() == registered(last, last).served()
+    for end in last:
+        changed.unregister(end)
+    assert changed.served() == []
+
+
+@st.composite
+def networks(draw: st.DrawFn) -> tuple[Network, dict[str, Profile]]:
+    """Queries over a pool of ten operators, each of which reads an earlier one or a stream."""
+    inputs = {f"o{n}": OperatorInput(f"o{n // 2}") if n > 1 else StreamInput("s", "s", ()) for n in range(10)}
+    ends = sorted(draw(st.sets(st.sampled_from(sorted(inputs)), min_size=1)))
+    needed = set(ends)
+    for name in reversed(inputs):
+        below = inputs[name]
+        if name in needed and isinstance(below, OperatorInput):
+            needed.add(below.operator)
+    operators = tuple(Synthetic(name, (inputs[name],)) for name in inputs if name in needed)
+    queries = tuple(QueryDefinition(f"q{end}", (end,), SinkDefinition("none")) for end in ends)
+    network = Network((StreamDefinition("s", "synthetic", None),), (), operators, queries)
+    sizes = st.sampled_from((0.1, 0.5, 1.0, 2.0))
+    return network, {name: Profile(draw(sizes), draw(sizes), draw(sizes)) for name in network.operators}
+
+
+@pytest.mark.parametrize("strategy", [Chain, Mixed, SegmentStrategy, SimplifiedSegment])
+@given(st.lists(networks(), min_size=2, max_size=4))
+def test_a_changed_network_is_cut_as_if_it_were_the_first(
+    strategy: Callable[[], UnitStrategy], found: list[tuple[Network, dict[str, Profile]]]
+) -> None:
+    changed, new = strategy(), strategy()
+    for network, profiles in found:
+        changed.prepare(network, profiles)
+    new.prepare(*found[-1])
+    assert changed.units == new.units and changed.positions == new.positions
 
 
 def joined() -> Network:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from headgate.errors import SetupError
@@ -63,6 +64,79 @@ class PathCapacity(UnitStrategy):
             yield Unit(path, capacity, max(1.0, capacity * self._round_s))
 
 
+class SegmentList:
+    """The segments of many plans, of which those that are not part of another one are served.
+
+    A plan is identified by the operator that it ends in. Plans come and go, and only segments that a change
+    touches are compared. The list depends on the registered plans alone, whatever their order.
+    """
+
+    def __init__(self) -> None:
+        self._plans: dict[str, frozenset[Operators]] = {}
+        self._uses: Counter[Operators] = Counter()
+        self._members: dict[Operators, frozenset[str]] = {}
+        self._by_operator: dict[str, set[Operators]] = {}
+        # how many segments each one is part of
+        self._covers: Counter[Operators] = Counter()
+
+    def update(self, plans: Mapping[str, frozenset[Operators]]) -> None:
+        """Register plans that are new or whose segments have changed, and unregister those that are gone."""
+        for end in self._plans.keys() - plans.keys():
+            self.unregister(end)
+        for end, segments in plans.items():
+            if self._plans.get(end) != segments:
+                self.register(end, segments)
+
+    def register(self, end: str, segments: frozenset[Operators]) -> None:
+        """Add a plan, in place of one that ends in the same operator."""
+        before = self._plans.get(end, frozenset())
+        self._plans[end] = segments
+        for segment in segments - before:
+            self._uses[segment] += 1
+            if self._uses[segment] == 1:
+                self._add(segment)
+        for segment in before - segments:
+            self._release(segment)
+
+    def unregister(self, end: str) -> None:
+        """Remove a plan; segments that no other plan uses go with it."""
+        for segment in self._plans.pop(end):
+            self._release(segment)
+
+    def served(self) -> list[Operators]:
+        """The segments that are not part of another one, sorted."""
+        return sorted(segment for segment in self._members if not self._covers[segment])
+
+    def _add(self, segment: Operators) -> None:
+        self._members[segment] = frozenset(segment)
+        self._covers[segment] = sum(self._covers_other(longer, segment) for longer in self._near(segment))
+        for shorter in self._near(segment):
+            self._covers[shorter] += self._covers_other(segment, shorter)
+        for operator in segment:
+            self._by_operator.setdefault(operator, set()).add(segment)
+
+    def _release(self, segment: Operators) -> None:
+        self._uses[segment] -= 1
+        if self._uses[segment]:
+            return
+        for operator in segment:
+            self._by_operator[operator].remove(segment)
+            if not self._by_operator[operator]:
+                del self._by_operator[operator]
+        for shorter in self._near(segment):
+            self._covers[shorter] -= self._covers_other(segment, shorter)
+        del self._uses[segment], self._covers[segment], self._members[segment]
+
+    def _near(self, segment: Operators) -> set[Operators]:
+        """The listed segments that share an operator with this one."""
+        return set().union(*(self._by_operator.get(operator, ()) for operator in segment))
+
+    def _covers_other(self, segment: Operators, other: Operators) -> bool:
+        """Whether all operators of another segment are in this one; of equal ones, the first is served."""
+        own, others = self._members[segment], self._members[other]
+        return own > others or (own == others and segment < other)
+
+
 class SegmentStrategy(UnitStrategy):
     """Segments by the bytes they free per second; a turn takes what a segment processes in ``round_s``.
 
@@ -73,6 +147,7 @@ class SegmentStrategy(UnitStrategy):
 
     def __init__(self, round_s: float = 1.0) -> None:
         self._round_s = round_s
+        self._list = SegmentList()
 
     def cuts(self, release: Sequence[float]) -> list[int]:
         """The places to cut a path at, whose operators release so many bytes per second."""
@@ -85,13 +160,16 @@ class SegmentStrategy(UnitStrategy):
         cuts = self.cuts([release_per_s((name,), readers, profiles) for name, readers in each])
         return [path[i:j] for i, j in pairwise([0, *cuts, len(path)])]
 
+    def _plan(self, end: str, network: Network, profiles: Profiles) -> frozenset[Operators]:
+        paths = network.paths_to(end)
+        return frozenset(part for path in paths for part in self.segments_of(path, network, profiles))
+
     def cut(self, network: Network, profiles: Profiles) -> Iterable[Unit]:
         """One unit per segment of any query; what no query reads is served as well."""
         ends = {output for query in network.queries.values() for output in query.outputs}
         ends |= {name for name in network.operators if not network.readers(name)}
-        paths = [path for end in ends for path in network.paths_to(end)]
-        segments = [segment for path in paths for segment in self.segments_of(path, network, profiles)]
-        for segment in maximal(segments):
+        self._list.update({end: self._plan(end, network, profiles) for end in ends})
+        for segment in self._list.served():
             priority = release_per_s(segment, network.readers(segment[-1]), profiles)
             yield Unit(segment, priority, max(1.0, processing_per_s(segment, profiles) * self._round_s))
 
@@ -108,20 +186,6 @@ class SimplifiedSegment(SegmentStrategy):
     def cuts(self, release: Sequence[float]) -> list[int]:
         falls = [i for i, (here, after) in enumerate(pairwise(release), 1) if after < self._gamma * here]
         return falls[:1]
-
-
-def maximal(segments: Iterable[Operators]) -> list[Operators]:
-    """The segments that are not part of another one, sorted."""
-    by_operator: dict[str, list[frozenset[str]]] = {}
-    found = []
-    # the longest first: only they can contain others
-    for segment in sorted(set(segments), key=lambda segment: (-len(segment), segment)):
-        members = frozenset(segment)
-        if not any(members <= longer for longer in by_operator.get(segment[0], ())):
-            found.append(segment)
-            for operator in segment:
-                by_operator.setdefault(operator, []).append(members)
-    return sorted(found)
 
 
 def thresholds(memory_bytes: float, mean_bytes: float, beta: float) -> tuple[float, float]:

@@ -131,13 +131,22 @@ class Chain(UnitStrategy):
 
     name = "chain"
 
+    def __init__(self) -> None:
+        self._charts: dict[tuple[str, ...], tuple[list[Profile], ProgressChart]] = {}
+
     def segments_of(self, chart: ProgressChart) -> tuple[Segment, ...]:
         return chart.segments
 
     def cut(self, network: Network, profiles: Profiles) -> Iterable[Unit]:
         """One unit per segment; slopes are in bytes, so that paths of different widths compare."""
+        # paths that are new or whose profiles have changed get new charts; those that are gone lose theirs
+        known, self._charts = self._charts, {}
         for path in network.paths():
-            for segment in self.segments_of(ProgressChart.of([profiles[name] for name in path])):
+            own = [profiles[name] for name in path]
+            before = known.get(path)
+            chart = before[1] if before is not None and before[0] == own else ProgressChart.of(own)
+            self._charts[path] = own, chart
+            for segment in self.segments_of(chart):
                 operators = path[segment.first : segment.last]
                 yield Unit(operators, segment.slope * profiles[path[0]].bytes_per_tuple)
 
@@ -152,6 +161,7 @@ class Mixed(Chain):
     name = "mixed"
 
     def __init__(self, least_slope: float = 0.5) -> None:
+        super().__init__()
         self._least_slope = least_slope
 
     def segments_of(self, chart: ProgressChart) -> tuple[Segment, ...]:

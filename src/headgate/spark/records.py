@@ -14,7 +14,7 @@ from typing import Any
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.errors import SetupError, SparkError
+from headgate.errors import SetupError, SparkError, known_names
 from headgate.model.kafka import (
     KAFKA,
     client_options,
@@ -25,7 +25,7 @@ from headgate.model.kafka import (
     value_columns,
     value_format,
 )
-from headgate.model.network import StreamDefinition
+from headgate.model.network import Column, StreamDefinition
 from headgate.spark import sql
 
 _LOG = logging.getLogger(__name__)
@@ -48,6 +48,10 @@ NO_CONNECTOR = (
 )
 _CLASS = "org.apache.spark.sql.kafka010.KafkaSourceProvider"
 _VALUE = "$value"
+# Spark reads a bad value of Avro as a record of NULLs, like a good one that has nothing else: the default of
+# a field that no writer knows is there in good ones alone
+_PARSED = "_headgate_parsed"
+_PARSED_FIELD = {"name": _PARSED, "type": "boolean", "default": True}
 # an answer that takes longer than this is none
 _ANSWER_WITHIN_S = 20
 # in the messages of jobs that could not read from Kafka
@@ -80,11 +84,12 @@ def parsed(records: DataFrame, stream: StreamDefinition) -> DataFrame:
     items = [
         _cast(column.name.lower(), column.name, column.type)
         if column.name.lower() in apart
-        else f"{sql.name(_VALUE)}.{sql.name(column.name)} AS {sql.name(column.name)}"
+        else f"{_typed_field(column) if kind == 'avro' else _field(column.name)} AS {sql.name(column.name)}"
         for column in stream.schema.columns
     ]
-    own_bad = f"{sql.name(_VALUE)}.{BAD_ROW}" if kind != "avro" else "CAST(NULL AS STRING)"
-    bad = f"CASE WHEN {sql.name(_VALUE)} IS NULL THEN coalesce({text}, 'null') ELSE {own_bad} END"
+    is_bad = _is_bad_avro(stream) if kind == "avro" else f"{sql.name(_VALUE)} IS NULL"
+    own_bad = "CAST(NULL AS STRING)" if kind == "avro" else _field(BAD_ROW)
+    bad = f"CASE WHEN {is_bad} THEN coalesce({text}, 'null') ELSE {own_bad} END"
     with_value = records.selectExpr("*", f"{value} AS {sql.name(_VALUE)}")
     return with_value.selectExpr(*items, f"{bad} AS {BAD_ROW}", *place)
 
@@ -93,29 +98,73 @@ def _cast(source: str, name: str, type_: str) -> str:
     return f"CAST({sql.name(source)} AS {type_}) AS {sql.name(name)}"
 
 
+def _field(name: str) -> str:
+    """SQL for a field of the value."""
+    return f"{sql.name(_VALUE)}.{sql.name(name)}"
+
+
+def _typed_field(column: Column) -> str:
+    """The same in the type of its column, NULL if it does not fit."""
+    return f"try_cast({_field(column.name)} AS {column.type})"
+
+
 def _decoded(kind: str, stream: StreamDefinition) -> tuple[str, str]:
     """SQL for the text of a value, and for the value as a struct of its columns."""
     options = {**parser_options(stream), "mode": "PERMISSIVE"}
     if kind == "avro":
-        pairs = ", ".join(f"{sql.text(key)}, {sql.text(given)}" for key, given in options.items())
-        return "base64(value)", f"from_avro(value, {sql.text(_avro_schema(stream))}, map({pairs}))"
+        written = avro_schema(stream)
+        read = {**written, "fields": [*written["fields"], _PARSED_FIELD]}
+        options["avroSchema"] = json.dumps(read)
+        return "base64(value)", f"from_avro(value, {sql.text(json.dumps(written))}, {_sql_map(options)})"
     text = "CAST(value AS STRING)"
     options["columnNameOfCorruptRecord"] = BAD_ROW
-    pairs = ", ".join(f"{sql.text(key)}, {sql.text(given)}" for key, given in options.items())
     fields = [f"{sql.name(column.name)} {column.type}" for column in value_columns(stream)]
     schema = ", ".join([*fields, f"{BAD_ROW} STRING"])
     # an empty text would count as a value without fields
-    return text, f"from_{kind}(nullif({text}, ''), {sql.text(schema)}, map({pairs}))"
+    return text, f"from_{kind}(nullif({text}, ''), {sql.text(schema)}, {_sql_map(options)})"
 
 
-def _avro_schema(stream: StreamDefinition) -> str:
+def _sql_map(options: Mapping[str, str]) -> str:
+    return f"map({', '.join(f'{sql.text(key)}, {sql.text(given)}' for key, given in options.items())})"
+
+
+def _is_bad_avro(stream: StreamDefinition) -> str:
+    """SQL for whether a value does not parse, or a field does not fit the type of its column."""
+    does_not_fit = (
+        f"({_field(column.name)} IS NOT NULL AND {_typed_field(column)} IS NULL)"
+        for column in value_columns(stream)
+    )
+    return " OR ".join([f"{_field(_PARSED)} IS NULL", *does_not_fit])
+
+
+def avro_schema(stream: StreamDefinition) -> dict[str, Any]:
+    """The schema of values; raises if it is not one of records with all declared columns."""
     given = dict(stream.options)["schema"].strip()
-    if given.startswith(("{", "[", '"')):
-        return given
+    if not given.startswith(("{", "[", '"')):
+        given = _text_of(given)
     try:
-        return Path(given).read_text(encoding="utf-8")
-    except OSError as error:
-        raise SetupError(f"schema {given} cannot be read: {error.strerror}") from None
+        schema = json.loads(given)
+    except ValueError as error:
+        raise SetupError(f"stream {stream.name}: schema is not JSON: {error}") from None
+    if not isinstance(schema, dict) or not isinstance(schema.get("fields"), list):
+        raise SetupError(
+            f'stream {stream.name}: schema is not one of records; write {{"type": "record", ...}}'
+        )
+    fields = [str(field.get("name")) for field in schema["fields"] if isinstance(field, dict)]
+    known = {name.lower() for name in fields}
+    if missing := [column.name for column in value_columns(stream) if column.name.lower() not in known]:
+        raise SetupError(
+            f"stream {stream.name}: schema has no field {missing[0]}; it has {known_names(fields)}"
+        )
+    return schema
+
+
+def _text_of(file: str) -> str:
+    try:
+        return Path(file).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not valid UTF-8"
+        raise SetupError(f"schema {file} cannot be read: {reason}") from None
 
 
 def has_connector(spark: SparkSession) -> bool:
