@@ -21,6 +21,7 @@ from headgate.status import Recorder
 LATENCY_S, RUN_S, SETTLING_S = 20.0, 70.0, 20.0
 # as measured on two cores; the first ticks, and the first one of a join order, take Java's compiler longer
 TRUE = Calibration(0.34e-6, 3e-8, TickCosts(0.8, 0.0, 0.75, fixed_busy_s=0.3), processors=2)
+WIDTH_BYTES = 64.0
 COLD, COMPILING_S = (6.0, 2.5, 1.5), 3.0
 
 
@@ -30,6 +31,7 @@ class Machine:
 
     known: Measured
     seed: int
+    memory_bytes: float = 16 * 2**20
     drive = TRUE.drive()
     ticks: list[TickCommitted] = field(default_factory=list)
 
@@ -39,7 +41,9 @@ class Machine:
         recorder = Recorder(stages.lowered)
         self._statistics.follow(recorder.recent)
         self._controller = AdaptiveController(
-            ControlledRun(stages.lowered, stages.optimized, self._statistics, 16 * 2**20, True, processors=2)
+            ControlledRun(
+                stages.lowered, stages.optimized, self._statistics, self.memory_bytes, True, processors=2
+            )
         )
         self._observers = [recorder, self._controller]
         self._problem = problem_of(self.drive, TRUE.measured(self.drive).profiles, TRUE.handled_s)
@@ -85,10 +89,21 @@ class Machine:
             queries={"abc": QueryCounts(round(work.results_per_s * arrived_s))},
             backlog_tuples=0,
             backlog_bytes=0,
-            window_bytes=0,
+            window_bytes=round(self._window_bytes(counts, arrived_s)),
             busy_s=busy_s,
             until_s=dict.fromkeys(rows, now_s),
         )
+
+    def _window_bytes(self, counts: dict[str, StreamCounts], arrived_s: float) -> float:
+        """What windows of 1.5 s hold at the end of a tick."""
+        kept = sum(c.rows_in - c.shed for c in counts.values())
+        return kept * WIDTH_BYTES * min(1.0, 1.5 / arrived_s)
+
+    @property
+    def bytes_held(self) -> list[float]:
+        """By tick: its tuples, and the windows that the tick before has left."""
+        arrived = [(t.totals.rows_in - t.totals.shed) * WIDTH_BYTES for t in self.ticks]
+        return [before.window_bytes + own for before, own in zip(self.ticks, arrived[1:], strict=False)]
 
     @property
     def results_of_promise(self) -> float:
@@ -134,3 +149,13 @@ def test_boxes_of_a_query_known_in_part_do_not_flap_once_they_are_set() -> None:
     late = [tick for tick in machine.ticks if tick.now_s > 35]
     assert all(tick.streams["a"].shed == 0 == tick.streams["b"].shed for tick in late)
     assert all(0.6 < tick.streams["c"].shed / tick.streams["c"].rows_in < 0.85 for tick in late)
+
+
+@pytest.mark.parametrize("megabytes", [0.5, 1.0, 2.0])
+def test_a_memory_budget_that_binds_is_used_and_never_exceeded(megabytes: float) -> None:
+    machine = Machine(off_by(1.0), seed=0, memory_bytes=megabytes * 2**20).run()
+    used = [held / machine.memory_bytes for held in machine.bytes_held]
+    assert max(used) < 1.0
+    # of every tick: boxes do not close and open by turns
+    assert min(used[5:]) > 0.5
+    assert machine.max_latency_s < LATENCY_S

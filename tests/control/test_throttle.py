@@ -17,7 +17,7 @@ def ticks(
     for _ in range(number):
         arrived_s = lengths[-1]
         seconds = OVERHEAD_S + work_s_per_s * throttle.keep_ratio**power * arrived_s
-        throttle.add(TickLoad(seconds, arrived_s, OVERHEAD_S, tuples=1000 * arrived_s, bytes_held=0))
+        throttle.add(TickLoad(seconds, arrived_s, OVERHEAD_S, tuples=1000 * arrived_s))
         lengths.append(max(seconds, 0.5))
     return lengths
 
@@ -25,7 +25,7 @@ def ticks(
 @pytest.mark.parametrize("power", [1.0, 2.0, 3.0])
 @pytest.mark.parametrize("load", [1.5, 3.0, 8.0])
 def test_ticks_come_back_below_what_is_wanted(load: float, power: float) -> None:
-    throttle = Throttle(TARGET_S, float("inf"))
+    throttle = Throttle(TARGET_S)
     lengths = ticks(throttle, load, power, 60)
     assert max(lengths) < load * (OVERHEAD_S + load) + OVERHEAD_S + 1e-9
     assert max(lengths[20:]) < 1.5 * TARGET_S
@@ -33,23 +33,16 @@ def test_ticks_come_back_below_what_is_wanted(load: float, power: float) -> None
 
 
 def test_what_fits_is_not_shed_and_one_pause_changes_nothing() -> None:
-    throttle = Throttle(TARGET_S, float("inf"))
+    throttle = Throttle(TARGET_S)
     ticks(throttle, 0.7, 1.0, 20)
     assert throttle.keep_ratio == 1.0
-    assert throttle.add(TickLoad(1.5, 1.0, OVERHEAD_S, 1000, 0)) == ""
+    assert throttle.add(TickLoad(1.5, 1.0, OVERHEAD_S, 1000)) == ""
     assert throttle.keep_ratio == 1.0
 
 
 def test_it_opens_when_the_load_falls() -> None:
-    throttle = Throttle(TARGET_S, float("inf"))
+    throttle = Throttle(TARGET_S)
     ticks(throttle, 5.0, 1.0, 20)
     assert throttle.keep_ratio < 0.5
     ticks(throttle, 0.5, 1.0, 20)
     assert throttle.keep_ratio == 1.0
-
-
-def test_memory_is_a_limit_of_its_own() -> None:
-    throttle = Throttle(TARGET_S, 1e6)
-    why = [throttle.add(TickLoad(0.5, 1.0, OVERHEAD_S, 1000, 4e6)) for _ in range(2)]
-    assert why[-1] == "3.81 MB are held where 0.954 MB are wanted"
-    assert throttle.keep_ratio < 0.3

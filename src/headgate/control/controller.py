@@ -19,6 +19,7 @@ from headgate.runtime.drive import SettingsDecision
 from headgate.statistics.store import Interval
 
 _SAMPLE_EVERY = 2
+# of the memory budget: tuples differ in width
 _MEMORY_SHARE = 0.8
 _ENOUGH = 1e9
 # keep ratios that differ by less are the same
@@ -39,7 +40,7 @@ class AdaptiveController(FixedController):
         self._run = run
         self._statistics = run.statistics
         self._model = WorkModel(run)
-        self._throttle = Throttle(run.target_s, _MEMORY_SHARE * run.memory_bytes)
+        self._throttle = Throttle(run.target_s)
         self._is_known = bool(run.statistics.known.profiles)
         self._most_rows = Allowance(first_rows(run.target_s), run.target_s, self._is_known)
         """Rows of all streams together that drop boxes may let into a tick."""
@@ -50,7 +51,8 @@ class AdaptiveController(FixedController):
         """Whether Java compiles the joins of this tick, or of the next one."""
 
     def first(self) -> TickSettings:
-        return TickSettings(most_rows=round(self._most_rows.amount) if self._run.sheds else None)
+        rows = min(self._most_rows.amount, self._rows_in_memory(0.0))
+        return TickSettings(most_rows=round(rows) if self._run.sheds else None)
 
     def wants_samples(self) -> bool:
         return self._ticks % _SAMPLE_EVERY == 0
@@ -112,12 +114,17 @@ class AdaptiveController(FixedController):
         """Rows that drop boxes may let into the next tick, within its length and the memory budget."""
         if not self._run.sheds:
             return None
-        left = _MEMORY_SHARE * self._run.memory_bytes - tick.backlog_bytes - tick.window_bytes
         in_time = max(self._most_rows.amount, self._planned_rows())
         if self._decision is None and self._is_known:
             # boxes close alike until there are rates to decide by
             in_time = min(in_time, self._model.rows_that_fit(self._arrived(tick)))
-        return max(_LEAST_ROWS, round(min(in_time, left / max(1.0, self._bytes_per_tuple))))
+        return round(min(in_time, self._rows_in_memory(tick.backlog_bytes + tick.window_bytes)))
+
+    def _rows_in_memory(self, held_bytes: float) -> float:
+        """Rows that the memory budget has room for, beside what queues and windows hold."""
+        width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
+        left = _MEMORY_SHARE * self._run.memory_bytes - held_bytes
+        return max(_LEAST_ROWS, left / max(1.0, width))
 
     def _planned_rows(self) -> float:
         """Rows that the model lets into a tick of the length that it should have, if it sheds any.
@@ -136,10 +143,6 @@ class AdaptiveController(FixedController):
         """Rows of a tick before its drop boxes."""
         sheddable = self._run.network.sheddable()
         return {stream: counts.rows_in for stream, counts in tick.streams.items() if stream in sheddable}
-
-    @property
-    def _bytes_per_tuple(self) -> float:
-        return max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
 
     def _reoptimize(self, costs: TickCosts | None) -> str:
         """Choose anew if the statistics call for it; the reason, if there was one."""
@@ -163,15 +166,11 @@ class AdaptiveController(FixedController):
     def _load(
         self, tick: TickCommitted, interval: Interval, costs: TickCosts | None, share: float
     ) -> TickLoad:
-        total = tick.totals
-        kept = total.rows_in - total.shed
-        next_bytes = kept * self._bytes_per_tuple * tick.seconds / interval.arrived_s
         return TickLoad(
             seconds=tick.seconds,
             arrived_s=interval.arrived_s,
             overhead_s=min(costs.overhead_s if costs else 0.0, 0.5 * self._run.target_s),
-            tuples=total.rows_in,
-            bytes_held=tick.backlog_bytes + tick.window_bytes + next_bytes,
+            tuples=tick.totals.rows_in,
             share=self._share_that_fits * share,
         )
 

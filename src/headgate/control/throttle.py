@@ -1,4 +1,4 @@
-"""Feedback where the controller's model is wrong: how long ticks are, and how much memory they hold."""
+"""Feedback where the controller's model is wrong: how long ticks are."""
 
 from __future__ import annotations
 
@@ -23,8 +23,6 @@ class TickLoad:
     arrived_s: float
     overhead_s: float
     tuples: float
-    bytes_held: float
-    """With those of windows."""
     share: float = 1.0
     """What drop boxes let through of what keep ratios allow."""
 
@@ -37,16 +35,15 @@ class TickLoad:
 class Throttle:
     """Feedback where a model is wrong: ``keep_ratio`` is the share to keep of what it would keep."""
 
-    def __init__(self, target_s: float, memory_bytes: float) -> None:
+    def __init__(self, target_s: float) -> None:
         self._target_s = target_s
-        self._memory_bytes = memory_bytes
         self._usual_per_s: float | None = None
         self._was_long = False
         self.keep_ratio = 1.0
 
     def add(self, load: TickLoad) -> str:
         """Adjust the keep ratio to a tick; the reason if it falls."""
-        room = min(self._room_in_time(load), self._room_in_memory(load))
+        room = self._room(load)
         rate = load.tuples / load.arrived_s if load.arrived_s > 0 else 0.0
         usual = rate if self._usual_per_s is None else self._usual_per_s
         has_risen = rate > _RISE * usual
@@ -61,17 +58,11 @@ class Throttle:
         return ""
 
     def _reason(self, load: TickLoad) -> str:
-        if self._room_in_memory(load) < 1:
-            held, limit = load.bytes_held / 2**20, self._memory_bytes / 2**20
-            return f"{held:.3g} MB are held where {limit:.3g} MB are wanted"
         next_s = load.overhead_s + load.work_s_per_s * load.seconds
         return f"the next tick would take {next_s:.2g} s where {self._target_s:.2g} s are wanted"
 
-    def _room_in_time(self, load: TickLoad) -> float:
+    def _room(self, load: TickLoad) -> float:
         if load.arrived_s <= 0 or load.seconds <= load.overhead_s:
             return 2.0
         # what arrives during this tick is the work of the next
         return max(0.0, self._target_s - load.overhead_s) / (load.work_s_per_s * load.seconds)
-
-    def _room_in_memory(self, load: TickLoad) -> float:
-        return self._memory_bytes / load.bytes_held if load.bytes_held > 0 else 2.0

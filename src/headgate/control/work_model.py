@@ -17,6 +17,7 @@ from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.problem import JoinProblem
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.statistics import LiveStatistics, Missing
+from headgate.queueing.tick_model import InTicks
 from headgate.statistics.estimators import DecayedRatio, ResultRatio
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import Interval, StatisticsStore
@@ -24,9 +25,14 @@ from headgate.statistics.store import Interval, StatisticsStore
 # ticks until Java is warm
 COLD_TICKS = 3
 _RECENT_TICKS = 30
-# of what a tick may take: the model is not exact, and ticks differ
+# standard deviation of ticks, as a share of their length, while none were measured
+_ASSUMED_SPREAD = 0.15
+# ticks that differ by more have compiled or waited
+_MOST_SPREAD = 0.3
+# while costs are not known: of what ticks have used
 _HEAD_ROOM = 0.9
-# a tuple waits for the tick before its own to end
+# A tuple waits for the tick before its own to end. With ticks of this share of the bound and a spread of 0.2,
+# one tuple in a thousand takes longer than the bound.
 TICK_OF_BOUND = 0.3
 _TARGET_S = 2.0
 _LEAST_CAPACITY = 0.01
@@ -45,10 +51,15 @@ def target_s(network: Network) -> float:
 
 
 def capacity_of(costs: TickCosts, target_s: float, processors: int, tuples_per_s: float) -> float:
-    """Processors that ticks of that length leave for operators, if so many tuples arrive."""
-    free = 1 - costs.empty_s / target_s - costs.intake_s * tuples_per_s
+    """Processors that ticks of that length leave for operators, if so many tuples arrive.
+
+    The head-room that ticks need because they differ is that of the queueing model.
+    """
+    spread = min(costs.spread, _MOST_SPREAD) if costs.samples else _ASSUMED_SPREAD
+    ticks = InTicks(costs.empty_s, processors, spread=spread)
     # no tick can use more processors than there are, whatever explains a few of them best
-    return _HEAD_ROOM * free / max(costs.work_s, 1 / processors)
+    work_s = max(costs.work_s, 1 / processors)
+    return (ticks.utilisation_within(target_s) - costs.intake_s * tuples_per_s) / work_s
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ from headgate.queueing.service_times import ParameterError, check_amount, check_
 
 # wall-clock seconds per processor second that count as none
 _NO_TIME = 1e-9
+# a tick of no overhead would have room for as much, were it not for the error of its costs
+_MOST_UTILISATION, _SAME_UTILISATION = 0.9, 1e-3
+_DEVIATIONS = 2.0
 # of times that are off by more than they are
 _LEAST_FACTOR = 0.1
 
@@ -98,6 +101,20 @@ class InTicks:
     def shortest_s(self) -> float:
         """How long a tick takes that has next to nothing to do."""
         return max(self.least_s, self.overhead_s)
+
+    def utilisation_within(self, most_s: float) -> float:
+        """The largest utilisation at which ticks are longer than that only now and then.
+
+        Ticks grow with utilisation, and so does what one tick that is too long adds to the next ones: their
+        mean and two standard deviations are to be within ``most_s``.
+        """
+        least, most = 0.0, _MOST_UTILISATION
+        while most - least > _SAME_UTILISATION:
+            middle = (least + most) / 2
+            mean_s = max(self.least_s, self.overhead_s / (1 - middle))
+            fits = mean_s * (1 + _DEVIATIONS * self.spread / math.sqrt(1 - middle**2)) <= most_s
+            least, most = (middle, most) if fits else (least, middle)
+        return least
 
     def predict(self, load: LoadModel) -> LoadPrediction:
         tick_s, utilisation = self.tick_s(load), self.utilisation(load)
