@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
 
 import pytest
 
@@ -16,6 +18,8 @@ from headgate.model.operator_inputs import StreamInput
 from headgate.placed import router_for_run
 from headgate.routing import router_names
 from headgate.spark.eddies.pools import Pools
+from headgate.spark.eddies.publication import Count, Publication, Report
+from headgate.spark.eddies.slot_server import SlotClient, SlotServer
 from headgate.spark.eddies.worker import DROPPED, Assignment, EddyWorker, Step
 
 Holds = Callable[[int], bool]
@@ -32,85 +36,154 @@ def eddy_of(predicates: int, pool_of: Callable[[int], str]) -> Eddy:
     return Eddy("q.eddy", StreamInput("s", "s", ()), tuple(placed))
 
 
-def assignment(
-    policy: str,
-    slots: dict[str, int],
-    lock_folder: Path | None = None,
-    budget_s: float = 60.0,
-    waiting: int = 0,
-) -> Assignment:
-    names = list(slots)
-    eddy = eddy_of(3, lambda n: names[n % len(names)])
-    pools = Pools([PoolDefinition(n, s) for n, s in slots.items()], [eddy], router_for_run(policy))
-    steps = tuple(Step(predicate.function, b"", (), "", ()) for predicate in eddy.predicates)
-    folder = None if lock_folder is None else str(lock_folder)
-    return pools.assignment("q.eddy", steps, budget_s, folder, {"q.eddy": waiting}, {})
+@dataclass
+class Cluster:
+    """Pools with a server of slots, and workers as threads of this process."""
+
+    policy: str
+    slots: dict[str, int]
+
+    def __post_init__(self) -> None:
+        names = list(self.slots)
+        self.eddy = eddy_of(3, lambda n: names[n % len(names)])
+        definitions = [PoolDefinition(name, slots) for name, slots in self.slots.items()]
+        self.pools = Pools(definitions, [self.eddy], router_for_run(self.policy))
+        self.server = SlotServer("127.0.0.1", "127.0.0.1", self.pools)
+
+    def job(self, budget_s: float = 60.0, waiting: int = 0) -> Assignment:
+        steps = tuple(Step(predicate.function, b"", (), "", ()) for predicate in self.eddy.predicates)
+        return self.pools.assignment(
+            "q.eddy", steps, budget_s, self.server.new_job(), {"q.eddy": waiting}, {}
+        )
+
+    def work(self, job: Assignment, holds: Sequence[Holds], done: list[int]) -> Report:
+        client = SlotClient(job.access, job.statistics, lambda: None)
+        try:
+            return EddyWorker(job, holds, done, range(len(done)), client).run()
+        finally:
+            client.close()
+
+
+Clusters = Callable[[str, dict[str, int]], Cluster]
+
+
+@pytest.fixture
+def cluster() -> Iterator[Clusters]:
+    made: list[Cluster] = []
+
+    def make(policy: str, slots: dict[str, int]) -> Cluster:
+        made.append(Cluster(policy, slots))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.server.close()
 
 
 @pytest.mark.parametrize("policy", router_names())
 @pytest.mark.parametrize("slots", [{"a": 1, "b": 1, "c": 1}, {"a": 3, "b": 2}])
-def test_every_policy_settles_the_same_tuples(policy: str, slots: dict[str, int]) -> None:
-    done = [0] * 300
-    report = EddyWorker(assignment(policy, slots), PREDICATES, done, range(300)).run()
+def test_every_policy_settles_the_same_tuples(cluster: Clusters, policy: str, slots: dict[str, int]) -> None:
+    done, eddy = [0] * 300, cluster(policy, slots)
+    report = eddy.work(eddy.job(), PREDICATES, done)
     passed = [row for row, bits in enumerate(done) if bits == FULL]
     assert passed == [row for row in range(300) if all(p(row) for p in PREDICATES)]
     assert all(bits in (FULL, DROPPED) for bits in done)
     assert report.settled == 300
 
 
-def test_unfinished_tuples_are_handed_back_with_their_histories() -> None:
+def test_unfinished_tuples_are_handed_back_with_their_histories(cluster: Clusters) -> None:
     def slowly(row: int) -> bool:
         time.sleep(0.002)
         return True
 
     done = [0] * 400
-    given = assignment("wscq", {"a": 1, "b": 1, "c": 1}, budget_s=0.15)
-    report = EddyWorker(given, [slowly] * 3, done, range(400)).run()
+    eddy = cluster("wscq", {"a": 1, "b": 1, "c": 1})
+    report = eddy.work(eddy.job(budget_s=0.15), [slowly] * 3, done)
     assert 0 < report.settled < 400
     assert any(bits not in (0, FULL) for bits in done)
     calls = sum(count.done for count in report.counts.values())
     assert sum(bits.bit_count() for bits in done) == calls
     # the next job calls only what is left
     left = [bits for bits in done if bits != FULL]
-    again = assignment("wscq", {"a": 4, "b": 4, "c": 4})
-    more = EddyWorker(again, [lambda row: True] * 3, left, range(len(left))).run()
+    more = eddy.work(eddy.job(), [lambda row: True] * 3, left)
     assert sum(count.done for count in more.counts.values()) == 3 * 400 - calls
 
 
-def test_while_others_wait_a_job_hands_its_last_tuples_back() -> None:
-    done = [0] * 200
-    given = assignment("wscq", {"a": 1, "b": 1, "c": 1}, waiting=100)
-    report = EddyWorker(given, [lambda row: True] * 3, done, range(200)).run()
+def test_while_others_wait_a_job_hands_its_last_tuples_back(cluster: Clusters) -> None:
+    eddy = cluster("wscq", {"a": 1, "b": 1, "c": 1})
+    report = eddy.work(eddy.job(waiting=100), [lambda row: True] * 3, [0] * 200)
     assert 150 <= report.settled < 200
 
 
-def test_two_jobs_never_use_more_slots_than_a_pool_has(tmp_path: Path) -> None:
-    guard, now, most = threading.Lock(), [0], [0]
+class Calls:
+    """Calls in progress, by worker, and the most at a time."""
 
-    def watched(row: int) -> bool:
-        with guard:
-            now[0] += 1
-            most[0] = max(most[0], now[0])
-        time.sleep(0.001)
-        with guard:
-            now[0] -= 1
-        return True
+    def __init__(self, seconds: float) -> None:
+        self._guard, self._seconds = threading.Lock(), seconds
+        self.now = self.most = 0
+        self.of: Counter[int] = Counter()
 
-    def job() -> None:
-        given = assignment("wscq", {"a": 2}, lock_folder=tmp_path)
-        EddyWorker(given, [watched] * 3, [0] * 60, range(60)).run()
+    def holds(self, worker: int) -> Holds:
+        def watched(row: int) -> bool:
+            with self._guard:
+                self.of[worker] += 1
+                self.now += 1
+                self.most = max(self.most, self.now)
+            time.sleep(self._seconds)
+            with self._guard:
+                self.now -= 1
+            return True
 
-    jobs = [threading.Thread(target=job) for _ in range(2)]
-    for each in jobs:
+        return watched
+
+
+def run_at_once(works: list[Callable[[], object]]) -> None:
+    threads = [threading.Thread(target=work) for work in works]
+    for each in threads:
         each.start()
-    for each in jobs:
+    for each in threads:
         each.join()
-    assert most[0] == 2
 
 
-def test_an_error_of_a_function_ends_the_job() -> None:
+def test_workers_of_several_jobs_never_use_more_slots_than_a_pool_has(cluster: Clusters) -> None:
+    eddy, calls = cluster("wscq", {"a": 2}), Calls(0.001)
+    jobs = [eddy.job(), eddy.job()]
+    run_at_once(
+        [partial(eddy.work, jobs[n // 2], [calls.holds(n)] * 3, [0] * 60) for n in range(4)],
+    )
+    assert calls.most == 2
+    assert calls.of == {n: 180 for n in range(4)}
+
+
+def test_workers_of_one_job_take_turns(cluster: Clusters) -> None:
+    eddy, calls = cluster("wscq", {"a": 1}), Calls(0.01)
+    job = eddy.job(budget_s=1.5)
+    run_at_once([partial(eddy.work, job, [calls.holds(n)] * 3, [0] * 500) for n in range(2)])
+    assert min(calls.of.values()) > 0.25 * max(calls.of.values())
+
+
+def test_a_worker_learns_the_queues_and_statistics_of_others(cluster: Clusters) -> None:
+    eddy = cluster("wscq", {"a": 1, "b": 1, "c": 1})
+    job = eddy.job()
+    one, other = (SlotClient(job.access, job.statistics, lambda: None) for _ in range(2))
+    name = job.rules.names[0]
+    work = Count(tuples_in=50, done=50, out=10, busy_s=1.0)
+    one.publish(Publication({name: work}, {name: 7}, 1.0))
+    one.end(Report(Publication({}, {name: 7}, 0.0), {}, 0.0))
+    other.end(Report(Publication({}, {name: 3}, 0.0), {}, 0.0))
+    assert other.statistics[name].queue == 7
+    assert other.statistics[name].seconds == pytest.approx(0.02)
+    assert other.statistics[name].selectivity < 0.5
+    assert one.statistics[name].queue == 0
+    for client in (one, other):
+        client.close()
+    assert len(eddy.server.take_reports(job.access)) == 2
+
+
+def test_an_error_of_a_function_ends_the_job(cluster: Clusters) -> None:
     def fails(row: int) -> bool:
         raise ValueError("no")
 
+    eddy = cluster("wscq", {"a": 1})
     with pytest.raises(ValueError, match="no"):
-        EddyWorker(assignment("wscq", {"a": 1}), [fails] * 3, [0] * 10, range(10)).run()
+        eddy.work(eddy.job(), [fails] * 3, [0] * 10)

@@ -83,19 +83,28 @@ _APPLICATION_SETTINGS = {
 }
 
 _NAME = "headgate"
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[ *([0-9]+) *, *([0-9]+) *, *([0-9]+) *\]")
 
 # a second caller, while Spark is being started in the background, gets the same session
 _STARTING = threading.Lock()
 
 
 def own_session(master: str = "local[*]", pool_tasks: int = 0, extras: Extras = NO_EXTRAS) -> SparkSession:
-    """A session of our own; on one machine, ``pool_tasks`` tasks are added to its processors, for pools."""
+    """A session of our own; on one machine, ``pool_tasks`` tasks are added to its processors, for pools.
+
+    The executors of a ``local-cluster`` divide them among themselves.
+    """
     jvm.check_master(master)
     with _STARTING:
         java = prepare_java()
         threads = local_threads(master)
+        processors_used = threads
         if pool_tasks and threads is not None:
             master = f"local[{threads + pool_tasks}]"
+        elif pool_tasks and (found := _LOCAL_CLUSTER.fullmatch(master)) is not None:
+            executors, cores, megabytes = map(int, found.groups())
+            processors_used = executors * cores
+            master = f"local-cluster[{executors},{cores + -(-pool_tasks // executors)},{megabytes}]"
         # errors that Spark reports are repeated in one line of ours
         for logger in ("DataFrameQueryContextLogger", "SQLQueryContextLogger"):
             logging.getLogger(logger).setLevel(logging.CRITICAL)
@@ -109,9 +118,9 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0, extras: Extras = 
             **_driver_address(master),
             **extras.settings(),
         }
-        if pool_tasks and threads is not None:
+        if pool_tasks and processors_used is not None:
             # the work of ticks is still divided among the processors
-            settings["spark.default.parallelism"] = str(threads)
+            settings["spark.default.parallelism"] = str(processors_used)
         if threads is not None and os.environ["PYSPARK_PYTHON"] == sys.executable:
             # elsewhere, workers may run a Python that has no Headgate
             settings["spark.python.daemon.module"] = "headgate.spark.application.workers"
@@ -251,6 +260,26 @@ def local_threads(master: str) -> int | None:
     if found is None:
         return None
     return (os.cpu_count() or 1) if found[1] == "*" else int(found[1])
+
+
+def task_places(spark: SparkSession) -> tuple[int, int]:
+    """Executors of the application now, and how many tasks they run at a time; the driver alone is one."""
+    if (threads := task_slots(spark)) is not None:
+        return 1, threads
+    context: Any = spark.sparkContext._jsc.sc()
+    # the driver is listed too
+    executors = int(context.getExecutorMemoryStatus().size()) - 1
+    profile = context.resourceProfileManager().defaultResourceProfile()
+    return max(1, executors), max(1, int(context.maxNumConcurrentTasks(profile)))
+
+
+def driver_hosts(spark: SparkSession) -> tuple[str, str]:
+    """The address to listen on in the driver, and the one by which executors reach it."""
+    if task_slots(spark) is not None:
+        return "127.0.0.1", "127.0.0.1"
+    settings = spark.sparkContext.getConf()
+    host = str(settings.get("spark.driver.host")).strip("[]")
+    return str(settings.get("spark.driver.bindAddress", host)).strip("[]"), host
 
 
 def processors(spark: SparkSession) -> int:

@@ -23,8 +23,7 @@ from pyspark.sql import functions as F
 from headgate.errors import HeadgateError, SetupError
 from headgate.model.operator import JoinEddy
 from headgate.model.operator_inputs import OperatorInput
-from headgate.spark.application.cluster import task_slots
-from headgate.spark.application.ending import remove_folder, temporary_folder
+from headgate.spark.application.cluster import driver_hosts, task_places
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.eddy_jobs import (
@@ -42,6 +41,7 @@ from headgate.spark.eddies.eddy_jobs import (
 )
 from headgate.spark.eddies.pools import Balance, Pools
 from headgate.spark.eddies.queue import EddyQueue, EddySnapshot, JobInput
+from headgate.spark.eddies.slot_server import SlotServer
 from headgate.spark.eddies.task import DONE, NUMBER
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
 from headgate.spark.sources import first_line
@@ -101,20 +101,27 @@ class Eddies:
         # a later run on the same checkpoint must not reuse the paths
         self._token = uuid.uuid4().hex[:8]
         self._tag = f"headgate pools {self._token}"
-        slots = task_slots(self._store.spark)
-        # ticks need a task slot too; on a cluster, workers cannot share slots through files
-        self._most_jobs = None if slots is None else max(1, slots - 1)
-        self._jobs_of_one = min(_JOBS_OF_AN_EDDY, self._most_jobs or 1)
         self._overhead_s: float | None = None
         """What a job takes beside its calls."""
-        self._locks = None if slots is None else temporary_folder("headgate-slots-")
         self._threads = ThreadPoolExecutor(
-            self._jobs_of_one * len(self._layouts) + _PROBING, thread_name_prefix="headgate-pool"
+            _JOBS_OF_AN_EDDY * len(self._layouts) + _PROBING, thread_name_prefix="headgate-pool"
         )
+        self._server: SlotServer | None = None
+        if any(layout.steps for layout in self._layouts.values()):
+            self._server = SlotServer(*driver_hosts(self._store.spark), self.pools)
+        self._count_tasks()
         self._jobs: set[Future[None]] = set()
         self._paths: set[str] = set()
         if self._layouts:
             self._checkpoint.sweep_eddies(manifest.block_paths())
+
+    def _count_tasks(self) -> None:
+        """Set how many jobs may run at a time, and in how many tasks each; executors come and go."""
+        executors, tasks = task_places(self._store.spark)
+        # ticks need a task slot too
+        free = max(1, tasks - 1)
+        self._tasks_of_job = min(executors, free)
+        self._most_jobs = max(1, free // self._tasks_of_job)
 
     def snapshots(self) -> dict[str, EddySnapshot]:
         """Every eddy now; raises the error of a failed job."""
@@ -193,6 +200,7 @@ class Eddies:
         if self._balance is not None:
             for pool, slots in self._balance.move(self.pools.status(), time.time()).items():
                 self.pools.alter(pool, slots)
+        self._count_tasks()
         self._start_jobs()
 
     def _start_jobs(self) -> None:
@@ -213,13 +221,17 @@ class Eddies:
     def _may_start(self, lane: Lane) -> bool:
         if self._is_closed or self._error is not None:
             return False
-        if self._most_jobs is not None and self._running.total() >= self._most_jobs:
+        if self._running.total() >= self._most_jobs:
             return False
         pool = self._probing_pool(lane)
-        beside = sum(jobs for other, jobs in self._running.items() if self._probing_pool(other) == pool)
         if pool is not None:
+            beside = sum(jobs for other, jobs in self._running.items() if self._probing_pool(other) == pool)
             return beside < self.pools.slots()[pool]
-        return self._running[lane] < self._jobs_of_one and (self._most_jobs is not None or not beside)
+        return self._running[lane] < self._jobs_of_one
+
+    @property
+    def _jobs_of_one(self) -> int:
+        return min(_JOBS_OF_AN_EDDY, self._most_jobs)
 
     def _probing_pool(self, lane: Lane) -> str | None:
         eddy, step = lane
@@ -260,17 +272,21 @@ class Eddies:
         self._start_jobs()
 
     def _call(self, lane: Lane, taken: JobInput, path: str) -> JobOutput:
-        eddy = lane[0]
-        layout = self._layouts[eddy]
-        assignment = self.pools.assignment(
-            eddy, layout.steps, self._budget_s, self._locks, *self._waiting(eddy)
-        )
+        eddy, server = lane[0], self._server
+        assert server is not None
+        layout, access = self._layouts[eddy], server.new_job()
+        assignment = self.pools.assignment(eddy, layout.steps, self._budget_s, access, *self._waiting(eddy))
         began_s = time.perf_counter()
-        output, report = call_functions(self._store, layout, assignment, taken, path)
-        self._learn_overhead(time.perf_counter() - began_s - report.active_s - report.waited_s)
-        self.pools.record_report(report)
-        if report.settled or report.active_s:
-            self._learn(lane, report.settled / (report.active_s or _AT_ONCE_S))
+        output = call_functions(self._store, layout, assignment, taken, path, self._tasks_of_job)
+        reports = server.take_reports(access)
+        worked_s = max((report.active_s + report.waited_s for report in reports), default=0.0)
+        self._learn_overhead(time.perf_counter() - began_s - worked_s)
+        for report in reports:
+            self.pools.learn(report)
+        settled = sum(report.settled for report in reports)
+        active_s = max((report.active_s for report in reports), default=0.0)
+        if settled or active_s:
+            self._learn(lane, settled / (active_s or _AT_ONCE_S))
         return output
 
     def _probe(self, lane: Lane, taken: JobInput, path: str) -> JobOutput:
@@ -314,5 +330,5 @@ class Eddies:
             # repeatedly, since a thread may not have started its Spark job yet
             self._store.spark.sparkContext.cancelJobsWithTag(self._tag)
             jobs = wait(jobs, _CANCEL_EVERY_S).not_done
-        if self._locks is not None:
-            remove_folder(self._locks)
+        if self._server is not None:
+            self._server.close()

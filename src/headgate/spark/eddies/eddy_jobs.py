@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame, Observation
 from pyspark.sql import functions as F
-from pyspark.sql.types import IntegerType, LongType, NumericType, StringType, StructField, StructType
+from pyspark.sql.types import IntegerType, LongType, NumericType, StructField, StructType
 
 from headgate.errors import QueryError
 from headgate.model.expression import Expression
@@ -29,9 +29,9 @@ from headgate.routing.policies import choice_bounds
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.queue import JobInput
-from headgate.spark.eddies.task import DONE, NEXT, NUMBER, REPORT, pickled, settle
+from headgate.spark.eddies.task import DONE, NEXT, NUMBER, pickled, settle
 from headgate.spark.eddies.visit_rules import VisitRules, probe_parents, visit_rules
-from headgate.spark.eddies.worker import Assignment, Report, Step
+from headgate.spark.eddies.worker import Assignment, Step
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators.check import checked, expression
 from headgate.spark.operators.window_join import BROADCAST_ROWS
@@ -66,12 +66,6 @@ class EddyLayout:
         """Schema of a tuple in a block of the eddy."""
         columns = StructType(list(self.schema.fields))
         return columns.add(NUMBER, LongType()).add(DONE, LongType()).add(NEXT, IntegerType())
-
-    @property
-    def task_output(self) -> StructType:
-        """Schema of the output of a task: a tuple, or a report."""
-        fields = [StructField(f.name, f.dataType, True) for f in self.stored.fields]
-        return StructType(fields).add(REPORT, StringType())
 
 
 def lay_out(
@@ -183,8 +177,9 @@ def job_output(rules: VisitRules, measured: Mapping[str, Any], path: str, taken:
 
 
 def call_functions(
-    store: BlockStore, layout: EddyLayout, assignment: Assignment, taken: JobInput, path: str
-) -> tuple[JobOutput, Report]:
+    store: BlockStore, layout: EddyLayout, assignment: Assignment, taken: JobInput, path: str, tasks: int
+) -> JobOutput:
+    """Call functions on tuples, in tasks among which they are divided by their numbers."""
     # files may contain tuples of other jobs, and finished ones
     first, end = map(tick_constant, taken.numbers)
     own = F.col(DONE).isNull() & (F.col(NUMBER) >= first) & (F.col(NUMBER) < end)
@@ -197,12 +192,13 @@ def call_functions(
     def run(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return settle(batches, assignment, inputs, carried)
 
-    settled = tuples.coalesce(1).select("*", *layout.columns).mapInArrow(run, layout.task_output)
+    divided = tuples.coalesce(1) if tasks == 1 else tuples.repartition(tasks, NUMBER)
+    nullable = StructType([StructField(f.name, f.dataType, True) for f in layout.stored.fields])
+    settled = divided.select("*", *layout.columns).mapInArrow(run, nullable)
     observation = Observation(f"job of {layout.eddy.name}")
-    observed = settled.observe(observation, F.max(REPORT).alias("report"), *output_measures(layout.rules))
-    store.write_known(observed.where(F.col(REPORT).isNull()).drop(REPORT), path, inf)
-    measured = observation.get
-    return job_output(layout.rules, measured, path, taken), Report.from_text(measured["report"])
+    observed = settled.observe(observation, *output_measures(layout.rules))
+    store.write_known(observed, path, inf)
+    return job_output(layout.rules, observation.get, path, taken)
 
 
 def finished_tuples(store: BlockStore, layout: EddyLayout, blocks: tuple[BlockRef, ...]) -> DataFrame:

@@ -12,12 +12,20 @@ from dataclasses import dataclass, replace
 from headgate.errors import SetupError, unknown_name
 from headgate.model.network import PoolDefinition
 from headgate.model.operator import Eddy
-from headgate.routing.monitor import UNKNOWN_SECONDS, UNKNOWN_SELECTIVITY, Monitor, Outcome
+from headgate.routing.monitor import (
+    UNKNOWN_SECONDS,
+    UNKNOWN_SELECTIVITY,
+    Monitor,
+    OperatorStatistics,
+    Outcome,
+)
 from headgate.routing.policies import Router, RoutingView
 from headgate.routing.routing_network import AnyOrder, PlacedOperator, RoutingNetwork
 from headgate.runtime.usercode import routed
+from headgate.spark.eddies.publication import Count, Publication, Report
+from headgate.spark.eddies.slot_server import SlotAccess
 from headgate.spark.eddies.visit_rules import visit_rules
-from headgate.spark.eddies.worker import Assignment, Count, Report, Step
+from headgate.spark.eddies.worker import Assignment, Step
 
 # arrival rates are means over this time
 _RATE_S = 10.0
@@ -60,6 +68,8 @@ class Pools:
             self._pool_of |= zip(rules.names, rules.pools, strict=True)
         self._monitors = {name: Monitor(time.time()) for name in self._pool_of}
         self._counts = {pool: Count() for pool in self._slots}
+        self._queues: dict[int, Mapping[str, int]] = {}
+        """Queues of every worker, as it has published them last."""
         self._arrivals: dict[str, deque[tuple[float, int]]] = {
             plan: deque() for rules in self._rules.values() for plan in rules.plans
         }
@@ -150,7 +160,7 @@ class Pools:
         eddy: str,
         steps: tuple[Step, ...],
         budget_s: float,
-        lock_folder: str | None,
+        access: SlotAccess,
         waiting: Mapping[str, int],
         queues: Mapping[str, int],
     ) -> Assignment:
@@ -170,11 +180,11 @@ class Pools:
                 rules=rules,
                 steps=steps,
                 slots={pool: self._slots[pool] for pool in rules.pools[rules.probes :]},
-                lock_folder=lock_folder,
+                access=access,
                 budget_s=budget_s,
                 left_over=_LEFT_OVER if waiting[eddy] else 0.0,
                 router=router,
-                monitors={name: self._monitors[name] for name in rules.names},
+                statistics=self._published(rules.names, None),
                 queues=queues,
                 rates=view.rates,
                 now_s=now_s,
@@ -204,15 +214,37 @@ class Pools:
         with self._routing:
             self.router.learn(Outcome(name, tuples, tuples, out, busy_s, queue, seconds))
 
-    def record_report(self, report: Report) -> None:
+    def publish(self, worker: int, published: Publication) -> dict[str, OperatorStatistics]:
+        """Add what a worker has done; returns statistics in which queues are those of other workers."""
+        now_s = time.time()
         with self._lock:
-            self._monitors.update(report.monitors)
-            for name, count in report.counts.items():
-                self._counts[self._pool_of[name]].add(count)
+            self._queues[worker] = published.queues
+            for name, count in published.counts.items():
+                pool, queue = self._pool_of[name], self._queue(name)
+                self._counts[pool].add(count)
+                work = count.tuples_in, count.done, count.out, count.busy_s / self._slots[pool]
+                self._monitors[name].observe(now_s, queue, *work)
+            return self._published(self._monitors, worker)
+
+    def learn(self, report: Report) -> None:
+        """Let the router learn from a worker that has ended."""
         with self._routing:
             for name, count in report.counts.items():
                 work = count.tuples_in, count.done, count.out, count.busy_s
                 self.router.learn(Outcome(name, *work, queue=0.0, elapsed_s=report.active_s))
+
+    def leave(self, worker: int) -> None:
+        """Forget the queues of a worker that has ended."""
+        with self._lock:
+            self._queues.pop(worker, None)
+
+    def _queue(self, name: str, without: int | None = None) -> int:
+        return sum(queues.get(name, 0) for worker, queues in self._queues.items() if worker != without)
+
+    def _published(self, names: Iterable[str], worker: int | None) -> dict[str, OperatorStatistics]:
+        return {
+            name: replace(self._monitors[name].published, queue=self._queue(name, worker)) for name in names
+        }
 
 
 class Balance:

@@ -1,8 +1,9 @@
-"""The task of a job that calls functions: Arrow in, the eddy worker, Arrow out, and a row with a report."""
+"""The task of a job that calls functions: Arrow in, the eddy worker, Arrow out."""
 
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,7 @@ from pyspark.sql.types import StructType
 from headgate.errors import UserCodeError
 from headgate.runtime.usercode import user_code_error
 from headgate.spark.application.workers import silence_daemon
+from headgate.spark.eddies.slot_server import SlotClient
 from headgate.spark.eddies.worker import DROPPED, Assignment, EddyWorker, Holds, Step
 from headgate.spark.sql import SIDE
 
@@ -26,9 +28,6 @@ DONE = "$done"
 
 NEXT = "$next"
 """The step that a tuple has been routed to; null if it is still to be routed."""
-
-REPORT = "$report"
-"""The report of a worker, in a row where all other columns are null."""
 
 Batches = Iterator[pa.RecordBatch]
 
@@ -64,7 +63,6 @@ def settle(batches: Batches, assignment: Assignment, inputs: StructType, carried
     """
     received = list(batches)
     if not sum(batch.num_rows for batch in received):
-        # an empty partition has no schema for a report
         return
     table = pa.Table.from_batches(received)
     done = [bits or 0 for bits in table.column(DONE).to_pylist()]
@@ -77,7 +75,11 @@ def settle(batches: Batches, assignment: Assignment, inputs: StructType, carried
     ]
     sides = table.column(SIDE).to_pylist() if assignment.rules.probes else ()
     targets, numbers = table.column(NEXT).to_pylist(), table.column(NUMBER).to_pylist()
-    report = EddyWorker(assignment, holds, done, numbers, sides, targets).run()
+    slots = SlotClient(assignment.access, assignment.statistics, _end_process)
+    try:
+        EddyWorker(assignment, holds, done, numbers, slots, sides, targets).run()
+    finally:
+        slots.close()
     left = table.select(list(carried))
     for name, values in returned.items():
         column = pa.array(values, types[name])
@@ -85,10 +87,12 @@ def settle(batches: Batches, assignment: Assignment, inputs: StructType, carried
     left = left.append_column(DONE, pa.array(done, pa.int64()))
     left = left.append_column(NEXT, pa.array(targets, pa.int32()))
     left = left.filter(pa.array([bits != DROPPED for bits in done]))
-    left = left.append_column(REPORT, pa.nulls(left.num_rows, pa.string()))
     yield from left.to_batches()
-    nulls = [pa.nulls(1, field.type) for field in left.schema if field.name != REPORT]
-    yield pa.RecordBatch.from_arrays([*nulls, pa.array([report.to_text()])], schema=left.schema)
+
+
+def _end_process() -> None:
+    """End all calls: the driver is gone, or takes this worker for gone, and others may have its slots."""
+    os._exit(1)
 
 
 def _call(step: Step, rows: Sequence[Sequence[Any]]) -> Callable[[int], Any]:

@@ -1,27 +1,24 @@
 """The eddy worker: inside one task, a thread per slot, a queue per pool, and a router in between.
 
-Tuples go from predicate to predicate without leaving the process. When the worker's time is over, unfinished
-tuples are handed back with their histories.
+Tuples go from predicate to predicate without leaving the process. Workers of other tasks share the slots of
+the pools; each routes its own tuples, by statistics that all of them publish. When a worker's time is over,
+unfinished tuples are handed back with their histories.
 """
 
 from __future__ import annotations
 
-import base64
-import fcntl
 import heapq
-import pickle
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import partial
-from pathlib import Path
 
-from headgate.routing.monitor import Monitor
+from headgate.routing.monitor import Intervals
 from headgate.routing.policies import Router, RoutingView, next_operator, routing_chance
 from headgate.runtime.usercode import routed
+from headgate.spark.eddies.publication import Count, Publication, Report
+from headgate.spark.eddies.slot_server import PUBLISH_S, SlotAccess, SlotClient, Statistics
 from headgate.spark.eddies.visit_rules import VisitRules
 
 Holds = Callable[[int], bool]
@@ -34,6 +31,8 @@ DROPPED = -1
 _PAGE = 40
 _PER_SLOT = 4
 _SEED = 0
+# how long a worker keeps a slot while others wait for it
+_TURN_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -62,67 +61,18 @@ class Assignment:
     """The steps that call functions, which come after the probes."""
     slots: Mapping[str, int]
     """Concurrent calls of each pool."""
-    lock_folder: str | None
-    """Where workers on one machine share slots; None if no two run at a time."""
+    access: SlotAccess
+    """How a worker gets slots."""
     budget_s: float
     left_over: float
     """Share of the tuples that may be handed back: the last ones would keep few pools busy."""
     router: Router
-    monitors: Mapping[str, Monitor]
+    statistics: Statistics
+    """As published when the job began; queues are those of other workers."""
     queues: Mapping[str, int]
     """Tuples waiting for each probe."""
     rates: Mapping[str, float]
     now_s: float
-
-
-@dataclass
-class Count:
-    """Work done by a predicate."""
-
-    tuples_in: int = 0
-    done: int = 0
-    out: int = 0
-    busy_s: float = 0.0
-
-    def add(self, other: Count) -> None:
-        self.tuples_in += other.tuples_in
-        self.done += other.done
-        self.out += other.out
-        self.busy_s += other.busy_s
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a worker reports: monitors, counts by predicate, and how long slots were in use.
-
-    Before that, it waited ``waited_s`` for other workers to give up their slots.
-    """
-
-    monitors: Mapping[str, Monitor]
-    counts: Mapping[str, Count]
-    active_s: float
-    waited_s: float = 0.0
-    settled: int = 0
-    """Tuples that were finished, dropped, or sent on to a probe."""
-
-    def to_text(self) -> str:
-        return base64.b64encode(pickle.dumps(self)).decode("ascii")
-
-    @staticmethod
-    def from_text(text: str) -> Report:
-        report = pickle.loads(base64.b64decode(text))
-        assert isinstance(report, Report)
-        return report
-
-
-@contextmanager
-def _slot(folder: str | None, pool: str, number: int) -> Iterator[Callable[[int], None]]:
-    """A slot of a pool, which all workers on one machine lock and unlock through a file."""
-    if folder is None:
-        yield lambda operation: None
-        return
-    with Path(folder, f"{pool}-{number}").open("a") as file:
-        yield partial(fcntl.flock, file)
 
 
 @dataclass(eq=False, repr=False)
@@ -136,6 +86,7 @@ class EddyWorker:
     _holds: Sequence[Holds]
     done: list[int]
     _numbers: Sequence[int]
+    _slots: SlotClient
     _sides: Sequence[int] = ()
     targets: list[int | None] = field(default_factory=list)
 
@@ -145,10 +96,8 @@ class EddyWorker:
         self.targets = self.targets or [None] * rows
         self._rules = assignment.rules
         self._names = assignment.rules.names
-        self._monitors = dict(assignment.monitors)
-        self._counts = {name: Count() for name in self._names[self._rules.probes :]}
-        for name in self._counts:
-            self._monitors[name].resume(time.time())
+        self._counts, self._totals = self._no_counts(), self._no_counts()
+        self._published_s = time.perf_counter()
         self._sent = dict(assignment.queues)
         self._lock = threading.Lock()
         self._ended = threading.Condition(self._lock)
@@ -168,31 +117,56 @@ class EddyWorker:
     def run(self) -> Report:
         """Work until the end; then ``done`` has the history of every row, or DROPPED."""
         ready_s = time.perf_counter()
-        threads = [
-            threading.Thread(target=self._serve, args=(pool, number), daemon=True)
-            for pool, slots in self._assignment.slots.items()
-            for number in range(slots)
-        ]
         with self._lock:
             self._admit()
-        for thread in threads:
-            thread.start()
+        for pool, slots in self._assignment.slots.items():
+            for _ in range(slots):
+                threading.Thread(target=self._serve, args=(pool,), daemon=True).start()
+        self._wait_while(lambda: self._open > self._spare and not self._is_over())
         with self._lock:
-            while self._open > self._spare and not self._is_over():
-                self._ended.wait(self._left_s())
             self._over = True
             for waiting in self._work.values():
                 waiting.notify_all()
-            # calls in progress are finished; threads that wait for a slot notice the end themselves
-            while self._in_service:
-                self._ended.wait()
-            if self._error is not None:
-                raise self._error
-            ended_s = time.perf_counter()
-            begun_s = ended_s if self._begun_s is None else self._begun_s
-            monitors = {name: self._monitors[name] for name in self._counts}
-            settled = len(self.done) - self._open
-            return Report(monitors, self._counts, ended_s - begun_s, begun_s - ready_s, settled)
+        self._slots.stop_waiting()
+        # calls in progress are finished
+        self._wait_while(lambda: self._in_service > 0)
+        if self._error is not None:
+            raise self._error
+        ended_s = time.perf_counter()
+        begun_s = ended_s if self._begun_s is None else self._begun_s
+        last, settled = self._publication(), len(self.done) - self._open
+        report = Report(last, self._totals, ended_s - begun_s, begun_s - ready_s, settled)
+        self._slots.end(report)
+        return report
+
+    def _wait_while(self, holds: Callable[[], bool]) -> None:
+        """Wait, and publish statistics at intervals."""
+        while True:
+            with self._lock:
+                while (is_on := holds()) and not self._is_publishing():
+                    self._ended.wait(min(PUBLISH_S, self._left_s() or PUBLISH_S))
+            if not is_on:
+                return
+            self._slots.publish(self._publication())
+
+    def _is_publishing(self) -> bool:
+        if time.perf_counter() - self._published_s >= PUBLISH_S:
+            return True
+        return any(count.done >= Intervals.tuples for count in self._counts.values())
+
+    def _publication(self) -> Publication:
+        with self._lock:
+            now_s = time.perf_counter()
+            elapsed_s, self._published_s = now_s - self._published_s, now_s
+            counts, self._counts = self._counts, self._no_counts()
+            for name, count in counts.items():
+                self._totals[name].add(count)
+            # what is left in the end is no queue any more
+            queues = {name: 0 if self._over else self._queue(self._names.index(name)) for name in counts}
+        return Publication(counts, queues, elapsed_s)
+
+    def _no_counts(self) -> dict[str, Count]:
+        return {name: Count() for name in self._names[self._rules.probes :]}
 
     def _is_over(self) -> bool:
         return self._over or self._left_s() == 0.0
@@ -202,27 +176,42 @@ class EddyWorker:
             return None
         return max(0.0, self._begun_s + self._assignment.budget_s - time.perf_counter())
 
-    def _serve(self, pool: str, number: int) -> None:
+    def _serve(self, pool: str) -> None:
+        turn_begun_s: float | None = None
+        while (next_call := self._next_call(pool, turn_begun_s)) is not None:
+            row, step, turn_begun_s = next_call
+            self._call(row, step)
+
+    def _next_call(self, pool: str, turn_begun_s: float | None) -> tuple[int, int, float] | None:
+        """A row and its step, once there is a slot for it, and since when there is; None at the end.
+
+        ``turn_begun_s`` is since when the thread has had a slot; None if it has none.
+        """
         queue, work = self._queues[pool], self._work[pool]
-        with _slot(self._assignment.lock_folder, pool, number) as lock_slot:
-            while True:
-                with self._lock:
-                    if not queue:
-                        lock_slot(fcntl.LOCK_UN)
-                        work.wait_for(lambda: self._over or bool(queue))
-                    if self._over:
-                        return
-                    _, row, step = heapq.heappop(queue)
-                # no-op while it is locked
-                lock_slot(fcntl.LOCK_EX)
-                with self._lock:
-                    if self._is_over():
-                        return
+        while True:
+            with self._lock:
+                if not queue and turn_begun_s is not None:
+                    self._slots.release(pool)
+                    turn_begun_s = None
+                work.wait_for(lambda: self._over or bool(queue))
+            if turn_begun_s is None:
+                has_slot, turn_begun_s = self._slots.acquire(pool), time.perf_counter()
+            elif time.perf_counter() - turn_begun_s > _TURN_S:
+                has_slot, turn_begun_s = self._slots.take_turns(pool), time.perf_counter()
+            else:
+                has_slot = True
+            with self._lock:
+                if not has_slot or self._is_over():
+                    if has_slot:
+                        self._slots.release(pool)
+                    return None
+                if queue:
                     if self._begun_s is None:
                         self._begun_s = time.perf_counter()
                         self._ended.notify()
                     self._in_service += 1
-                self._call(row, step)
+                    _, row, step = heapq.heappop(queue)
+                    return row, step, turn_begun_s
 
     def _call(self, row: int, step: int) -> None:
         began_s = time.perf_counter()
@@ -241,7 +230,7 @@ class EddyWorker:
                 error = raised
             self._error = self._error or error
             self._over |= self._error is not None or self._open <= self._spare
-            if self._over:
+            if self._over or self._is_publishing():
                 self._ended.notify()
 
     def _settle(self, row: int, step: int, holds: bool, busy_s: float) -> None:
@@ -249,9 +238,6 @@ class EddyWorker:
         count.done += 1
         count.out += holds
         count.busy_s += busy_s
-        slots = self._assignment.slots[self._rules.pools[step]]
-        monitor = self._monitors[self._names[step]]
-        monitor.observe(time.time(), self._queue(step), done=1, out=int(holds), busy_s=busy_s / slots)
         self.done[row] = self.done[row] | 1 << step if holds else DROPPED
         is_settled = self.done[row] in (DROPPED, self._rules.full)
         if self._over:
@@ -281,7 +267,6 @@ class EddyWorker:
         self._counts[self._names[step]].tuples_in += 1
         pool = self._rules.pools[step]
         heapq.heappush(self._queues[pool], (self._numbers[row], row, step))
-        self._monitors[self._names[step]].observe(time.time(), self._queue(step), received=1)
         self._work[pool].notify()
         return True
 
@@ -293,12 +278,11 @@ class EddyWorker:
         eligible = self._rules.eligible(side, done)
         if len(eligible) == 1:
             return eligible[0]
-        statistics, now_s = {}, time.time()
+        published, statistics = self._slots.statistics, {}
         for step in eligible:
-            monitor = self._monitors[self._names[step]]
-            monitor.advance(now_s)
-            # queues of this process are known as they are now
-            statistics[self._names[step]] = replace(monitor.published, queue=self._queue(step))
+            known = published[self._names[step]]
+            # the queues of this process are known as they are now
+            statistics[self._names[step]] = replace(known, queue=known.queue + self._queue(step))
         given = self._assignment
         view = RoutingView(statistics, self._rules.plans[side], given.now_s, given.rates)
         weights = routed(given.router, self._rules.visited(side, done), list(statistics), view)
