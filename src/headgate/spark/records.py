@@ -26,6 +26,7 @@ from headgate.model.kafka import (
     value_format,
 )
 from headgate.model.network import Column, StreamDefinition
+from headgate.plain_json import json_text
 from headgate.spark import sql
 
 _LOG = logging.getLogger(__name__)
@@ -114,8 +115,9 @@ def _decoded(kind: str, stream: StreamDefinition) -> tuple[str, str]:
     if kind == "avro":
         written = avro_schema(stream)
         read = {**written, "fields": [*written["fields"], _PARSED_FIELD]}
-        options["avroSchema"] = json.dumps(read)
-        return "base64(value)", f"from_avro(value, {sql.text(json.dumps(written))}, {_sql_map(options)})"
+        options["avroSchema"] = json_text(read, indent=None)
+        schema = sql.text(json_text(written, indent=None))
+        return "base64(value)", f"from_avro(value, {schema}, {_sql_map(options)})"
     text = "CAST(value AS STRING)"
     options["columnNameOfCorruptRecord"] = BAD_ROW
     fields = [f"{sql.name(column.name)} {column.type}" for column in value_columns(stream)]

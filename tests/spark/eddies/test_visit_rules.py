@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +16,7 @@ from headgate.model.window import TimeWindow
 from headgate.placed import router_for_run
 from headgate.routing import router_names
 from headgate.spark.eddies.pools import Pools
+from headgate.spark.eddies.slot_server import SlotClient, SlotServer
 from headgate.spark.eddies.visit_rules import probe_parents, visit_rules
 from headgate.spark.eddies.worker import DROPPED, EddyWorker, Step
 
@@ -74,12 +77,15 @@ def test_tuples_leave_a_worker_settled_or_routed_to_a_probe(policy: str) -> None
     pools = Pools([PoolDefinition("windows", 1), PoolDefinition("calls", 2)], [eddy], router_for_run(policy))
     steps = (Step("f", b"", (), "", ()),) * 2
     queues = {f"q.eddy.{n}": 0 for n in range(3)}
-    given_ = pools.assignment("q.eddy", steps, 60.0, None, {"q.eddy": 0}, queues)
-    rules, rows = given_.rules, 300
-    sides = [row % 3 for row in range(rows)]
-    done: list[int] = [rules.first(side) for side in sides]
-    worker = EddyWorker(given_, [lambda row: row % 2 == 0] * 2, done, range(rows), sides, [None] * rows)
-    assert worker.run().settled == rows
+    server = SlotServer("127.0.0.1", "127.0.0.1", pools)
+    with closing(server):
+        job = pools.assignment("q.eddy", steps, 60.0, server.new_job(), {"q.eddy": 0}, queues)
+        rules, rows = job.rules, 300
+        sides = [row % 3 for row in range(rows)]
+        done: list[int] = [rules.first(side) for side in sides]
+        with closing(SlotClient(job.access, job.statistics, lambda: None)) as client:
+            worker = EddyWorker(job, [lambda row: row % 2 == 0] * 2, done, range(rows), client, sides)
+            assert worker.run().settled == rows
     for row, (bits, target) in enumerate(zip(done, worker.targets, strict=True)):
         if bits == DROPPED:
             assert row % 2 == 1
