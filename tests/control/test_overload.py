@@ -10,6 +10,7 @@ import pytest
 
 from headgate.control.controller import AdaptiveController
 from headgate.control.work_model import ControlledRun
+from headgate.errors import SetupError
 from headgate.experiments.overload import Calibration, problem_of
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 from headgate.model.profile import TickCosts
@@ -159,3 +160,9 @@ def test_a_memory_budget_that_binds_is_used_and_never_exceeded(megabytes: float)
     # of every tick: boxes do not close and open by turns
     assert min(used[5:]) > 0.5
     assert machine.max_latency_s < LATENCY_S
+
+
+def test_a_machine_without_time_for_ticks_is_named() -> None:
+    busy = replace(TRUE, ticks=TickCosts(2 * LATENCY_S, 0.0, 0.75))
+    with pytest.raises(SetupError, match=r"take 40\.00 s before their first row"):
+        busy.drive()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import re
 import shlex
@@ -103,6 +104,14 @@ def test_counts_of_ticks_are_the_same_everywhere(served: Served) -> None:
     assert set(queues) == {one["name"] for one in served.get("/operators")["operators"]}
     last = history["ticks"][-1]["operators"]
     assert all(queues[name]["tuples"] == waiting for name, (_, waiting, _) in last.items())
+
+
+def test_the_history_is_compressed_for_those_who_can_read_it(served: Served) -> None:
+    _, plain_headers, plain = served.ask("GET", "/history")
+    _, headers, body = served.ask("GET", "/history", accept_encoding="gzip")
+    assert "content-encoding" not in plain_headers and headers["content-encoding"] == "gzip"
+    assert len(body) < len(plain) / 4
+    assert json.loads(gzip.decompress(body))["ticks"] == json.loads(plain)["ticks"]
 
 
 def test_metrics_are_in_the_format_of_prometheus(served: Served) -> None:

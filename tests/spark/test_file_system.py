@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import zipfile
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from headgate.spark.application.cluster import private_session
-from headgate.spark.application.java_classes import JAR, compiled
+from headgate.spark.application.java_classes import JAR
 from headgate.spark.file_system import Files
 
 pytestmark = pytest.mark.spark
@@ -122,6 +124,16 @@ def test_files_and_folders_get_the_permissions_that_hadoop_gives_them(
     assert modes["ours"] == modes["hadoop"]
 
 
-def test_the_jar_is_what_its_source_compiles_to(private: SparkSession) -> None:
-    with zipfile.ZipFile(JAR) as archive:
-        assert {name: archive.read(name) for name in archive.namelist()} == compiled(private)
+BUILD = """
+from pathlib import Path
+from headgate.spark.application.cluster import own_session
+from headgate.spark.application.java_classes import JAR, build
+build(own_session("local[1]"), Path("built.jar"), JAR.parent)
+"""
+
+
+def test_the_jar_is_what_its_source_compiles_to(tmp_path: Path) -> None:
+    # in a JVM without an archive of classes, as it was built: with one, members have another order
+    environ = {**os.environ, "HEADGATE_CLASS_SHARING": "off"}
+    subprocess.run([sys.executable, "-c", BUILD], cwd=tmp_path, env=environ, check=True)
+    assert (tmp_path / "built.jar").read_bytes() == JAR.read_bytes()

@@ -152,6 +152,11 @@ class Calibration:
     def drive(self) -> Drive:
         """A load of three times the capacity."""
         capacity = self.capacity()
+        if capacity <= 0:
+            raise SetupError(
+                f"ticks of the calibration take {self.ticks.empty_s:.2f} s before their first row, too long "
+                f"for a bound of {_LATENCY_S:g} s; try again when the machine does nothing else"
+            )
         # a and b meet within 1.5 s on either side, one pair in four
         slow_per_s = sqrt(_JOINING * capacity / self.handled_s / (2 * 1.5 / 4))
         repeat = _SELECTING * capacity / (_FAST_BY_SLOW * slow_per_s * self.per_repeat_s)

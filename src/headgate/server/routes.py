@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
 from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
@@ -261,11 +262,11 @@ class Live:
 
     async def history(self, request: Request) -> Response:
         if self.recorded is None:
-            return Response(self.hub.history(), media_type="application/json")
+            return await _compressed(request, self.hub.history())
         begin, end = int(self.recorded.begin_s), int(self.recorded.end_s) + 1
         until = bodies.whole_parameter(request, "until", end, 0, 10**11)
         text = await asyncio.to_thread(self.recorded.history, float(until))
-        return Response(f'{{"recorded":[{begin},{end}],{text[1:]}', media_type="application/json")
+        return await _compressed(request, f'{{"recorded":[{begin},{end}],{text[1:]}')
 
     async def events(self, request: Request) -> Response:
         if self.recorded is not None:
@@ -307,6 +308,15 @@ class Live:
 
     async def static(self, request: Request) -> Response:
         return _file(request.path_params["name"])
+
+
+async def _compressed(request: Request, document: str) -> Response:
+    """A JSON document of megabytes; the fastest level makes it about twenty times smaller."""
+    body, headers = document.encode(), {"vary": "accept-encoding"}
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        body = await asyncio.to_thread(gzip.compress, body, 1)
+        headers["content-encoding"] = "gzip"
+    return Response(body, headers=headers, media_type="application/json")
 
 
 @cache
