@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 
@@ -43,46 +45,31 @@ def queries(stream: Stream) -> list[Query]:
     )
     # reads one column alone: rows that are bad in another are bad all the same
     values = Select([Side(stream, "a")], [column("a", "v")])
-    return [Query("latest", [latest]), Query("pairs", [pairs]), Query("vals", [values])]
+    branches = {"latest": latest, "pairs": pairs, "vals": values}
+    return [Query(f"{name}_of_{stream.name}", [branch]) for name, branch in branches.items()]
 
 
-def finished(
-    spark: SparkSession, folder: Path, stream: Stream, file_format: str = "csv", files_a_tick: int = 1000
-) -> Run:
-    session = Session(spark)
-    options = {"idle_after": PATIENT, "maxFilesPerTrigger": files_a_tick}
-    session.execute(stream_sql(stream, folder / stream.name, file_format, "BIGINT", **options))
-    session.execute("\n".join(query_sql(query) for query in queries(stream)))
-    run = session.start(until_done=True, checkpoint=folder / "checkpoint")
-    assert run.wait(TIMEOUT_S)
-    return run
+@dataclass
+class Case:
+    """A stream in files, and what of it is set aside for which reasons."""
+
+    stream: Stream
+    file_format: str
+    files_a_tick: int
+    rows_in: int
+    late: int
+    letters: Counter[tuple[str, str]]
+    """Rows and reasons; or empty rows, and the beginnings of reasons."""
 
 
-def check(run: Run, stream: Stream) -> None:
-    wrong = [text for q in queries(stream) if (text := difference(q, found_rows(run.results(q.name))))]
-    assert not wrong, "\n".join(wrong)
-
-
-def letters(run: Run) -> Counter[tuple[str, str]]:
-    found = run.dead_letters().select("stream", "reason").collect()
-    return Counter((stream, reason.split(":")[0]) for stream, reason in found)
-
-
-@pytest.mark.parametrize("files_a_tick", [1, 2, 1000])
-def test_late_rows_are_the_same_whatever_the_ticks(
-    spark: SparkSession, tmp_path: Path, files_a_tick: int
-) -> None:
+def late_case(folder: Path, files_a_tick: int) -> Case:
     first = [1000, 1004, 1001, 1002, 1003, 1009]  # 1001 is late: 3 s behind, with a watermark of 2 s
     second = [1006, 1007, 1012, 1005, 1011]  # 1006 is late across files, 1005 within
     third = [1010, 1009, 1013, 1020]  # 1009 across files
-    stream = Stream("readings", 0, tuples([*first, *second, *third]), watermark=2 * SECOND)
+    stream = Stream(f"late_{files_a_tick}", 0, tuples([*first, *second, *third]), watermark=2 * SECOND)
     assert [t.ts // SECOND for t in stream.late()] == [1001, 1006, 1005, 1009]
-    write_stream(tmp_path / "readings", stream, [len(first), len(first + second)], "csv", "BIGINT")
-    run = finished(spark, tmp_path, stream, files_a_tick=files_a_tick)
-    counts = run.status().streams["readings"]
-    assert (counts.late, counts.bad) == (4, 0)
-    assert letters(run) == {("readings", "late"): 4}
-    check(run, stream)
+    write_stream(folder / stream.name, stream, [len(first), len(first + second)], "csv", "BIGINT")
+    return Case(stream, "csv", files_a_tick, 15, 4, Counter({("", "late"): 4}))
 
 
 # rows that do not parse, and why
@@ -109,66 +96,99 @@ MALFORMED = {
 }
 
 
-@pytest.mark.parametrize("file_format", ["csv", "json"])
-def test_malformed_rows_are_set_aside(spark: SparkSession, tmp_path: Path, file_format: str) -> None:
-    stream = Stream("readings", 0, tuples(GOOD))
-    folder = tmp_path / "readings"
-    write_stream(folder, stream, [6], file_format, "BIGINT")
-    malformed = list(MALFORMED[file_format])
-    for path in sorted(folder.iterdir()):
-        lines = path.read_text().splitlines()
-        path.write_text("\n".join([*malformed, lines[0], *malformed, *lines[1:], *malformed]) + "\n")
-        stamp(path)
-    run = finished(spark, tmp_path, stream, file_format, files_a_tick=1)
-    counts = run.status().streams["readings"]
-    assert (counts.late, counts.bad) == (0, 6 * len(malformed))
-    assert letters(run) == {("readings", "the row does not parse"): 6 * len(malformed)}
-    kept = Counter((row, reason) for row, reason in run.dead_letters().select("row", "reason").collect())
+def malformed_case(folder: Path, file_format: str) -> Case:
+    stream = Stream(f"malformed_{file_format}", 0, tuples(GOOD))
+    write_stream(folder / stream.name, stream, [6], file_format, "BIGINT")
     reasons = {row: f"the row does not parse: {why}" for row, why in MALFORMED[file_format].items()}
-    assert kept == dict.fromkeys(reasons.items(), 6)
-    check(run, stream)
+    for path in sorted((folder / stream.name).iterdir()):
+        lines = path.read_text().splitlines()
+        path.write_text("\n".join([*reasons, lines[0], *reasons, *lines[1:], *reasons]) + "\n")
+        stamp(path)
+    letters = Counter(dict.fromkeys(reasons.items(), 6))
+    return Case(stream, file_format, 1, len(GOOD) + letters.total(), 0, letters)
 
 
-@pytest.mark.parametrize("file_format", ["csv", "json", "parquet"])
-def test_rows_without_a_timestamp_are_set_aside(
-    spark: SparkSession, tmp_path: Path, file_format: str
-) -> None:
-    stream = Stream("readings", 0, tuples(GOOD))
+def timeless_case(folder: Path, file_format: str) -> Case:
+    stream = Stream(f"timeless_{file_format}", 0, tuples(GOOD))
     timeless = {"ts": None, "k": 1, "v": 2, "s": "ant"}
     # seconds beyond what any timestamp can hold
     endless = {**timeless, "ts": 2**62}
     good = [dict(t.row) for t in stream.arrivals]
-    folder = tmp_path / "readings"
-    folder.mkdir()
-    write_rows(folder / f"0.{file_format}", [timeless, *good[:5], timeless], file_format, "BIGINT")
-    write_rows(folder / f"1.{file_format}", [timeless, endless], file_format, "BIGINT")
-    write_rows(folder / f"2.{file_format}", [*good[5:], endless], file_format, "BIGINT")
-    run = finished(spark, tmp_path, stream, file_format, files_a_tick=1)
-    counts = run.status().streams["readings"]
-    assert (counts.rows_in, counts.late, counts.bad) == (len(good) + 5, 0, 5)
-    assert letters(run) == {
-        ("readings", "no timestamp in column ts"): 3,
-        ("readings", "timestamp in column ts is out of range"): 2,
-    }
-    check(run, stream)
+    files = [timeless, *good[:5], timeless], [timeless, endless], [*good[5:], endless]
+    (folder / stream.name).mkdir()
+    for number, content in enumerate(files):
+        path = folder / stream.name / f"{number}.{file_format}"
+        write_rows(path, content, file_format, "BIGINT")
+    reasons = {("", "no timestamp in column ts"): 3, ("", "timestamp in column ts is out of range"): 2}
+    return Case(stream, file_format, 1, len(good) + 5, 0, Counter(reasons))
 
 
-def test_a_stream_without_a_good_row_gives_no_results_and_no_error(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    stream = Stream("readings", 0, [])
-    folder = tmp_path / "readings"
-    folder.mkdir()
-    (folder / "0.csv").write_text("a\nb\n")
-    run = finished(spark, tmp_path, stream)
-    assert run.status().streams["readings"].bad == 2
-    check(run, stream)
+def bad_case(folder: Path) -> Case:
+    stream = Stream("bad", 0, [])
+    (folder / stream.name).mkdir()
+    (folder / stream.name / "0.csv").write_text("a\nb\n")
+    return Case(stream, "csv", 1000, 2, 0, Counter({("", "the row does not parse"): 2}))
+
+
+CASES: dict[str, Callable[[Path], Case]] = {
+    **{f"late rows, {files} files a tick": partial(late_case, files_a_tick=files) for files in (1, 2, 1000)},
+    **{f"malformed {name}": partial(malformed_case, file_format=name) for name in MALFORMED},
+    **{
+        f"{name} without timestamps": partial(timeless_case, file_format=name)
+        for name in ("csv", "json", "parquet")
+    },
+    "no good row": bad_case,
+}
+
+
+@dataclass
+class Finished:
+    run: Run
+    cases: dict[str, Case]
+
+
+def finished(spark: SparkSession, folder: Path, cases: Sequence[Case]) -> Run:
+    session = Session(spark)
+    for case in cases:
+        options = {"idle_after": PATIENT, "maxFilesPerTrigger": case.files_a_tick}
+        path = folder / case.stream.name
+        session.execute(stream_sql(case.stream, path, case.file_format, "BIGINT", **options))
+        session.execute("\n".join(query_sql(query) for query in queries(case.stream)))
+    run = session.start(until_done=True, checkpoint=folder / "checkpoint")
+    assert run.wait(TIMEOUT_S)
+    return run
+
+
+@pytest.fixture(scope="module")
+def all_cases(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Finished:
+    """One run for all cases: each has a stream and queries of its own."""
+    folder = tmp_path_factory.mktemp("cases")
+    cases = {name: written(folder) for name, written in CASES.items()}
+    return Finished(finished(spark, folder, [*cases.values()]), cases)
+
+
+def check(run: Run, stream: Stream) -> None:
+    wrong = [text for q in queries(stream) if (text := difference(q, found_rows(run.results(q.name))))]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_late_malformed_and_timeless_rows_are_set_aside_with_reasons(all_cases: Finished, name: str) -> None:
+    run, case = all_cases.run, all_cases.cases[name]
+    counts = run.status().streams[case.stream.name]
+    bad = case.letters.total() - case.late
+    assert (counts.rows_in, counts.late, counts.bad) == (case.rows_in, case.late, bad)
+    found = run.dead_letters().where(f"stream = '{case.stream.name}'").select("row", "reason").collect()
+    has_rows = any(row for row, _ in case.letters)
+    kept = Counter((row, reason) if has_rows else ("", reason.split(":")[0]) for row, reason in found)
+    assert kept == case.letters
+    check(run, case.stream)
 
 
 def test_without_bad_rows_there_are_no_dead_letters(spark: SparkSession, tmp_path: Path) -> None:
     stream = Stream("readings", 0, tuples(GOOD))
     write_stream(tmp_path / "readings", stream, [], "csv", "BIGINT")
-    run = finished(spark, tmp_path, stream)
+    run = finished(spark, tmp_path, [Case(stream, "csv", 1000, len(GOOD), 0, Counter())])
     assert run.dead_letters() is None
     check(run, stream)
 

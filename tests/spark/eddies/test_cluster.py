@@ -17,7 +17,7 @@ import pytest
 from tests.spark.eddies.cluster_child import ROWS, SLOTS
 from tests.spark.processes import process_group
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.takes_minutes]
 
 ROOT = Path(__file__).parents[3]
 TIMEOUT_S = 600
