@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
@@ -188,6 +189,20 @@ def test_light_plans_share_a_job_over_the_inputs_and_bounds_of_each_tick(ticks: 
         read = [ticks.spark.read.format(str(t.format)).load(t.path).collect() for t in targets]
         values = [sorted(row.v - shift for row in rows) for rows in read]
         assert values == [[7, 8, 9], [5, 6, 7]]
+
+
+def test_plans_that_share_a_job_keep_the_options_of_their_files(ticks: Ticks) -> None:
+    ticks.memory("s", range(10))
+    targets = [
+        Target("parquet", (("compression", codec),), str(ticks.folder / codec)) for codec in ("gzip", "zstd")
+    ]
+    plans = [light(ticks, "SELECT v, v AS w FROM `s`", target) for target in targets]
+    ticks.plans.run_in_one_job(plans)
+    for target in targets:
+        [path] = Path(target.path).glob("part-*")
+        file = pq.ParquetFile(path)
+        assert file.metadata.row_group(0).column(0).compression == dict(target.options)["compression"].upper()
+        assert file.read().to_pydict() == {"v": list(range(10)), "w": list(range(10))}
 
 
 def test_equal_plans_of_one_tick_do_not_disturb_each_other(ticks: Ticks) -> None:

@@ -1,8 +1,11 @@
 package headgate;
 
 import java.util.ArrayList;
+import java.util.HashMap;
 import java.util.List;
+import java.util.Map;
 
+import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.mapreduce.Job;
 import org.apache.hadoop.mapreduce.JobContext;
@@ -76,15 +79,16 @@ public class LightPlan {
         return array;
     }
 
-    /** Turn the plan, which reads the slots and arrays, into RDDs. */
-    void prepare(SparkSession session, SparkPlan plan) throws java.io.IOException {
+    /** Turn the plan, which reads the slots and arrays, into RDDs; ``shared`` are settings that all plans have. */
+    void prepare(SparkSession session, SerializableConfiguration shared, SparkPlan plan) throws java.io.IOException {
         this.plan = plan;
         if (!(plan instanceof DataWritingCommandExec)) {
             rows = plan.execute();
             return;
         }
         files = new Direct();
-        description = description(session, (InsertIntoHadoopFsRelationCommand) ((DataWritingCommandExec) plan).cmd());
+        description = description(
+            session, shared, (InsertIntoHadoopFsRelationCommand) ((DataWritingCommandExec) plan).cmd());
         SparkPlan child = ((DataWritingCommandExec) plan).child();
         rows = child.executeWrite(new WriteFilesSpec(description, files, new AbstractFunction1() {
             public Object apply(Object child) {
@@ -93,7 +97,8 @@ public class LightPlan {
         }));
     }
 
-    private static WriteJobDescription description(SparkSession session, InsertIntoHadoopFsRelationCommand command)
+    private static WriteJobDescription description(
+            SparkSession session, SerializableConfiguration shared, InsertIntoHadoopFsRelationCommand command)
             throws java.io.IOException {
         Seq columns = command.outputColumns();
         Job job = Job.getInstance(session.sessionState().newHadoopConfWithOptions(command.options()));
@@ -103,7 +108,7 @@ public class LightPlan {
         OutputWriterFactory writers = command.fileFormat().prepareWrite(
             session, job, command.options(), DataTypeUtils.fromAttributes(columns));
         return new WriteJobDescription(
-            "", new SerializableConfiguration(job.getConfiguration()), writers, columns, columns,
+            "", new Settings(job.getConfiguration(), shared), writers, columns, columns,
             (Seq) Nil$.MODULE$, Option.empty(), "", scala.collection.immutable.Map$.MODULE$.empty(),
             session.sessionState().conf().maxRecordsPerFile(),
             session.sessionState().conf().sessionLocalTimeZone(), (Seq) Nil$.MODULE$);
@@ -114,7 +119,7 @@ public class LightPlan {
      *
      * @return whether one task can read the inputs
      */
-    boolean bind(java.util.Map inputs, long[] numbers, String path) throws java.io.IOException {
+    boolean bind(Map inputs, long[] numbers, String path) throws java.io.IOException {
         for (int i = 0; i < slots.size(); i++) {
             if (!((Slot) slots.get(i)).fill(inputs)) {
                 return false;
@@ -203,7 +208,7 @@ public class LightPlan {
             this.name = name;
         }
 
-        boolean fill(java.util.Map inputs) {
+        boolean fill(Map inputs) {
             content = (RDD) inputs.get(name);
             parts = content.partitions();
             return isOneStage(content);
@@ -281,6 +286,50 @@ public class LightPlan {
         public Object next() {
             hasNext();
             return rows.next();
+        }
+    }
+
+    /** Settings of Hadoop, of which tasks are sent the difference from those that all plans of a job share. */
+    private static class Settings extends SerializableConfiguration {
+
+        private final Difference difference;
+
+        Settings(Configuration settings, SerializableConfiguration shared) {
+            super(settings);
+            Map changed = new HashMap();
+            java.util.Iterator all = settings.iterator();
+            while (all.hasNext()) {
+                Map.Entry one = (Map.Entry) all.next();
+                if (!one.getValue().equals(shared.value().getRaw((String) one.getKey()))) {
+                    changed.put(one.getKey(), one.getValue());
+                }
+            }
+            difference = new Difference(shared, changed);
+        }
+
+        public Object writeReplace() {
+            return difference;
+        }
+    }
+
+    private static class Difference implements java.io.Serializable {
+
+        private final SerializableConfiguration shared;
+        private final Map changed;
+
+        Difference(SerializableConfiguration shared, Map changed) {
+            this.shared = shared;
+            this.changed = changed;
+        }
+
+        public Object readResolve() {
+            Configuration settings = new Configuration(shared.value());
+            java.util.Iterator all = changed.entrySet().iterator();
+            while (all.hasNext()) {
+                Map.Entry one = (Map.Entry) all.next();
+                settings.set((String) one.getKey(), (String) one.getValue());
+            }
+            return new SerializableConfiguration(settings);
         }
     }
 

@@ -32,6 +32,7 @@ import org.apache.spark.sql.execution.exchange.Exchange;
 import org.apache.spark.sql.execution.exchange.ReusedExchangeExec;
 import org.apache.spark.sql.types.ArrayType;
 import org.apache.spark.sql.types.LongType;
+import org.apache.spark.util.SerializableConfiguration;
 import scala.Option;
 import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
@@ -53,12 +54,14 @@ public class PhysicalPlans {
     private final SparkSession session;
     private final long first;
     private final long step;
+    private final SerializableConfiguration settings;
     private final Map inputs = new ConcurrentHashMap();
     private final Map templates = new ConcurrentHashMap();
 
     /** The placeholders of bounds are ``first`` and every ``step`` from there on. */
     public PhysicalPlans(SparkSession session, long first, long step) {
         this.session = session;
+        settings = new SerializableConfiguration(session.sessionState().newHadoopConf());
         this.first = first;
         this.step = step;
     }
@@ -285,7 +288,7 @@ public class PhysicalPlans {
                 return found;
             }
             final LightPlan made = new LightPlan();
-            made.prepare(session, rewritten(new Rewriting() {
+            made.prepare(session, settings, rewritten(new Rewriting() {
                 public Object input(String name) {
                     return made.slot(session.sparkContext(), name);
                 }
