@@ -371,20 +371,32 @@ class Declarations(ABC):
         frames[name] = df
         return self
 
-    def function(self: Own, name: str, fn: Callable[..., Any], returns: str | DataType = "string") -> Own:
+    def function(
+        self: Own,
+        name: str,
+        fn: Callable[..., Any],
+        returns: str | DataType = "string",
+        in_processes: bool = False,
+    ) -> Own:
         """Register a Python function (or a Spark UDF) for use in expressions.
 
         ``returns`` is the type of its values: text of Spark SQL, or a type of PySpark. A UDF has its own. A
-        pandas UDF of Series that returns a single value is an aggregate function.
+        pandas UDF of Series that returns a single value is an aggregate function. With ``in_processes``,
+        calls on a pool are made in processes, in parallel, which suits a function that is CPU-bound.
         """
-        return self._declare_function(name, fn, returns, is_aggregate=is_grouped(fn))
+        return self._declare_function(name, fn, returns, is_grouped(fn), in_processes)
 
     def aggregate(self: Own, name: str, fn: Callable[..., Any], returns: str | DataType = "double") -> Own:
         """Register an aggregate function: called for each group, with a pandas Series for each argument."""
         return self._declare_function(name, fn, returns, is_aggregate=True)
 
     def _declare_function(
-        self: Own, name: str, fn: Callable[..., Any], returns: str | DataType, is_aggregate: bool
+        self: Own,
+        name: str,
+        fn: Callable[..., Any],
+        returns: str | DataType,
+        is_aggregate: bool,
+        in_processes: bool = False,
     ) -> Own:
         self._check_idle("function")
         if not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", arguments.name("name", name, "'parity_of'")):
@@ -392,7 +404,9 @@ class Declarations(ABC):
         arguments.function(f"function {name}", fn)
         declared_type = arguments.data_type("returns", getattr(fn, "returnType", returns))
         with self._all_or_nothing():
-            self.catalog.add_function(FunctionDefinition(name, declared_type, is_aggregate=is_aggregate))
+            self.catalog.add_function(
+                FunctionDefinition(name, declared_type, None, is_aggregate, in_processes)
+            )
             self._stages()
             self._register(name, fn, declared_type, is_aggregate)
         return self

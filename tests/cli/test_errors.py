@@ -224,6 +224,25 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["burst", "--executors", "2"], "--executors goes with eddies, not with burst"),
+        (["predict", "--cpu-bound"], "--cpu-bound goes with eddies, not with predict"),
+        (
+            ["eddies", "--executors", "2", "--master", "local[2]"],
+            "--executors and --master exclude each other; keep one of them",
+        ),
+        (["eddies", "--cpu-bound", "--policy", "q"], "--cpu-bound and --policy exclude each other; keep one"),
+        (["eddies", "--policy", "qs"], "unknown policy qs; did you mean q?"),
+    ],
+)
+def test_options_of_a_study_that_do_not_fit_are_one_line_each(
+    tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    assert the_error("bench", *arguments, "--out", tmp_path).startswith(f"error: {message}")
+
+
+@pytest.mark.parametrize(
     "command",
     [
         ("demo", "--out"),

@@ -138,7 +138,8 @@ def pool_line(statement: CreatePool | AlterPool | CreateFunction | Place | Place
     """A statement about pools and what is placed on them."""
     name = statement.name.text
     if isinstance(statement, CreateFunction):
-        return f"function {name} as {statement.location.text!r} returns {statement.returns}"
+        where = " in processes" if statement.in_processes else ""
+        return f"function {name} as {statement.location.text!r} returns {statement.returns}{where}"
     if isinstance(statement, Place):
         return f"place {name} on {statement.pool.text}"
     if isinstance(statement, PlaceProbe):

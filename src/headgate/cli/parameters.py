@@ -43,7 +43,8 @@ DEBUG: Any = typer.Option(
 )
 FILE: Any = argument("FILE", "A file of CQL.")
 JSON: Any = flag("--json", "Print one JSON document and nothing else.")
-MASTER: Any = value("URL", "Spark master.", default="local[*]")
+LOCAL = "local[*]"
+MASTER: Any = value("URL", "Spark master.", default=LOCAL)
 PACKAGES: Any = value("G:A:V,...", "Packages that Spark fetches, such as connectors.")
 JARS: Any = value("FILE,...", "Jars for Spark, instead of packages.")
 CONF: Any = value("NAME=VALUE", "A setting of Spark; may be given several times.", default=[])

@@ -58,21 +58,29 @@ def measured_bursts(out: Path, seed: int, queries: str, master: str) -> Study:
         return study
 
 
-def measured(study: str, out: Path, seconds: float, policies: list[str], master: str) -> Study:
-    """Run a study on a Spark application of its own."""
-    from headgate.routing import router_named
+def measured_eddies(out: Path, seconds: float, policies: list[str], cpu_bound: bool, master: str) -> Study:
+    """Run the study of eddies under some policies, or with CPU-bound predicates, on a Spark of its own."""
+    from headgate.routing import router_named, router_names
 
+    if policies == ["all"]:
+        policies = list(router_names())
     for name in policies:
         router_named(name)
-    from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, pools_study
+    from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, cpu_bound_study, pools_study
+
+    with Progress("starting Spark") as progress, _application(master, POOL_TASKS) as spark:
+        if cpu_bound:
+            return cpu_bound_study(spark, out, seconds, progress.announce)
+        return pools_study(spark, out, seconds, policies or POLICIES, progress.announce)
+
+
+def measured(study: str, out: Path, master: str) -> Study:
+    """Run a study on a Spark application of its own."""
     from headgate.experiments.overload import overload_study
     from headgate.experiments.percentiles import percentiles_study
     from headgate.experiments.predict import predict_study
 
-    tasks = POOL_TASKS if study == "eddies" else 0
-    with Progress("starting Spark") as progress, _application(master, tasks) as spark:
-        if study == "eddies":
-            return pools_study(spark, out, seconds, policies or POLICIES, progress.announce)
+    with Progress("starting Spark") as progress, _application(master) as spark:
         studies = {"overload": overload_study, "percentiles": percentiles_study, "predict": predict_study}
         return studies[study](spark, out, progress.announce)
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import typer
 
-from headgate.cli.parameters import DEBUG, JSON, MASTER, SEED_RANGE, argument, flag, value
+from headgate.cli.parameters import DEBUG, JSON, LOCAL, MASTER, SEED_RANGE, argument, flag, value
 from headgate.errors import SetupError, known_names
 from headgate.outputs import check_folder
 from headgate.spark.application.jvm import check_master
@@ -19,6 +19,8 @@ _STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
 _ALL = "all"
 _BURSTS = ("one", "eight", "both")
 _BENCHES = ("burst", "eddies", "overload", "predict", "percentiles", "nexmark")
+_MOST_EXECUTORS = 64
+_EXECUTOR_MEGABYTES = 1024
 # the study that can go on with a real run, and the one whose runs can be spread
 _ON_SPARK = ("queueing", "eddies")
 # the study that can measure a join, which takes a quiet machine
@@ -99,7 +101,13 @@ def bench(
     seed: int = typer.Option(7, help="Seed of the traffic of burst and the events of nexmark.", **SEED_RANGE),
     seconds: float = typer.Option(60.0, min=10.0, max=_LONGEST_S, help="Length of a run of eddies."),
     policy: list[str] = value(
-        "NAME", "A policy of eddies; again for others. [default: optimal, wscq, sc, t]", default=[]
+        "NAME", "A policy of eddies, or all; again for others. [default: optimal, wscq, sc, t]", default=[]
+    ),
+    executors: int | None = typer.Option(
+        None, min=1, max=_MOST_EXECUTORS, help="Of eddies: executors, processes of this machine."
+    ),
+    cpu_bound: bool = flag(
+        "--cpu-bound", "Of eddies: predicates that compute, in processes and in threads; under sc."
     ),
     queries: str = value("one|eight|both", "Of burst: queries that share it.", default="both"),
     events: int = typer.Option(1_000_000, min=1_000, max=10**10, help="Events of nexmark."),
@@ -125,14 +133,31 @@ def bench(
     check_folder("--out", out / study)
     if queries not in _BURSTS:
         raise SetupError(f"--queries is one of {', '.join(_BURSTS)}, not {queries}")
-    from headgate.cli.studies import measured, measured_bursts, measured_nexmark, show
+    _check_eddies(study, policy, executors, cpu_bound, master)
+    from headgate.cli.studies import measured, measured_bursts, measured_eddies, measured_nexmark, show
 
     if study == "nexmark":
         show(measured_nexmark(out / study, events, query, seed, master), as_json)
     elif study == "burst":
         show(measured_bursts(out / study, seed, queries, master), as_json)
+    elif study == "eddies":
+        if executors is not None:
+            master = f"local-cluster[{executors},1,{_EXECUTOR_MEGABYTES}]"
+        show(measured_eddies(out / study, seconds, policy, cpu_bound, master), as_json)
     else:
-        show(measured(study, out / study, seconds, policy, master), as_json)
+        show(measured(study, out / study, master), as_json)
+
+
+def _check_eddies(
+    study: str, policies: list[str], executors: int | None, cpu_bound: bool, master: str
+) -> None:
+    if study != "eddies" and (executors is not None or cpu_bound):
+        option = "--cpu-bound" if cpu_bound else "--executors"
+        raise SetupError(f"{option} goes with eddies, not with {study}")
+    if executors is not None and master != LOCAL:
+        raise SetupError("--executors and --master exclude each other; keep one of them")
+    if cpu_bound and policies:
+        raise SetupError("--cpu-bound and --policy exclude each other; keep one of them")
 
 
 def _check_name(study: str, known: tuple[str, ...]) -> None:

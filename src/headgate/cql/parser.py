@@ -243,10 +243,16 @@ class StatementReader(SelectReader):
             raise self.fail(f"{token.shown} does not name a function; {hint}")
         location = self.take().as_name
         self.expect("RETURNS", f" and {returns}")
-        words = self.stretch()
+        words = self.stretch(lambda: self.at("IN"))
         if not words:
             raise self.expected(returns)
-        return cql.CreateFunction(name, location, span_of(words).excerpt, is_aggregate, existing=existing)
+        if is_aggregate and self.at("IN"):
+            raise self.fail("IN PROCESSES goes with functions on pools, not with aggregates; leave it out")
+        in_processes = self.accept("IN")
+        if in_processes:
+            self.expect("PROCESSES", " after IN")
+        excerpt = span_of(words).excerpt
+        return cql.CreateFunction(name, location, excerpt, is_aggregate, in_processes, existing=existing)
 
     def _format(self, clause: str) -> Name:
         self.expect(clause, " and a format, such as kafka or parquet")

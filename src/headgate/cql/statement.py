@@ -310,13 +310,17 @@ class CreateQuery(_CreateStatement):
 
 @dataclass(frozen=True)
 class CreateFunction(_CreateStatement):
-    """``CREATE [AGGREGATE] FUNCTION name AS 'file.py:callable' RETURNS type``, a type of Spark's DDL."""
+    """``CREATE [AGGREGATE] FUNCTION name AS 'file.py:callable' RETURNS type [IN PROCESSES]``.
+
+    The type is one of Spark's DDL.
+    """
 
     kind = "function"
     name: Name
     location: Name
     returns: str
     is_aggregate: bool = False
+    in_processes: bool = False
 
 
 @dataclass(frozen=True)

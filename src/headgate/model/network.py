@@ -62,13 +62,15 @@ class PoolDefinition:
 class FunctionDefinition:
     """A Python function: its Spark type, and its file or module unless it was registered from Python.
 
-    An aggregate is called with all values of a group.
+    An aggregate is called with all values of a group. ``in_processes``: it is CPU-bound, so concurrent calls
+    on a pool are made in processes instead of threads.
     """
 
     name: str
     returns: str
     location: str | None = None
     is_aggregate: bool = False
+    in_processes: bool = False
 
     @property
     def is_boolean(self) -> bool:

@@ -65,7 +65,10 @@ class Catalog(Names):
             if name.lower() in self.functions and statement.existing is not Existing.REPLACE:
                 raise QueryError(f"function {name} already exists; choose another name", span)
             location, is_aggregate = statement.location.text, statement.is_aggregate
-            self.add_function(FunctionDefinition(name, statement.returns, location, is_aggregate))
+            in_processes = statement.in_processes
+            self.add_function(
+                FunctionDefinition(name, statement.returns, location, is_aggregate, in_processes)
+            )
         elif isinstance(statement, cql.CreatePool):
             self._claim(name, "pool", span, statement.existing)
             self.pools[name.lower()] = PoolDefinition(name, statement.slots)

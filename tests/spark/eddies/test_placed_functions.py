@@ -258,11 +258,12 @@ def test_what_placed_functions_return_can_be_selected_grouped_by_and_nested(
     assert [row.t for row in run.results("summed").collect()] == [17.0]
 
 
+@pytest.mark.parametrize("in_processes", [False, True])
 def test_a_placed_function_that_returns_another_type_ends_the_run(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, in_processes: bool
 ) -> None:
     pq.write_table(pa.table({"ts": [1], "v": [7]}), tmp_path / "0.parquet")
-    session = Session(spark).function("wrong", lambda v: "seven", "bigint")
+    session = Session(spark).function("wrong", lambda v: "seven", "bigint", in_processes)
     session.execute(f"""
         CREATE POOL one SLOTS 1; PLACE wrong ON one;
         CREATE STREAM s (ts BIGINT, v BIGINT) FROM parquet OPTIONS (path '{tmp_path}', timestamp 'ts');
@@ -273,12 +274,15 @@ def test_a_placed_function_that_returns_another_type_ends_the_run(
         session.start(until_done=True).wait(TIMEOUT_S)
 
 
-def test_a_function_that_raises_ends_the_run_in_one_line(spark: SparkSession, tmp_path: Path) -> None:
+@pytest.mark.parametrize("in_processes", [False, True])
+def test_a_function_that_raises_ends_the_run_in_one_line(
+    spark: SparkSession, tmp_path: Path, in_processes: bool
+) -> None:
     def fails(v: int) -> bool:
         raise ValueError(f"no {v}")
 
     pq.write_table(pa.table({"ts": [1], "v": [7]}), tmp_path / "0.parquet")
-    session = Session(spark).function("fails", fails, "boolean")
+    session = Session(spark).function("fails", fails, "boolean", in_processes)
     session.execute(f"""
         CREATE POOL one SLOTS 1; PLACE fails ON one;
         CREATE STREAM s (ts BIGINT, v BIGINT) FROM parquet OPTIONS (path '{tmp_path}', timestamp 'ts');

@@ -99,7 +99,8 @@ def lay_out(
             returned = F.lit(None).cast(declared[predicate.function].returns)
             _check_comparison(predicate.function, returned, verdict.other, tuples)
         function = pickled(functions[predicate.function.lower()])
-        steps.append(Step(predicate.function, function, arguments, comparison, tests, value))
+        in_processes = declared[predicate.function].in_processes
+        steps.append(Step(predicate.function, function, arguments, comparison, tests, value, in_processes))
     inputs, output = tuples.select(*columns).schema, with_returned(eddy, declared, tuples).schema
     return EddyLayout(eddy, output, tuple(columns), inputs, tuple(steps), visit_rules(eddy), windows)
 

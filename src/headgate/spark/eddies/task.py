@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 from headgate.errors import UserCodeError
 from headgate.runtime.usercode import user_code_error
 from headgate.spark.application.workers import silence_daemon
+from headgate.spark.eddies.function_process import FunctionProcesses
 from headgate.spark.eddies.slot_server import SlotClient
 from headgate.spark.eddies.worker import DROPPED, Assignment, EddyWorker, Holds, Step
 from headgate.spark.sql import SIDE
@@ -41,6 +42,8 @@ _COMPARISONS: Mapping[str, Callable[[Any, Any], bool]] = {
 }
 # Python workers are reused, and what a function has loaded stays with it
 _FUNCTIONS: dict[bytes, Callable[..., Any]] = {}
+# they end with the Python worker
+_PROCESSES = FunctionProcesses()
 
 # in every Python worker that imports this module
 silence_daemon()
@@ -97,6 +100,10 @@ def _end_process() -> None:
 
 def _call(step: Step, rows: Sequence[Sequence[Any]]) -> Callable[[int], Any]:
     """What the function of a step returns for a row."""
+    if step.in_processes:
+        return lambda row: _PROCESSES.call(
+            step.function_name, step.function, [rows[row][place] for place in step.arguments]
+        )
     if step.function not in _FUNCTIONS:
         _FUNCTIONS[step.function] = cloudpickle.loads(step.function)
     function = _FUNCTIONS[step.function]

@@ -41,7 +41,8 @@ class Step:
 
     ``comparison`` is empty for a function that returns BOOLEAN: then ``tests`` has a column for each of true,
     false and null; otherwise it has the column that the result is compared with. ``value`` is the name of the
-    column that the result becomes, if it is no condition.
+    column that the result becomes, if it is no condition. ``in_processes``: calls
+    are made in processes of their own instead of threads.
     """
 
     function_name: str
@@ -50,6 +51,7 @@ class Step:
     comparison: str
     tests: tuple[int, ...]
     value: str = ""
+    in_processes: bool = False
 
 
 @dataclass(frozen=True)
