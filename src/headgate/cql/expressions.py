@@ -141,6 +141,19 @@ def _refuse_unsupported(tokens: Sequence[Token]) -> None:
             _refuse_after_dot(tokens[index - 2], token)
         if before == ")" and token.word in _UNSUPPORTED_AFTER_CALL:
             raise QueryError(_UNSUPPORTED_AFTER_CALL[token.word], token.span)
+        if [one.word for one in tokens[max(0, index - 1) : index + 2]] == [")", "FILTER", "("]:
+            _refuse_filtered_scalar(tokens, index)
+
+
+def _refuse_filtered_scalar(tokens: Sequence[Token], index: int) -> None:
+    """Reject FILTER behind what is no aggregate."""
+    opener = next(first for first, last in partners(tokens).items() if last == index - 1)
+    called = tokens[max(0, opener - 1)]
+    if not called.is_aggregate and _name(called) not in (*AGGREGATES, *_QUANTIFIERS):
+        first = opener - 1 if opener and called.is_name else opener
+        what = one_line(span_of(tokens[first:index]).excerpt)
+        hint = f"write CASE WHEN condition THEN {what} END"
+        raise QueryError(f"FILTER goes with aggregates, and {what} is none; {hint}", tokens[index].span)
 
 
 def _name(token: Token) -> str:

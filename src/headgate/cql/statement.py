@@ -224,7 +224,13 @@ class Select:
 
     @property
     def is_aggregate(self) -> bool:
-        return bool(self.group_by or self.aggregates)
+        return bool(self.group_by or self.aggregates or self.window_key)
+
+    @property
+    def window_key(self) -> WindowClause | None:
+        """The window that GROUP BY makes, as in Spark."""
+        windows = (source.window for source in self.sources if source.window is not None)
+        return next((window for window in windows if window.time is not None), None)
 
     @property
     def summarizes_windows(self) -> bool:

@@ -44,8 +44,8 @@ _WINDOWS = (
     "HOP",
     "SESSION",
 )
-# functions of Spark that make windows in GROUP BY
-_SPARK_WINDOWS = ("window", "session_window")
+SPARK_WINDOWS = ("window", "session_window")
+"""Functions of Spark that make windows in GROUP BY."""
 
 
 class WindowReader(Cursor):
@@ -216,7 +216,7 @@ def with_windows_of_keys(
 ) -> tuple[tuple[FromItem, ...], tuple[ScalarExpression, ...]]:
     """``GROUP BY window(ts, '10 seconds')``, as Spark writes it, for ``[TUMBLE 10 SECONDS]`` in FROM."""
     made = [
-        key for key in keys if key.tree.name.lower() in _SPARK_WINDOWS and isinstance(key.tree, exp.Anonymous)
+        key for key in keys if key.tree.name.lower() in SPARK_WINDOWS and isinstance(key.tree, exp.Anonymous)
     ]
     if not made:
         return sources, keys

@@ -137,7 +137,9 @@ class _Generator(SparkGenerator):
         this = expression.this
         if isinstance(this, exp.Is):
             return f"{self.sql(this, 'this')} IS NOT {self.sql(this, 'expression')}"
-        if isinstance(this, (exp.In, exp.Between, exp.RegexpLike)):
+        is_symmetric = isinstance(this, exp.Between) and this.args.get("symmetric")
+        # BETWEEN SYMMETRIC is written as two, in parentheses
+        if isinstance(this, (exp.In, exp.Between, exp.RegexpLike)) and not is_symmetric:
             operand = self.sql(this, "this")
             return f"{operand} NOT{self.sql(this).removeprefix(operand)}"
         return str(super().not_sql(expression))

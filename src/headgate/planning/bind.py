@@ -57,6 +57,8 @@ from headgate.planning.types import Type
 
 # every result row starts with its timestamp, which the engine adds
 TIMESTAMP = "ts"
+# the key of all tuples
+_ANY = NamedExpression("k0", Expression.parse("TRUE"))
 
 
 class Derived:
@@ -356,7 +358,9 @@ class Branch:
         if len(self.scope.streams) > 1:
             node, renamed = derived.joined(node, grouping.expressions, self.scope.streams[0].window)
             grouping = grouping.over(renamed)
-        return Aggregate(node, grouping.keys, grouping.aggregates)
+        # a window alone is a group: GROUP BY window(ts, '10 seconds')
+        keys = grouping.keys if grouping.aggregates else grouping.keys or (_ANY,)
+        return Aggregate(node, keys, grouping.aggregates)
 
     def _distinct(self, derived: Derived) -> Project:
         """Distinct values enter the result as they enter the window; a sliding window lists all it holds."""
@@ -510,7 +514,7 @@ def _of_window(node: Node, items: Sequence[NamedExpression], kind: type[physical
         named.append(NamedExpression(item.name, value))
     if not keys:
         # without keys, a window without tuples would have a result
-        keys[Expression.parse("TRUE")] = "k0"
+        keys[_ANY.expression] = _ANY.name
     own = tuple(NamedExpression(name, key) for key, name in keys.items())
     return Project(Aggregate(node, own, (), kind), tuple(named))
 

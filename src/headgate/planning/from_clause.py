@@ -10,7 +10,15 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from headgate.cql.statement import ColumnReference, FromItem, JoinKind, ScalarExpression, Select
+from headgate.cql.statement import (
+    ColumnReference,
+    FromItem,
+    JoinKind,
+    ScalarExpression,
+    Select,
+    WindowClause,
+)
+from headgate.cql.windows import SPARK_WINDOWS
 from headgate.errors import QueryError, Span, known_names
 from headgate.model import joins
 from headgate.model.expression import Expression, column_of
@@ -31,7 +39,7 @@ from headgate.model.window import (
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
 from headgate.planning.placed_calls import outside_joins
-from headgate.planning.sources import END, START, BoundColumn, Source, WindowBound, over_text
+from headgate.planning.sources import END, START, WHOLE, BoundColumn, Source, WindowBound, over_text
 from headgate.planning.time_conditions import Timestamps, bounded_by_conditions
 from headgate.planning.type_check import TypeCheck, check_field
 from headgate.planning.types import Type
@@ -75,7 +83,7 @@ class Scope:
         self._is_aggregate = select.is_aggregate
         self._is_of_windows = select.summarizes_windows
         self._joining: Source | None = None
-        self.sources = tuple(map(self._source, select.sources))
+        self.sources = _with_window_of_key(tuple(map(self._source, select.sources)), select.window_key)
         self.streams = tuple(s for s in self.sources if isinstance(s.definition, StreamDefinition))
         self._by_alias = {source.item.alias.text.lower(): source for source in self.sources}
         plan_columns: set[str] = set()
@@ -98,10 +106,12 @@ class Scope:
                 [n for kind in ("stream", "relation", "view") for n in self._catalog.names(kind)]
             )
             raise QueryError(f"unknown stream or relation {name.text}; known: {known}", name.span)
-        if isinstance(definition, RelationDefinition) and item.window is not None:
-            written = " ".join(item.window.span.excerpt.split())
+        window = item.window
+        is_key = window is not None and window.time is not None and window.time.qualifier is None
+        if isinstance(definition, RelationDefinition) and window is not None and not is_key:
+            written = " ".join(window.span.excerpt.split())
             message = f"{name.text} is a stored relation and has no window; remove {written}"
-            raise QueryError(message, item.window.span)
+            raise QueryError(message, window.span)
         columns = definition.columns if isinstance(definition, StreamDefinition) else definition.schema
         assert columns is not None
         return Source(item, definition, columns)
@@ -165,6 +175,11 @@ class Scope:
 
     def _check_aggregated_join(self, select: Select) -> None:
         """What is joined is aggregated over a window that all streams have in common."""
+        if select.window_key is not None:
+            written = " ".join(select.window_key.span.excerpt.split())
+            message = f"{written} groups one stream, and FROM joins {len(self.streams)}"
+            hint = "write [TUMBLE 10 SECONDS] behind each, or group a subquery, FROM (SELECT ...) AS x"
+            raise QueryError(f"{message}; {hint}", select.window_key.span)
         windows = {source.window for source in self.streams if source.item.window is not None}
         whole = all(
             isinstance(w, UnboundedWindow) or (isinstance(w, HopWindow) and w.is_tumbling) for w in windows
@@ -367,7 +382,7 @@ class Scope:
         """The start or end of the window, unless a source has a column of that name."""
         name = reference.name.lower()
         if self._is_spark_window(reference):
-            name = f"window_{name}"
+            name = WHOLE if reference.qualifier is None else f"window_{name}"
         elif name not in (START, END) or any(source.schema.find(name) for source in self.sources):
             return None
         windows = {s.window for s in self.streams}
@@ -380,13 +395,14 @@ class Scope:
         return WindowBound(name, window, kind, in_join=len(self.streams) > 1 and not self._is_of_windows)
 
     def _is_spark_window(self, reference: ColumnReference) -> bool:
-        """Whether it is ``window.start`` or ``window.end`` of a window that GROUP BY makes."""
-        names = reference.qualifier is not None and reference.qualifier.lower() in (
-            "window",
-            "session_window",
-        )
+        """Whether it is ``window`` of GROUP BY, ``window.start`` or ``window.end``."""
         is_made = any(s.item.window is not None and s.item.window.time is not None for s in self.streams)
-        return is_made and names and reference.name.lower() in ("start", "end")
+        if not is_made:
+            return False
+        if reference.qualifier is None:
+            is_column = any(source.schema.find(reference.name) for source in self.sources)
+            return reference.name.lower() in SPARK_WINDOWS and not is_column
+        return reference.qualifier.lower() in SPARK_WINDOWS and reference.name.lower() in ("start", "end")
 
     def bind(self, expression: ScalarExpression) -> Expression:
         self.type_of(expression)
@@ -415,7 +431,7 @@ class Scope:
 
     def _found(self, reference: ColumnReference) -> BoundColumn | WindowBound:
         bound = self.window_bound(reference)
-        if bound is not None and bound.is_first_tuple and not self._is_aggregate:
+        if bound is not None and bound.reads_first_tuple and not self._is_aggregate:
             message = f"{reference.name} of a session is known of groups; write GROUP BY"
             raise QueryError(message, reference.span)
         return bound or self.resolve(reference)
@@ -486,6 +502,17 @@ class Scope:
             return QueryError(f"{alias} has the alias {renamed.alias}; write {renamed.alias}", span)
         known = known_names([source.alias for source in self.sources])
         return QueryError(f"unknown alias {alias}; known: {known}", span)
+
+
+def _with_window_of_key(sources: tuple[Source, ...], window: WindowClause | None) -> tuple[Source, ...]:
+    """The sources; a window that GROUP BY makes is that of the stream whose timestamp it names."""
+    if window is None or window.time is None or window.time.qualifier is not None:
+        return sources
+    streams = [source for source in sources if isinstance(source.definition, StreamDefinition)]
+    named = [source for source in streams if source.schema.find(window.time.name)]
+    owner = next(iter(named or streams), None)
+    windows = (window if source is owner else None for source in sources)
+    return tuple(s.windowed(own) for s, own in zip(sources, windows, strict=True))
 
 
 def conjunct(predicate: Expression) -> Expression:

@@ -90,12 +90,12 @@ class Grouping:
 
     def _bound(self, bound: WindowBound) -> exp.Expr:
         """A bound of the window; a session begins with its first tuple."""
-        if not bound.is_first_tuple:
+        if not bound.reads_first_tuple:
             return bound.tree
         first = Expression(column_tree(TIMESTAMP_US))
         new = AggregateExpression(f"a{len(self._calls)}", "MIN", first)
         found = self._calls.setdefault(("MIN", False, (first,)), new)
-        return bound.over(quote(found.name))
+        return bound.between(quote(found.name), quote(TIMESTAMP_US))
 
     def _is_bound(self, written: ScalarExpression) -> bool:
         """Whether a key is ``window_start`` or ``window_end``."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from headgate.cql.statement import ColumnReference, FromItem, JoinKind
+from headgate.cql.statement import ColumnReference, FromItem, JoinKind, WindowClause
 from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, Expression, column_of, time_text
 from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
@@ -16,7 +16,7 @@ from headgate.model.window import HopWindow, RowWindow, SessionWindow, Unbounded
 from headgate.planning.type_check import Functions, TypeCheck
 from headgate.planning.types import Type
 
-START, END = "window_start", "window_end"
+START, END, WHOLE = "window_start", "window_end", "window"
 # kinds of types that tell a time: timestamps, dates, and numbers of seconds
 _TIMES = frozenset("tnDyhilfdm")
 
@@ -49,6 +49,10 @@ class Source:
             end = Expression(over_text(written.until.tree, trees), written.until.span)
             return replace(written.window, end=end)
         return written.window
+
+    def windowed(self, window: WindowClause | None) -> Source:
+        """The source with another window."""
+        return replace(self, item=replace(self.item, window=window))
 
     @property
     def is_derived(self) -> bool:
@@ -181,7 +185,7 @@ class BoundColumn:
 
 @dataclass(frozen=True)
 class WindowBound:
-    """``window_start`` or ``window_end`` of the half-open window that a result is about."""
+    """``window_start``, ``window_end``, or ``window`` with both, of the window that a result is about."""
 
     name: str
     window: HopWindow | SessionWindow
@@ -190,27 +194,30 @@ class WindowBound:
 
     @property
     def type(self) -> Type:
-        return Type.declared(self.timestamp_type)
+        kind = self.timestamp_type
+        return Type.declared(f"STRUCT<start: {kind}, end: {kind}>" if self.name == WHOLE else kind)
 
     @property
-    def is_first_tuple(self) -> bool:
-        """Whether it is the timestamp of the first tuple of the window."""
-        return self.name == START and isinstance(self.window, SessionWindow)
+    def reads_first_tuple(self) -> bool:
+        """Whether it depends on the timestamp of the first tuple of the window."""
+        return self.name != END and isinstance(self.window, SessionWindow)
 
     @property
     def tree(self) -> exp.Expr:
         """An aggregate's results have the end of their window as timestamp; those of a join lie inside."""
         ts = f"`{TIMESTAMP_US}`"
         if isinstance(self.window, SessionWindow):
-            return self.over(ts)
+            return self.between(ts, ts)
         length = f"{self.window.range_us}L"
-        start = f"{ts} - pmod({ts}, {length})" if self.in_join else f"{ts} - {length}"
-        end = f"{ts} - pmod({ts}, {length}) + {length}" if self.in_join else ts
-        return self.over(f"({start if self.name == START else end})")
+        start = f"({ts} - pmod({ts}, {length}))" if self.in_join else f"({ts} - {length})"
+        end = f"({ts} - pmod({ts}, {length}) + {length})" if self.in_join else f"({ts})"
+        return self.between(start, end)
 
-    def over(self, micros: str) -> exp.Expr:
-        """The bound, given in microseconds, in the type of the stream's timestamps."""
-        return Expression.parse(time_text(micros, self.timestamp_type)).tree
+    def between(self, start: str, end: str) -> exp.Expr:
+        """What is meant of bounds in microseconds, in the type of the stream's timestamps."""
+        first, last = (time_text(micros, self.timestamp_type) for micros in (start, end))
+        whole = f"named_struct('start', {first}, 'end', {last})"
+        return Expression.parse({START: first, END: last}.get(self.name, whole)).tree
 
 
 def over_text(tree: exp.Expr, trees: Mapping[int, exp.Expr]) -> exp.Expr:

@@ -140,8 +140,8 @@ class _Binding:
 
     def changes(self, select: Select) -> bool:
         """Whether later tuples replace rows of a SELECT."""
-        window = select.sources[0].window
-        is_whole = window is not None and is_emitted_whole(window.window)
+        windows = [source.window.window for source in select.sources if source.window is not None]
+        is_whole = any(map(is_emitted_whole, windows))
         return self._table_below(select) is not None or (select.summarizes_windows and not is_whole)
 
     def holds(self, select: Select) -> bool:
