@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from headgate.spark import DataFrame
     from headgate.spark.file_system import Files
     from headgate.spark.reconcile import Transition
+    from headgate.spark.stored_tables import Selected, Tables
 
 _log = logging.getLogger("headgate")
 
@@ -359,17 +360,25 @@ class Session(Declarations):
 
     def select(self, text: str) -> DataFrame:
         """The rows of a SELECT over stored relations, results and dead letters of the last run."""
+        given = arguments.text("text", text, "'SELECT * FROM q'")
+        with self._on_spark():
+            return self._tables().select(given)
+
+    def select_rows(self, text: str, max_rows: int) -> Selected:
+        """The first rows of such a SELECT, as an Arrow table."""
+        with self._on_spark():
+            return self._tables().rows(text, max_rows)
+
+    def _tables(self) -> Tables:
         from headgate.spark.file_system import Files
         from headgate.spark.stored_tables import Tables
 
         self._check_open()
-        given = arguments.text("text", text, "'SELECT * FROM q'")
         if self.run is None:
             raise SetupError("there are no results to select from: no run has been started")
-        with self._on_spark():
-            # views of its own: those of the run have names of the user's too
-            own = self._spark.newSession()
-            return Tables(own, Files(own), self.run.checkpoint).select(given)
+        # views of its own: those of the run have names of the user's too
+        own = self._spark.newSession()
+        return Tables(own, Files(own), self.run.checkpoint)
 
     def _statistics(self, network: Network, profiles: Profiles) -> StatisticsStore:
         return StatisticsStore(network, replace(self.measured or Measured({}), profiles=profiles))

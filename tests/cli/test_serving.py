@@ -5,7 +5,11 @@ from __future__ import annotations
 import io
 import json
 import os
+import pty
+import select
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -98,6 +102,40 @@ def test_watch_repeats_the_last_statement_until_it_is_interrupted(
     with pytest.raises(KeyboardInterrupt):
         shell._obey("\\watch 0.5")
     assert capsys.readouterr().out.count("no pools") == 4
+
+
+def test_ctrl_c_at_a_terminal_ends_a_statement_as_often_as_it_is_pressed(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("HEADGATE_TOKEN", TOKEN)
+    command = [sys.executable, "-m", "headgate", "sql", "--url", f"http://127.0.0.1:{served.port}"]
+    terminal, of_shell = pty.openpty()
+    with (
+        os.fdopen(terminal, "r+b", buffering=0) as keys,
+        subprocess.Popen(command, stdin=of_shell, stdout=of_shell, start_new_session=True) as shell,
+    ):
+        os.close(of_shell)
+
+        def until(text: str) -> None:
+            shown = ""
+            while text not in shown:
+                assert select.select([keys], [], [], 60)[0], shown
+                shown += keys.read(4096).decode()
+
+        try:
+            until("headgate> ")
+            for _ in range(3):
+                keys.write(b"SELECT\n")
+                until("-> ")
+                shell.send_signal(signal.SIGINT)
+                until("headgate> ")
+            keys.write(b"SHOW POOLS;\n")
+            until("no pools")
+            keys.write(b"quit\n")
+            assert shell.wait(60) == 0
+        finally:
+            shell.kill()
 
 
 def test_stop_asks_the_server_to_end(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

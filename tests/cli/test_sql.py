@@ -80,6 +80,9 @@ def test_results_relations_and_dead_letters_are_tables(checkpoint: Path) -> None
     for text in ("SELECT * FROM hihg", "DESCRIBE hihg"):
         unknown = "error: unknown table hihg; tables: dead_letters, high, none, owners, written\n"
         assert the_error(text, checkpoint) == unknown
+    failing = the_error("SELECT 1 / (value - 30) FROM high", checkpoint)
+    assert failing.startswith("error: Division by zero. Use `try_divide`")
+    assert len(failing.splitlines()) == 1
     wrong = the_error("SELECT 1 +", checkpoint)
     assert wrong.startswith("error: Syntax error at or near end of input")
     assert len(wrong.splitlines()) == 1

@@ -6,12 +6,14 @@ import http.client
 import json
 import socket
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks
+from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
 
 from headgate.errors import SetupError
+from headgate.server import app, bodies
 from headgate.server.app import bind, hosts_of, token_in
 from headgate.server.guard import Bucket, Keys
 
@@ -168,6 +170,57 @@ def test_what_is_not_http_is_refused(served: Served, request_bytes: bytes) -> No
     head, _, body = raw(served.port, request_bytes).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 400")
     assert json.loads(body) == {"error": "this is not a valid HTTP request"}
+
+
+def open_with(port: int, request: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection.sendall(request)
+    return connection
+
+
+def post_head(length: int) -> bytes:
+    head = f"POST /sql HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n"
+    return f"{head}content-type: text/plain\r\ncontent-length: {length}\r\n\r\n".encode()
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("begun", [b"", b"GET /status HTTP/1.1\r\nhost: local"])
+def test_a_connection_whose_request_does_not_come_is_closed(
+    served: Served, monkeypatch: pytest.MonkeyPatch, begun: bytes, is_first: bool
+) -> None:
+    monkeypatch.setattr(app, "_HEAD_WITHIN_S", 0.2)
+    before = b"" if is_first else b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    with open_with(served.port, before) as connection:
+        if before:
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
+        connection.sendall(begun)
+        if is_first or begun:
+            # a connection that has served a request may stay idle for longer
+            assert connection.recv(65536) == b""
+
+
+def test_connections_that_send_nothing_shut_nobody_out_for_long(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(app, "_HEAD_WITHIN_S", 1.0)
+    with ExitStack() as stack:
+        for _ in range(300):
+            stack.enter_context(open_with(served.port, b"GET /"))
+        wait_for(lambda: served.ask("GET", "/health")[0] == 200)
+
+
+def test_a_body_that_does_not_come_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bodies, "_SECONDS", 0.2)
+    with open_with(served.port, post_head(100) + b"SHOW") as connection:
+        answer = connection.recv(65536)
+    assert answer.startswith(b"HTTP/1.1 408")
+    assert b'{"error":"the body did not come within 0.2 s"}' in answer
+
+
+def test_a_client_that_goes_away_before_its_body_or_its_answer_disturbs_nobody(served: Served) -> None:
+    for request in (post_head(100) + b"SHOW", post_head(10) + b"SHOW POOLS"):
+        open_with(served.port, request).close()
+    assert served.post("/sql", {"text": "SHOW POOLS"})["answers"]
 
 
 def test_a_client_that_asks_too_often_is_slowed_down() -> None:

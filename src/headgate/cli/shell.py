@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -24,13 +25,14 @@ _WORDS = (
     *("ALTER", "CREATE", "DESCRIBE", "DROP", "FROM", "GROUP BY", "INTO", "ORDER BY", "PAUSE", "QUERIES"),
     *("QUERY", "RANGE", "RELATION", "RESUME", "SELECT", "SET", "SHOW", "SLIDE", "STREAM", "STREAMS", "WHERE"),
 )
+_END = ("\\q", "quit", "exit")
 _HELP = """\
 statements end with ; and may take several lines
 \\d            list all names
 \\p STATEMENT  plans and advice, nothing is declared
 \\watch [S]    repeat the last statement every S seconds, 2 if not given, until Ctrl-C
 \\?            this list
-\\q            end"""
+\\q            end, as do quit and exit"""
 
 
 class Shell:
@@ -66,7 +68,7 @@ class Shell:
         self._learn_names()
         if is_terminal:
             print(f"connected to {self._client.url}; \\? lists commands")
-        with _line_editing(self) if is_terminal else nullcontext():
+        with _at_terminal(self) if is_terminal else nullcontext():
             for text in _statements(is_terminal):
                 try:
                     if self._obey(text):
@@ -81,7 +83,7 @@ class Shell:
     def _obey(self, text: str) -> bool:
         """Execute a statement or a command of the shell; whether it is the end."""
         command, _, rest = text.partition(" ")
-        if command == "\\q":
+        if command in _END:
             return True
         if command == "\\?":
             print(_HELP)
@@ -140,8 +142,8 @@ def _statements(is_terminal: bool) -> Iterator[str]:
             text = ""
             print()
             continue
-        if not text and line.lstrip().startswith("\\"):
-            yield line.strip()
+        if not text and (line.lstrip().startswith("\\") or line.strip().rstrip(";") in _END):
+            yield line.strip().rstrip(";")
             continue
         text = f"{text}\n{line}" if text else line
         if text.rstrip().endswith(";"):
@@ -149,6 +151,17 @@ def _statements(is_terminal: bool) -> Iterator[str]:
             text = ""
         elif not text.strip():
             text = ""
+
+
+@contextmanager
+def _at_terminal(shell: Shell) -> Iterator[None]:
+    """Line editing, and Ctrl-C that ends a statement; other commands end at the second one."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with _line_editing(shell):
+            yield
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager

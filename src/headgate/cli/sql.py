@@ -83,13 +83,12 @@ def _print_rows(tables: Tables, text: str, limit: int, as_json: bool) -> None:
     from headgate.plain_json import json_text
     from headgate.report import rows_table, screen
 
-    found = tables.select(text)
     if as_json:
-        columns = {field.name: field.dataType.simpleString() for field in found.schema.fields}
-        print(json_text({"columns": columns, "rows": plain_rows(found.toArrow())}))
+        found = tables.rows(text)
+        print(json_text({"columns": found.columns, "rows": plain_rows(found.table)}))
         return
     # one row more than is shown, to know whether there are more
-    rows = found.limit(limit + 1).toArrow()
+    rows = tables.rows(text, limit + 1).table
     count = rows.num_rows
     title = "rows" if count > limit else "1 row" if count == 1 else f"{count:,} rows"
     screen().print(rows_table(title, rows, limit))

@@ -31,6 +31,7 @@ _LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 _LONGEST_HEAD = 32_768
 _MOST_CONNECTIONS = 256
 _GRACE_S = 3
+_HEAD_WITHIN_S = 10.0
 
 
 def application(live: Live, hosts: frozenset[str] | None = _LOOPBACK) -> Starlette:
@@ -77,7 +78,48 @@ async def _defect(request: Request, error: Exception) -> JSONResponse:
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 whose refusals are one line of JSON, too."""
+    """HTTP/1.1 whose refusals are one line of JSON, too; the head of a request must come in time.
+
+    Nobody has to prove anything before its end, and connections that wait for it would shut out all others.
+    """
+
+    _head_due: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Wait for the head of the first request."""
+        super().connection_made(transport)
+        self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Wait for the rest of a head, or no more."""
+        super().data_received(data)
+        self._watch_head()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Wait no more."""
+        self._forget_head()
+        super().connection_lost(exc)
+
+    def _watch_head(self) -> None:
+        if not self._is_before_request():
+            self._forget_head()
+        elif self._head_due is None:
+            self._head_due = self.loop.call_later(_HEAD_WITHIN_S, self._end_without_head)
+
+    def _is_before_request(self) -> bool:
+        # none before the first request, whatever its annotation says
+        cycle: Any = self.cycle
+        return cycle is None or bool(cycle.response_complete)
+
+    def _forget_head(self) -> None:
+        if self._head_due is not None:
+            self._head_due.cancel()
+            self._head_due = None
+
+    def _end_without_head(self) -> None:
+        self._head_due = None
+        if self._is_before_request():
+            self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""

@@ -68,11 +68,10 @@ class Worker:
         return {"answers": answers, "warnings": list(self._session.warnings)}
 
     def _select(self, text: str, limit: int) -> dict[str, Any]:
-        found = self._session.select(text.rstrip().removesuffix(";"))
-        columns = {field.name: field.dataType.simpleString() for field in found.schema.fields}
         # one more than is returned, to know whether there are more
-        rows = plain_rows(found.limit(limit + 1).toArrow())
-        return {"columns": columns, "rows": rows[:limit], "is_complete": len(rows) <= limit}
+        found = self._session.select_rows(text.rstrip().removesuffix(";"), limit + 1)
+        rows = plain_rows(found.table)
+        return {"columns": dict(found.columns), "rows": rows[:limit], "is_complete": len(rows) <= limit}
 
     def _start(self) -> None:
         if self._session.catalog.queries and (self.run is None or not self.run.is_running):

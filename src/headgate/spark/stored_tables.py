@@ -9,8 +9,9 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from pyspark.errors import AnalysisException, ParseException
+from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
@@ -30,6 +31,8 @@ DEAD_LETTERS = "dead_letters"
 """The name of the table with what was set aside."""
 
 _FILE = "headgate.tables.json"
+# classes of SQL states: a value for which an expression fails, and what the user raises
+_VALUE_ERRORS = ("22", "P0")
 # formats of stored relations that need no password
 _RELATION_FILES = ("csv", "json", "orc", "parquet", "text")
 
@@ -50,6 +53,14 @@ class StoredTable:
         if self.columns:
             reader = reader.schema(StructType.fromJson(json.loads(self.columns)))
         return reader.load()
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The rows of a SELECT as an Arrow table, and the types of its columns in Spark."""
+
+    columns: Mapping[str, str]
+    table: Any
 
 
 def record_tables(
@@ -145,6 +156,17 @@ class Tables:
                 written = (error.getMessageParameters() or {})["relationName"]
                 raise self._unknown(written.replace("`", "")) from error
             raise SetupError(spark_complaint(error).rstrip(".")) from error
+
+    def rows(self, text: str, max_rows: int | None = None) -> Selected:
+        """The rows that a SELECT gives, all or the first ones."""
+        found = self.select(text)
+        columns = {field.name: field.dataType.simpleString() for field in found.schema.fields}
+        try:
+            return Selected(columns, (found if max_rows is None else found.limit(max_rows)).toArrow())
+        except PySparkException as error:
+            if (error.getSqlState() or "").startswith(_VALUE_ERRORS):
+                raise SetupError(spark_complaint(error).rstrip(".")) from error
+            raise
 
     def _unknown(self, name: str) -> SetupError:
         return SetupError(f"unknown table {name}; tables: {known_names(list(self._found))}")

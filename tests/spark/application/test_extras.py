@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from headgate.errors import SetupError
-from headgate.spark.application import jvm
+from headgate.spark.application import cluster, jvm
 from headgate.spark.application.cluster import _driver_address
 from headgate.spark.application.extras import IVY_VARIABLE, KAFKA_CONNECTOR, NO_EXTRAS, Extras
 
@@ -64,3 +64,16 @@ def test_what_spark_would_stumble_over_later_is_refused(
 )
 def test_the_driver_announces_the_address_that_leads_to_the_master(master: str, host: str | None) -> None:
     assert _driver_address(master).get("spark.driver.host") == host
+
+
+def test_a_setting_that_spark_refuses_is_reported_with_its_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        java = "java.lang.IllegalArgumentException: spark.network.timeoutInterval should be less"
+        raise RuntimeError(
+            f"An error occurred while calling None.JavaSparkContext.\n: {java}\n\tat a.b.C.d\n"
+        )
+
+    monkeypatch.setattr(cluster, "_start_gateway", refuse)
+    reason = "IllegalArgumentException: spark.network.timeoutInterval should be less"
+    with pytest.raises(SetupError, match=rf"^Spark does not start on local: {reason}$"):
+        cluster.own_session("local")

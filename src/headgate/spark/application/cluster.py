@@ -24,7 +24,7 @@ from headgate.spark.application import ending, jvm
 from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.spark.application.java import JavaHome, prepare_java
 from headgate.spark.application.java_classes import register_functions, use_local_files
-from headgate.spark.failures import handler_kept, is_stopped
+from headgate.spark.failures import handler_kept, is_stopped, spark_reason
 
 # rules of Spark's optimizer that no plan of a tick can meet; each goes over the whole plan all the same
 _NEVER_APPLY = (
@@ -132,9 +132,8 @@ def own_session(master: str = "local[*]", pool_tasks: int = 0, extras: Extras = 
                 started = _start_gateway(master, java, settings, extras)
                 spark = builder.getOrCreate()
         except Exception as error:
-            reason = str(error).strip().splitlines()[0]
             advice = f"; {extras.advice()}" if extras.advice() else ""
-            raise SetupError(f"Spark does not start on {master}: {reason}{advice}") from error
+            raise SetupError(f"Spark does not start on {master}: {spark_reason(error)}{advice}") from error
         if started is not None:
             remove_with_jvm(spark, str(started.folder))
         return spark
