@@ -15,6 +15,7 @@ CREATE STREAM packets (ts TIMESTAMP, src STRING, port INT)
 CREATE QUERY web AS SELECT src FROM packets
   WHERE aggregate(sequence(1, 60), concat(src, ts), (d, i) -> sha2(d, 256)) > '4' AND port = 443
   INTO parquet OPTIONS (path '{out}');
+CREATE QUERY rare AS SELECT src FROM packets WHERE port = 0;
 """
 
 
@@ -25,8 +26,11 @@ def test_costs_and_selectivities_lie_beside_the_script(tmp_path: Path) -> None:
     script = tmp_path / "web.sql"
     script.write_text(TRAFFIC.format(out=out))
     result = invoke("profile", script, "--for", "6s", "--json")
-    assert result.exit_code == 0, result.stderr
+    # no packet goes to port 0, so that nothing can be measured of what such packets cost
+    assert result.exit_code == 1, result.stderr
     document = json.loads(result.stdout)
+    assert document["not_measured"] == {"rare.project": "no tuple reached it"}
+    assert "not measured: rare.project: no tuple reached it" in result.stderr
     assert json.loads((tmp_path / "web.profile.json").read_text()) == document
     # half of all packets go to port 443, and three digests of four are above
     selection = document["operators"]["web.select_packets"]
@@ -44,6 +48,7 @@ def test_costs_and_selectivities_lie_beside_the_script(tmp_path: Path) -> None:
     # what was measured is enough for a simulation
     simulated = invoke("simulate", script, "--for", "0.1s", "--json")
     assert simulated.exit_code == 0, simulated.stderr
+    assert "it counts as idle" in simulated.stderr
 
 
 LIVE = """\
@@ -57,6 +62,7 @@ CREATE QUERY rare AS SELECT src FROM packets WHERE bytes > 100000;
 
 
 @pytest.mark.spark
+@pytest.mark.long
 @pytest.mark.usefixtures("compiled")
 def test_on_a_busy_machine_no_number_is_made_up(tmp_path: Path) -> None:
     script = tmp_path / "live.sql"

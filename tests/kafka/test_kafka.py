@@ -24,8 +24,8 @@ pytestmark = [pytest.mark.spark, pytest.mark.takes_minutes]
 
 Eventually = Callable[[Callable[[], bool], float], None]
 TIMEOUT_S = 900.0
-ROWS, PARTITIONS, APART_S = 3_000, 3, 30
-KILLS, OUTAGE_S = short_or_long((1, 15), (5, 180))
+PARTITIONS, APART_S = 3, 30
+ROWS, KILLS, OUTAGE_S = short_or_long((1_500, 1, 8), (3_000, 5, 180))
 SCRIPT = """
 CREATE STREAM s (ts DOUBLE, n INT, k INT, key STRING, partition INT, offset BIGINT) FROM kafka OPTIONS (
   servers '{servers}', topic 'numbers', format 'json', timestamp 'ts', startingOffsets 'earliest',

@@ -9,11 +9,12 @@ from random import Random
 import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.lengths import short_or_long
 from tests.oracle.files import stamp
 
 from headgate.handle import Run
 
-FILES = 4
+FILES, TUPLES = short_or_long((3, 150), (5, 250))
 _OPTIONS = "timestamp 'seen', idle_after '1 h', maxFilesPerTrigger '1'"
 
 
@@ -23,7 +24,7 @@ def write_stream(folder: Path, rng: Random, steps_us: Sequence[int]) -> None:
     ts = 1_700_000_000_000_000
     for number in range(FILES):
         times, keys, values = [], [], []
-        for _ in range(50):
+        for _ in range(TUPLES // FILES):
             times.append(ts)
             keys.append(rng.randint(1, 3))
             values.append(rng.randint(0, 12))

@@ -10,14 +10,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
+from tests.lengths import IS_LONG
 from tests.oracle.files import stamp
 
 from headgate import Session
 from headgate.errors import QueryError
 from headgate.handle import Run
 
+pytestmark = pytest.mark.spark
 # errors of expressions come from compiled code too
-pytestmark = [pytest.mark.spark, pytest.mark.usefixtures("compiled")]
+compiled = pytest.mark.usefixtures("compiled")
 
 # v is 3 and w is v now and then, and s is no number in every tenth tuple
 A = [{"ts": i, "k": i, "v": i % 7, "s": "x" if i % 10 == 4 else str(i)} for i in range(60)]
@@ -158,8 +160,10 @@ def rows_of(run: Run, query: str) -> Counter[tuple[object, ...]]:
 
 @pytest.mark.parametrize("files", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_a_query_sets_aside_the_tuples_that_it_fails_for_and_nothing_else(
-    spark: SparkSession, tmp_path: Path, files: int
+    spark: SparkSession, tmp_path: Path, files: int, request: pytest.FixtureRequest
 ) -> None:
+    if IS_LONG:
+        request.getfixturevalue("compiled")
     session = declared(spark, tmp_path, files)
     for name, (failing, careful) in QUERIES.items():
         session.execute(f"CREATE QUERY {name} AS {failing}; CREATE QUERY careful_{name} AS {careful};")
@@ -187,6 +191,7 @@ def test_a_query_sets_aside_the_tuples_that_it_fails_for_and_nothing_else(
     assert letter["reason"].startswith("CAST(a.s AS INT) = labels.id: The value 'x' of the type")
 
 
+@compiled
 def test_a_query_that_must_not_set_aside_stops_the_run_and_names_the_tuple(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -203,6 +208,7 @@ def test_a_query_that_must_not_set_aside_stops_the_run_and_names_the_tuple(
     )
 
 
+@compiled
 def test_an_error_of_no_single_tuple_names_its_query(spark: SparkSession, tmp_path: Path) -> None:
     session = declared(spark, tmp_path, files=1).execute("""
       CREATE QUERY large AS SELECT SUM(v + 9223372036854775000) AS t FROM a [RANGE 1 MINUTE SLIDE 1 MINUTE];

@@ -26,7 +26,7 @@ from headgate.statistics.operators import OperatorEstimates
 pytestmark = pytest.mark.spark
 
 PAIRS = short_or_long(1, 10)
-QUERIES_A_RUN = 20
+QUERIES_A_RUN, TICKS = short_or_long((12, 5), (20, 10))
 TIMEOUT_S = 600
 
 
@@ -99,8 +99,10 @@ def test_results_do_not_depend_on_where_ticks_begin(
 ) -> None:
     rng = Random(run_seed)
     # plans of what flows out of a derived stream are made anew in every tick
-    world = random_world(rng, 12, has_derived=False)
-    cuts = [sorted(rng.sample(range(1, len(s.arrivals)), min(9, len(s.arrivals) - 1))) for s in world.streams]
+    world = random_world(rng, short_or_long(8, 12), has_derived=False)
+    cuts = [
+        sorted(rng.sample(range(1, len(s.arrivals)), min(TICKS, len(s.arrivals)) - 1)) for s in world.streams
+    ]
     at_once = Course("csv", cuts, files_a_tick=None, cut_seed=None, strategy="fifo")
     piecemeal = replace(at_once, files_a_tick=1)
     one = results(started(spark, tmp_path, world, at_once), world, at_once)

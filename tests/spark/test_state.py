@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
+from tests.lengths import short_or_long
 
 from headgate import Session
 from headgate.model.event import Event, TickCommitted
@@ -15,7 +16,7 @@ from headgate.workload.nexmark_files import DataSet
 
 pytestmark = pytest.mark.spark
 
-HOURS = 24
+HOURS = short_or_long(8, 24)
 RATE = Fraction(1, 20)
 QUERIES = """
 CREATE STREAM auction (id BIGINT, dateTime TIMESTAMP)
@@ -33,7 +34,7 @@ CREATE QUERY highest AS
 """
 
 
-def test_a_day_of_events_leaves_no_more_state_than_its_second_hour(
+def test_hours_of_events_leave_no_more_state_than_the_second_hour(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     sequence = EventSequence(3, RATE, DEFAULT_START_US)
