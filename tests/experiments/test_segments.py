@@ -75,7 +75,7 @@ def test_every_claim_is_reported_and_every_figure_drawn(
 ) -> None:
     monkeypatch.setattr(segments, "_PLANS", 2)
     monkeypatch.setattr(segments, "_PLANS_OF_VARIATION", 1)
-    monkeypatch.setattr(segments, "_PHASE_S", 5.0)
+    monkeypatch.setattr(segments, "_PHASE_S", 2.0)
     done = invoke("reproduce", "segments", "--out", tmp_path, "--json")
     document = json.loads(done.stdout)
     claims = {str(claim) for claim in CLAIMS}

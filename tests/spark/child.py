@@ -15,6 +15,7 @@ from random import Random
 
 import duckdb
 from tests.interpretation import COMPILATION, INTERPRETATION
+from tests.lengths import IS_LONG
 from tests.oracle.brute_force import (
     SECOND,
     Aggregation,
@@ -256,8 +257,8 @@ def main(folder: Path, seed: int, wild_ticks: int, files_a_tick: int, master: st
     is_local = master.startswith("local[")
     extras = NO_EXTRAS if is_local else Extras(conf={"spark.executor.extraJavaOptions": EXECUTOR_OPTIONS})
     spark = own_session(master, extras=extras)
-    # on executors, operators of all kinds run compiled, as users run them
-    for key, value in (INTERPRETATION if is_local else COMPILATION).items():
+    # in make long, operators of all kinds run on executors compiled, as users run them
+    for key, value in (COMPILATION if IS_LONG and not is_local else INTERPRETATION).items():
         spark.conf.set(key, value)
     session = Session(spark)
     session.function("is_odd", is_odd, "boolean").function("grade", grade, "int")

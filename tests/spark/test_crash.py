@@ -1,6 +1,7 @@
 """A run that is killed at any moment and started again gives every result once.
 
-Its last life is on two executors, each a process of its own: operators of all kinds run there, compiled.
+Its last life is on two executors, each a process of its own: operators of all kinds run there,
+in ``make long`` compiled.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rankings, and tables of the latest results, against DuckDB."""
+"""Rankings, distinct values, and tables of the latest results, against DuckDB."""
 
 from __future__ import annotations
 
@@ -291,18 +291,6 @@ def _rounded(row: Iterable[Any]) -> str:
     return ", ".join(str(round(one, 9) if isinstance(one, float) else one) for one in row)
 
 
-def test_distinct_values_are_those_of_duckdb(spark: SparkSession, tmp_path: Path, run_seed: int) -> None:
-    rng = Random(run_seed)
-    for name in STREAMS:
-        write_stream(tmp_path / name, rng, (250_000, 500_000, 1_000_000))
-    statements = [*create_streams(tmp_path, STREAMS), _names(tmp_path)]
-    statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in DISTINCT.items()]
-    strategy = rng.choice(("fifo", "chain", "path-capacity"))
-    run = Session(spark).execute("\n".join(statements)).start(until_done=True, strategy=strategy)
-    assert run.wait(600)
-    assert_agreement(run, tmp_path, STREAMS, {name: query for name, (_, query) in DISTINCT.items()})
-
-
 def _names(folder: Path) -> str:
     """A statement that declares the stored relation of names."""
     path = folder / "names.csv"
@@ -310,14 +298,15 @@ def _names(folder: Path) -> str:
     return f"CREATE RELATION names (k BIGINT, name STRING) FROM csv OPTIONS (path '{path}');"
 
 
-def test_rankings_and_tables_give_what_duckdb_gives(
+@pytest.mark.takes_minutes
+def test_rankings_distinct_values_and_tables_give_what_duckdb_gives(
     spark: SparkSession, tmp_path: Path, run_seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rng = Random(run_seed)
     write_stream(tmp_path / "s", rng, (250_000, 500_000, 1_000_000))
     write_stream(tmp_path / "r", rng, (0, 250_000, 500_000, 1_000_000))
     statements = [*create_streams(tmp_path, STREAMS), _names(tmp_path)]
-    statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in RANKINGS.items()]
+    statements += [f"CREATE QUERY {name} AS {query};" for name, (query, _) in (RANKINGS | DISTINCT).items()]
     statements += [f"CREATE QUERY {name} AS {query} {LATEST};" for name, (query, _) in TABLES.items()]
     statements += [
         f"CREATE QUERY {name} AS {query} "
@@ -338,7 +327,7 @@ def test_rankings_and_tables_give_what_duckdb_gives(
     strategy, checkpoint = rng.choice(("fifo", "chain", "path-capacity")), str(tmp_path / "state")
     run = session.start(until_done=True, strategy=strategy, checkpoint=checkpoint)
     assert run.wait(600)
-    answers = {name: query for name, (_, query) in (RANKINGS | TABLES).items()}
+    answers = {name: query for name, (_, query) in (RANKINGS | DISTINCT | TABLES).items()}
     answers |= {name: query for name, (_, _, query) in KEYED.items()}
     assert_agreement(run, tmp_path, STREAMS, answers)
     assert sorted_rows(run.table("values")) == sorted_rows(run.results("values").toArrow())
