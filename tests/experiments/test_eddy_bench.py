@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import time
 from itertools import permutations
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -11,6 +14,7 @@ from headgate.experiments.eddy_bench import (
     SECONDS,
     SELECTIVITIES,
     SWAPPED,
+    PoolRun,
     computes,
     largest_rate_of,
     largest_rate_of_an_interpreter,
@@ -39,3 +43,14 @@ def test_a_cpu_bound_predicate_takes_its_service_time_of_a_processor() -> None:
     began_s = time.thread_time()
     assert [call(value) for value in (3, 4)] == [False, True]
     assert time.thread_time() - began_s >= 2 * SECONDS["op1"]
+
+
+@pytest.mark.parametrize(("ticks", "growth"), [(100, 0.25), (4, math.inf)])
+def test_growth_is_that_of_the_second_half_if_it_has_enough_ticks(ticks: int, growth: float) -> None:
+    # 200 tuples per second; none stays behind in the first half, a quarter in the second
+    times_s = [60.0 * tick / ticks for tick in range(ticks)]
+    history = [SimpleNamespace(at_s=s, backlog_tuples=50 * max(0.0, s - 30)) for s in times_s]
+    status: Any = SimpleNamespace(history=history)
+    run = PoolRun(200, 60.0, status, {}, (0, 0), (0, 0))
+    assert run.growth == pytest.approx(growth)
+    assert not run.is_sustained

@@ -58,6 +58,7 @@ _MOST_WARM_UPS = 6
 # with t, the slowest, tuples take several times as long as they come in
 _MOST_TIMES = 5.0
 _MOST_LATENCY_S = 3.0
+_LEAST_TICKS = 3
 # a backlog that grows by more than this share of what comes in is not bounded
 _STEADY = 0.03
 
@@ -129,8 +130,13 @@ class PoolRun:
 
     @property
     def growth(self) -> float:
-        """Growth of the backlog as a share of the input, over the second half of the run."""
+        """Growth of the backlog as a share of the input, over the second half of the run.
+
+        Infinite if the machine was so slow that there are too few ticks for it.
+        """
         ticks = [t for t in self.status.history if 0.5 * self.input_s <= t.at_s <= self.input_s]
+        if len(ticks) < _LEAST_TICKS:
+            return math.inf
         at_s, tuples = [t.at_s for t in ticks], [t.backlog_tuples for t in ticks]
         return float(np.polyfit(at_s, tuples, 1)[0]) / self.rate
 
@@ -144,7 +150,7 @@ class PoolRun:
             "rate": self.rate,
             "mean_latency_s": round(self.latency_s, 2),
             "p99_latency_s": round(self.status.queries[_QUERY].latency_s.p99 or 0.0, 2),
-            "peak_backlog": max(backlog),
+            "peak_backlog": max(backlog, default=0),
             "backlog_growth": round(self.growth, 3),
             "tick_s": round(self.tick_s, 2),
             **{f"busy_{pool}": round(share, 3) for pool, share in self.busy.items()},
