@@ -58,7 +58,7 @@ def test_half_open_windows_hold_what_duckdb_finds_between_their_bounds(
         WHERE k NOT BETWEEN SYMMETRIC 3 AND 2 GROUP BY window(seen, '4 seconds', '2 seconds');
       CREATE QUERY spark_session AS SELECT session_window, k, COUNT(*) AS n
         FROM s GROUP BY session_window(seen, '2 seconds'), k;
-      CREATE QUERY named AS SELECT name, COUNT(*) AS n, window.end
+      CREATE QUERY named AS SELECT name, COUNT(*) AS n, window(seen, '10 seconds').end AS e
         FROM names JOIN s ON names.k = s.k GROUP BY name, window(seen, '10 seconds');
     """)
     run = session.start(until_done=True)

@@ -244,6 +244,33 @@ CHANGES = {
         "SELECT k, v, seen FROM r ORDER BY seen DESC, v, k LIMIT 4 INTO memory OPTIONS (mode 'changes')",
         "SELECT k, v, seen FROM upto ORDER BY seen DESC, v, k LIMIT 4",
     ),
+    "changing_tied_ranks": (
+        """SELECT k, v, seen, place FROM (
+             SELECT *, RANK() OVER (PARTITION BY k ORDER BY v DESC) AS place FROM r
+           ) AS x WHERE place <= 4 AND v < 12 INTO memory OPTIONS (mode 'changes')""",
+        """
+        SELECT k, v, seen, place FROM (
+          SELECT k, v, seen, rank() OVER (PARTITION BY k ORDER BY v DESC) AS place FROM upto
+        ) WHERE place <= 4 AND v < 12
+        """,
+    ),
+    "changing_dense_ranks": (
+        """SELECT k, v, DENSE_RANK() OVER (PARTITION BY k ORDER BY v % 5 DESC, v) AS place FROM r
+           QUALIFY place <= 3 INTO memory OPTIONS (mode 'changes')""",
+        """
+        SELECT k, v, dense_rank() OVER (PARTITION BY k ORDER BY v % 5 DESC, v) AS place FROM upto
+        QUALIFY place <= 3
+        """,
+    ),
+    "changing_ties": (
+        "SELECT k, v FROM r ORDER BY v DESC LIMIT 2 WITH TIES INTO memory OPTIONS (mode 'changes')",
+        "SELECT k, v FROM upto QUALIFY rank() OVER (ORDER BY v DESC) <= 2",
+    ),
+    "changing_best": (
+        """SELECT k, v, seen FROM r QUALIFY DENSE_RANK() OVER (PARTITION BY k ORDER BY v) = 1
+           INTO memory OPTIONS (mode 'changes')""",
+        "SELECT k, v, seen FROM upto QUALIFY dense_rank() OVER (PARTITION BY k ORDER BY v) = 1",
+    ),
     "changing_last": (
         "SELECT k, v, seen FROM r INTO memory OPTIONS (mode 'changes', key 'k')",
         """

@@ -14,7 +14,7 @@ from headgate.cql.rankings import NO_ORDER, RankingReader, with_limits_of_ranks
 from headgate.cql.statement import FromItem, JoinKind, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.subqueries import as_join, find_test
 from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
-from headgate.cql.windows import WindowReader, shown_every, with_windows_of_keys
+from headgate.cql.windows import WindowReader, naming_window, shown_every, with_windows_of_keys
 from headgate.errors import QueryError
 
 _JOINS: dict[tuple[str, ...], JoinKind] = {
@@ -104,6 +104,12 @@ class SelectReader(WindowReader, RankingReader):
         if self.accept("WHERE"):
             sources, conditions = self._where(sources, conditions)
         group_by = self.several(self._group) if self.accept("GROUP BY") else ()
+        items = tuple(
+            replace(item, expression=naming_window(item.expression, group_by))
+            if isinstance(item, SelectItem)
+            else item
+            for item in items
+        )
         sources, group_by = with_windows_of_keys(sources, group_by)
         word, having = self.span, None
         if self.accept("HAVING"):

@@ -19,6 +19,7 @@ from headgate.cql.statement import FromItem, ScalarExpression
 from headgate.cql.tokens import Cursor, Token, never_closed, one_line, span_of
 from headgate.errors import QueryError, Span, suggestion
 from headgate.model.expression import Expression
+from headgate.model.sql_tree import replace_nodes, tree_key
 from headgate.model.window import (
     HopWindow,
     LandmarkWindow,
@@ -46,6 +47,8 @@ _WINDOWS = (
 )
 SPARK_WINDOWS = ("window", "session_window")
 """Functions of Spark that make windows in GROUP BY."""
+WINDOW_CALLS = tuple(f"{name}()" for name in SPARK_WINDOWS)
+"""The names of windows that SELECT calls them by as GROUP BY does."""
 
 
 class WindowReader(Cursor):
@@ -215,9 +218,7 @@ def with_windows_of_keys(
     sources: tuple[FromItem, ...], keys: tuple[ScalarExpression, ...]
 ) -> tuple[tuple[FromItem, ...], tuple[ScalarExpression, ...]]:
     """``GROUP BY window(ts, '10 seconds')``, as Spark writes it, for ``[TUMBLE 10 SECONDS]`` in FROM."""
-    made = [
-        key for key in keys if key.tree.name.lower() in SPARK_WINDOWS and isinstance(key.tree, exp.Anonymous)
-    ]
+    made = _made_windows(keys)
     if not made:
         return sources, keys
     clause = _window_of_key(made[0])
@@ -230,6 +231,37 @@ def with_windows_of_keys(
     place = named[0] if named else 0
     windowed = tuple(replace(s, window=clause) if n == place else s for n, s in enumerate(sources))
     return windowed, tuple(key for key in keys if key is not made[0])
+
+
+def _made_windows(keys: tuple[ScalarExpression, ...]) -> list[ScalarExpression]:
+    return [
+        key for key in keys if key.tree.name.lower() in SPARK_WINDOWS and isinstance(key.tree, exp.Anonymous)
+    ]
+
+
+def naming_window(expression: ScalarExpression, keys: tuple[ScalarExpression, ...]) -> ScalarExpression:
+    """The expression, in which a call that makes a window in GROUP BY, too, is a name of that window."""
+    wanted = {tree_key(key.tree) for key in _made_windows(keys)}
+    calls = [one for one in expression.tree.find_all(exp.Anonymous) if wanted and tree_key(one) in wanted]
+    if not calls:
+        return expression
+    arguments = {column.parts[0].meta.get("start") for call in calls for column in call.find_all(exp.Column)}
+    references = [one for one in expression.columns if one.span.start not in arguments]
+    names: dict[int, exp.Expr] = {}
+    for call in calls:
+        start, end = call.meta["start"], call.meta["end"]
+        name = exp.to_identifier(f"{call.name.lower()}()", quoted=True)
+        name.meta.update(start=start, end=end)
+        names[start] = exp.Column(this=name)
+        references.append(
+            cql.ColumnReference(None, name.name, replace(expression.span, start=start, end=end + 1))
+        )
+    tree = replace_nodes(
+        expression.tree,
+        lambda node: names.get(node.meta.get("start", -1)) if isinstance(node, exp.Anonymous) else None,
+    )
+    columns = tuple(sorted(references, key=lambda one: one.span.start))
+    return replace(expression, tree=tree, columns=columns)
 
 
 def _window_of_key(key: ScalarExpression) -> cql.WindowClause:

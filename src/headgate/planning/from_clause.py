@@ -18,7 +18,7 @@ from headgate.cql.statement import (
     Select,
     WindowClause,
 )
-from headgate.cql.windows import SPARK_WINDOWS
+from headgate.cql.windows import SPARK_WINDOWS, WINDOW_CALLS
 from headgate.errors import QueryError, Span, known_names
 from headgate.model import joins
 from headgate.model.expression import Expression, column_of
@@ -399,6 +399,8 @@ class Scope:
         is_made = any(s.item.window is not None and s.item.window.time is not None for s in self.streams)
         if not is_made:
             return False
+        if reference.name in WINDOW_CALLS:
+            return True
         if reference.qualifier is None:
             is_column = any(source.schema.find(reference.name) for source in self.sources)
             return reference.name.lower() in SPARK_WINDOWS and not is_column

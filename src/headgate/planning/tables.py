@@ -74,13 +74,9 @@ def changes_of(table: Table, query: CreateQuery) -> Changes:
     if any(isinstance(step, (Groups, Ranked)) for step in table.steps):
         message = "changes are those of groups or rankings of tuples, not of rows that change themselves"
         raise QueryError(f"{message}; {hint}", span)
-    if isinstance(state, RankedState):
-        if state.ranking.function != "ROW_NUMBER":
-            message = f"{state.ranking.function} may take any number of rows"
-            raise QueryError(f"{message}; use ROW_NUMBER, or {hint}", span)
-        if state.ranking.rows > _MOST_RANKED:
-            message = f"changes are those of the first {_MOST_RANKED} rows at most"
-            raise QueryError(f"{message}; take fewer, or {hint}", span)
+    if isinstance(state, RankedState) and state.ranking.rows > _MOST_RANKED:
+        message = f"changes are those of the first {_MOST_RANKED} ranks at most"
+        raise QueryError(f"{message}; take fewer, or {hint}", span)
     return Changes(table.input, table.items, state, table.steps)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pyspark.sql.types import MapType, StructType, VariantType
 
 from headgate.model.operator import Changes
-from headgate.model.table import CHANGE, RANK, Groups, Named, RankedState, Where
+from headgate.model.table import CHANGE, RANK, Groups, Named, RankedState, Ranking, Where
 from headgate.spark import sql
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import OperatorContext, SparkOperator, orderable, spark_operator
@@ -20,6 +20,7 @@ from headgate.spark.operators.tables import LAST, TableOperator
 from headgate.spark.sql import BEGINNING_US, TS
 
 _AT, _PLACE, _FIRST, _EARLIER, _ENTRY = "`$at`", "`$place`", "`$first`", "`$earlier`", "`$entry`"
+_TIER = "`$tier`"
 _ROW, _BEFORE, _IS_THERE, _CHANGED = "`$new row`", "`$old row`", "`$is there`", "`$changed`"
 # what was carried from earlier ticks is there before the first instant
 _CARRIED_AT = f"{BEGINNING_US}L"
@@ -70,7 +71,8 @@ class ChangesOperator(TableOperator):
         if isinstance(state, Groups):
             return _numbered(len(state.keys))
         assert isinstance(state, RankedState)
-        return _numbered(len(state.ranking.keys) + (state.ranking.rows > 1))
+        is_one = state.ranking.rows == 1 and state.ranking.function == "ROW_NUMBER"
+        return _numbered(len(state.ranking.keys) + (not is_one))
 
     def _rows(self, tuples: str, carried: str | None) -> tuple[str, Named]:
         """Every version of a row as it is selected, NULL if it is not there; and what is selected."""
@@ -125,34 +127,83 @@ class ChangesOperator(TableOperator):
         A row is told apart by its rank where that is shown; otherwise by its place among all rows of the
         tick, and the state.
         """
+        ranking, keys = state.ranking, _numbered(len(state.ranking.keys))
+        placed = self._placed(state, keys, tuples, carried)
+        if ranking.function == "ROW_NUMBER":
+            rows = self._numbered_rows(state, keys, placed)
+        else:
+            rows = _tied_rows(ranking, keys, placed, self._shows_rank)
+        values = [f"{_ENTRY}.{column} AS {column}" for column in sql.names([TS, *state.columns])]
+        items = [*self._identity, _AT, _IS_THERE, sql.name(RANK), *values]
+        return sql.select(items, rows), [*state.columns, RANK]
+
+    def _placed(self, state: RankedState, keys: Sequence[str], tuples: str, carried: str | None) -> str:
+        """All tuples, and those of the state, with the place of each in its partition."""
         own, columns, ranking = sql.name(TS), sql.names(state.columns), state.ranking
         kept = carried and sql.select([f"{_CARRIED_AT} AS {_AT}", own, *columns], carried)
         both = sql.union([kept, sql.select([f"{own} AS {_AT}", own, *columns], tuples)])
         assert both is not None
-        keys = _numbered(len(ranking.keys))
         identified = [f"{key.text} AS {name}" for key, name in zip(ranking.keys, keys, strict=True)]
         known = StructType([field for field in self.inputs[0].fields if field.name in state.columns])
         order = ", ".join([*map(str, ranking.order), *orderable(known)])
         placed = sql.select(["*", *identified], both)
-        placed = sql.select(["*", f"row_number() OVER ({_by(keys)}ORDER BY {order}) AS {_PLACE}"], placed)
-        so_far = f"OVER ({_by(keys)}ORDER BY {_AT} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
-        entry = f"struct({_PLACE} AS place, {', '.join([own, *columns])})"
-        first = f"min_by({entry}, {_PLACE}, {ranking.rows}) {so_far} AS {_FIRST}"
-        one = f"row_number() OVER ({_by([*keys, _AT])}ORDER BY {_PLACE}) AS `$peer`"
-        instants = sql.select([*keys, _AT, first, one], placed)
-        instants = sql.select([*keys, _AT, _FIRST], instants, ["`$peer` = 1"])
-        earlier = f"lag({_FIRST}) OVER ({_by(keys)}ORDER BY {_AT}) AS {_EARLIER}"
-        instants = sql.select([*keys, _AT, _FIRST, earlier], instants)
-        by_rank = ranking.rows == 1 or self._shows_rank
-        rows = _by_rank(keys, instants, ranking.rows) if by_rank else _by_place(keys, instants)
-        values = [f"{_ENTRY}.{column} AS {column}" for column in (own, *columns)]
-        identity = [*keys, *(_numbered(len(keys) + 1)[len(keys) :] if ranking.rows > 1 else [])]
-        return sql.select([*identity, _AT, _IS_THERE, sql.name(RANK), *values], rows), [*state.columns, RANK]
+        place = f"row_number() OVER ({_by(keys)}ORDER BY {order}) AS {_PLACE}"
+        tier = f"dense_rank() OVER ({_by(keys)}ORDER BY {', '.join(map(str, ranking.order))}) AS {_TIER}"
+        placed = sql.select(["*", place, tier], placed)
+        entry = f"struct({_PLACE} AS place, {', '.join([own, *columns])}) AS {_ENTRY}"
+        return sql.select([*keys, _AT, _PLACE, _TIER, entry], placed)
+
+    def _numbered_rows(self, state: RankedState, keys: Sequence[str], placed: str) -> str:
+        """Versions of the first rows, each with a rank of its own."""
+        rows = state.ranking.rows
+        instants = _instants(keys, placed, f"min_by({_ENTRY}, {_PLACE}, {rows})")
+        by_rank = rows == 1 or self._shows_rank
+        return _by_rank(keys, instants, rows) if by_rank else _by_place(keys, instants)
 
     @property
     def _shows_rank(self) -> bool:
         selected = next(step for step in self.settings.steps if isinstance(step, Named))
         return any(RANK in item.expression.columns for item in selected.items)
+
+
+def _instants(keys: Sequence[str], rows: str, first: str) -> str:
+    """Of every partition and instant, what comes first so far, and what came first before."""
+    so_far = f"OVER ({_by(keys)}ORDER BY {_AT} RANGE BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW)"
+    one = f"row_number() OVER ({_by([*keys, _AT])}ORDER BY {_PLACE}) AS `$peer`"
+    instants = sql.select([*keys, _AT, f"{first} {so_far} AS {_FIRST}", one], rows)
+    instants = sql.select([*keys, _AT, _FIRST], instants, ["`$peer` = 1"])
+    earlier = f"lag({_FIRST}) OVER ({_by(keys)}ORDER BY {_AT}) AS {_EARLIER}"
+    return sql.select([*keys, _AT, _FIRST, earlier], instants)
+
+
+def _tied_rows(ranking: Ranking, keys: Sequence[str], placed: str, shows_rank: bool) -> str:
+    """Versions of the rows of RANK and DENSE_RANK, of which any number may have one rank.
+
+    Rows that are equal in the order are a *tier*. The rank of a tier is its place among the first tiers:
+    counted once for each of its rows for RANK, and once for DENSE_RANK. Later tuples only move it back, so
+    a row has no more versions than there are ranks.
+    """
+    counted = placed
+    if ranking.function == "DENSE_RANK":
+        first = f"row_number() OVER ({_by([*keys, _TIER])}ORDER BY {_AT}, {_PLACE}) AS `$of tier`"
+        counted = sql.select(["*"], sql.select(["*", first], placed), ["`$of tier` = 1"])
+    instants = _instants(keys, counted, f"min_by({_TIER}, {_TIER}, {ranking.rows})")
+    tiers = f"explode(array_union({_FIRST}, coalesce({_EARLIER}, slice({_FIRST}, 1, 0)))) AS {_TIER}"
+    rank, before = (f"nullif(array_position({of}, {_TIER}), 0)" for of in (_FIRST, _EARLIER))
+    is_other = f"NOT ({rank} <=> {before})" if shows_rank else f"({rank} IS NULL) <> ({before} IS NULL)"
+    moved = sql.select([*keys, _AT, _FIRST, _EARLIER, tiers], instants)
+    moved = sql.select([*keys, _AT, _TIER, f"CAST({rank} AS INT) AS {sql.name(RANK)}"], moved, [is_other])
+    until = f"lead({_AT}) OVER ({_by([*keys, _TIER])}ORDER BY {_AT}) AS `$until`"
+    versions = sql.select([*keys, _AT, _TIER, sql.name(RANK), until], moved)
+    same = [f"p.{column} <=> w.{column}" for column in (*keys, _TIER)]
+    place = _numbered(len(keys) + 1)[-1]
+    items = [*(f"p.{key}" for key in keys), f"p.{_PLACE} AS {place}", f"p.{_ENTRY}"]
+    items += [f"greatest(p.{_AT}, w.{_AT}) AS {_AT}", f"w.{sql.name(RANK)}"]
+    items.append(f"w.{sql.name(RANK)} IS NOT NULL AS {_IS_THERE}")
+    return (
+        f"SELECT {sql.listed(items)}\nFROM {sql.relation(placed)} AS p\nJOIN {sql.relation(versions)} AS w\n"
+        f"  ON {sql.all_of([*same, f'(w.`$until` IS NULL OR w.`$until` > p.{_AT})'])}"
+    )
 
 
 def _by_rank(keys: Sequence[str], instants: str, rows: int) -> str:
