@@ -20,7 +20,7 @@ ENGINE = {"errors", "model", "outputs", "routing", "runtime", "scheduling", "sta
 ENGINE |= PLAIN | BORDER
 BELOW_SESSION = ENGINE | {"control", "cql", "planning", "queueing", "simulator", "spark"}
 BELOW_FRONT = BELOW_SESSION | {"declarations", "handle", "placed", "predicting", "run_options", "session"}
-BELOW_FRONT |= {"preview", "statements", "status"}
+BELOW_FRONT |= {"preview", "session_state", "statements", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -63,7 +63,9 @@ ALLOWED: dict[str, set[str]] = {
     # texts of options, with the checks of whatever they are for
     "run_options": {"control", "cql", "errors", "model", "placed", "planning", "scheduling"},
     "statements": {"cql", "errors", "planning", "run_options"},
-    "declarations": BELOW_SESSION | {"arguments", "placed", "run_options", "statements"},
+    # what is declared, the Spark application, and plans
+    "session_state": BELOW_SESSION | {"arguments", "run_options"},
+    "declarations": BELOW_SESSION | {"arguments", "placed", "session_state", "statements"},
     # by the models of queueing, with the priorities of the simulator
     "predicting": {"control", "errors", "model", "queueing", "scheduling", "simulator", "statistics"},
     "preview": {"errors", "planning", "predicting", "queueing", "statistics"} | PLAIN,
