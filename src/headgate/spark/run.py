@@ -10,7 +10,6 @@ from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from headgate.errors import SetupError
@@ -39,9 +38,9 @@ from headgate.spark.prepared import Prepared
 from headgate.spark.reconcile import Transition, source_names
 from headgate.spark.resuming import carry_over, discard_after, found_manifest
 from headgate.spark.shared_folders import check_outputs
-from headgate.spark.sinks import FILE_SINKS, Callback, FileSink, open_sink, spark_options
+from headgate.spark.sinks import FILE_SINKS, Callback, FileSink, open_sink, read_results
 from headgate.spark.source_files import FileSourceLog
-from headgate.spark.sources import STREAM, Sources, first_line
+from headgate.spark.sources import Sources, first_line
 from headgate.spark.sql import TS
 from headgate.spark.stored_tables import record_tables, restore_tables
 from headgate.spark.stream_log import StreamLogs
@@ -54,8 +53,6 @@ _LOCAL_CHECKPOINT_FILES = (
     "spark.sql.streaming.checkpointFileManagerClass",
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 )
-
-
 # how soon a change is noticed
 _LOOK_EVERY_S = 0.02
 
@@ -145,11 +142,9 @@ class SparkRun:
 
     def _check_outputs(self) -> None:
         """Refuse folders that cannot be written to, or that executors do not share with the driver."""
-        folders = {"checkpoint": self.checkpoint.root}
-        for name, query in self._network.queries.items():
-            if query.sink.format in FILE_SINKS:
-                folders[f"query {name}:"] = str(self.path_of(name))
-        check_outputs(self._spark, self._files, folders)
+        written = (name for name, query in self._network.queries.items() if query.sink.format in FILE_SINKS)
+        folders = {f"query {name}:": str(self.path_of(name)) for name in written}
+        check_outputs(self._spark, self._files, {"checkpoint": self.checkpoint.root, **folders})
 
     def _tick_runner(self, prepared: Prepared, callbacks: Mapping[str, Callback]) -> TickRunner:
         store = self._store
@@ -230,7 +225,8 @@ class SparkRun:
     def open(self) -> None:
         """Start the streaming query."""
         try:
-            self._query = self._start_query(self._all_streams())
+            most = {} if self._intake_limits is None else self._intake_limits.limits.limits()
+            self._query = self._start_query(self._sources.union(self._network.streams.values(), most))
         except BaseException:
             self.checkpoint.close()
             raise
@@ -246,17 +242,6 @@ class SparkRun:
             return writer.option("checkpointLocation", self.checkpoint.spark_folder).start()
         except Exception as error:
             raise SetupError(f"the streams do not start: {first_line(error)}") from error
-
-    def _all_streams(self) -> DataFrame:
-        """One union of all streams and the clock."""
-        parts: list[DataFrame] = [self._sources.clock().select(F.lit(-1).alias(STREAM))]
-        most = {} if self._intake_limits is None else self._intake_limits.limits.limits()
-        for number, definition in enumerate(self._network.streams.values()):
-            parts.append(self._sources.stream(definition, number, most.get(definition.name)))
-        everything = parts[0]
-        for part in parts[1:]:
-            everything = everything.unionByName(part, allowMissingColumns=True)
-        return everything
 
     def _loop(self) -> None:
         try:
@@ -371,9 +356,7 @@ class SparkRun:
 
     def results(self, query: str) -> DataFrame:
         """Results so far of a query INTO files or memory."""
-        definition = self._network.queries[query]
-        in_memory = definition.sink.format == "memory"
-        path = self.path_of(query)
+        definition, path = self._network.queries[query], self.path_of(query)
         if path is None:
             raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
         output = self._prepared.result_schema(definition)
@@ -381,12 +364,7 @@ class SparkRun:
         if not self._files.exists(path):
             # no tick has been committed yet
             return self._spark.createDataFrame([], schema)
-        if in_memory:
-            return self._spark.read.parquet(path)
-        reader = self._spark.read.format(definition.sink.format).schema(schema)
-        options = spark_options(definition.sink)
-        options.pop("path")
-        return reader.options(**options).load(path)
+        return read_results(self._spark, definition.sink, path, schema)
 
     def path_of(self, query: str) -> str | None:
         """The folder of a query's results; None if they go to no files."""
