@@ -60,6 +60,8 @@ ALLOWED: dict[str, set[str]] = {
     "launching": ENGINE | {"control", "handle", "run_settings", "spark", "status"},
     # a run that goes on with other queries
     "changing": ENGINE | {"handle", "launching", "planning", "run_settings", "spark"},
+    # a run for each round of a profiler
+    "profile_runs": ENGINE | {"control", "launching", "run_settings", "spark"},
     # texts of options, with the checks of whatever they are for
     "run_options": {"control", "cql", "errors", "model", "placed", "planning", "scheduling"},
     "statements": {"cql", "errors", "planning", "run_options"},
@@ -71,7 +73,7 @@ ALLOWED: dict[str, set[str]] = {
     "preview": {"errors", "planning", "predicting", "queueing", "statistics"} | PLAIN,
     "session": BELOW_SESSION
     | {"arguments", "changing", "declarations", "handle", "launching", "placed", "predicting", "preview"}
-    | {"run_settings", "status"},
+    | {"profile_runs", "run_settings", "status"},
     # all that it knows of queries and runs it asks the session
     "server": {"cql", "errors", "handle", "model", "session", "status"} | PLAIN,
     # a table or figure of a paper is drawn by report
