@@ -82,7 +82,7 @@ def _whole_first_ticks(request: pytest.FixtureRequest, monkeypatch: pytest.Monke
     """A small first tick would be one more tick for every test; those that are about it ask for it."""
     marks = {mark.name for mark in request.node.iter_markers()}
     if "spark" in marks and "small_first_ticks" not in marks:
-        monkeypatch.setattr("headgate.spark.run.can_hold_back", lambda spark: False)
+        monkeypatch.setattr("headgate.spark.intake_limits.can_hold_back", lambda spark: False)
 
 
 @pytest.fixture(scope="session")

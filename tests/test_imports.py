@@ -20,7 +20,7 @@ ENGINE = {"errors", "model", "outputs", "routing", "runtime", "scheduling", "sta
 ENGINE |= PLAIN | BORDER
 BELOW_SESSION = ENGINE | {"control", "cql", "planning", "queueing", "simulator", "spark"}
 BELOW_FRONT = BELOW_SESSION | {"declarations", "handle", "placed", "predicting", "run_options", "session"}
-BELOW_FRONT |= {"preview", "statements", "status"}
+BELOW_FRONT |= {"preview", "session_state", "statements", "status"}
 
 # A folder, or a module beside the folders, and what of ours it may import.
 ALLOWED: dict[str, set[str]] = {
@@ -60,16 +60,20 @@ ALLOWED: dict[str, set[str]] = {
     "launching": ENGINE | {"control", "handle", "run_settings", "spark", "status"},
     # a run that goes on with other queries
     "changing": ENGINE | {"handle", "launching", "planning", "run_settings", "spark"},
+    # a run for each round of a profiler
+    "profile_runs": ENGINE | {"control", "launching", "run_settings", "spark"},
     # texts of options, with the checks of whatever they are for
     "run_options": {"control", "cql", "errors", "model", "placed", "planning", "scheduling"},
     "statements": {"cql", "errors", "planning", "run_options"},
-    "declarations": BELOW_SESSION | {"arguments", "placed", "run_options", "statements"},
+    # what is declared, the Spark application, and plans
+    "session_state": BELOW_SESSION | {"arguments", "run_options"},
+    "declarations": BELOW_SESSION | {"arguments", "placed", "session_state", "statements"},
     # by the models of queueing, with the priorities of the simulator
     "predicting": {"control", "errors", "model", "queueing", "scheduling", "simulator", "statistics"},
     "preview": {"errors", "planning", "predicting", "queueing", "statistics"} | PLAIN,
     "session": BELOW_SESSION
     | {"arguments", "changing", "declarations", "handle", "launching", "placed", "predicting", "preview"}
-    | {"run_settings", "status"},
+    | {"profile_runs", "run_settings", "status"},
     # all that it knows of queries and runs it asks the session
     "server": {"cql", "errors", "handle", "model", "session", "status"} | PLAIN,
     # a table or figure of a paper is drawn by report

@@ -1,12 +1,11 @@
-"""What is declared in a session: streams, relations, functions, callbacks and queries; and their plans."""
+"""Declaring streams, relations, functions, callbacks and queries, by statements and from Python."""
 
 from __future__ import annotations
 
 import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate import arguments, cql
@@ -31,94 +30,27 @@ from headgate.cql.statement import (
     Statement,
 )
 from headgate.errors import QueryError, SetupError
-from headgate.model.kafka import KAFKA
-from headgate.model.network import FunctionDefinition, Network, RelationDefinition, StreamDefinition
-from headgate.model.profile import Profiles
+from headgate.model.network import FunctionDefinition, RelationDefinition, StreamDefinition
 from headgate.model.sql_tree import quote
 from headgate.placed import is_grouped, located_function, plain_function
-from headgate.planning.catalog import Catalog, restored_on_failure
-from headgate.planning.explain import STAGES, Explanation, explain_sql, explain_stages
+from headgate.planning.catalog import restored_on_failure
 from headgate.planning.listing import Answer, Description, Listing, describe, show
-from headgate.planning.logical import LogicalPlan
-from headgate.planning.lower import Stages, lower
+from headgate.planning.lower import lower
 from headgate.planning.queries import bind, bind_stream
 from headgate.planning.rules import optimize
-from headgate.planning.type_check import SessionFunctions
-from headgate.run_options import RunOptions
-from headgate.spark.application.extras import NO_EXTRAS, Extras
-from headgate.spark.failures import spark_errors
+from headgate.session_state import SessionState
 from headgate.statements import perform
-from headgate.statistics.profile_file import Measured
-from headgate.statistics.store import PredicateEstimates
 
 if TYPE_CHECKING:
-    from headgate.spark import DataFrame, DataType, SparkSession
-    from headgate.spark.sinks import Callback
+    from headgate.spark import DataFrame, DataType
 
 Own = TypeVar("Own", bound="Declarations")
 # by name in lower case: a name, a function and the type of its values; None if it is dropped
 _Functions = dict[str, tuple[str, Callable[..., Any], str, bool] | None]
 
-# task slots for pools, in addition to the processors: two jobs of an eddy overlap, besides those of another
-POOL_TASKS = 4
 
-
-class Declarations(ABC):
-    """Everything declared for one Spark application, which is started when it is first needed.
-
-    A declaration that fails changes nothing.
-    """
-
-    def __init__(
-        self,
-        spark: SparkSession | None = None,
-        master: str = "local[*]",
-        extras: Extras = NO_EXTRAS,
-    ) -> None:
-        from headgate.spark.application.cluster import check_session
-        from headgate.spark.sinks import SINK_FORMATS
-        from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
-
-        if spark is not None:
-            check_session(spark)
-        self._given = spark
-        self._extras = extras
-        self._master = arguments.text("master", master, "'local[*]' or 'spark://host:7077'")
-        self._registered: dict[str, Callable[[SparkSession], object]] = {}
-        self.catalog = Catalog(
-            lambda source: self._sources.schema_of(source),
-            known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
-            known_sinks=SINK_FORMATS,
-            event_times=EVENT_TIMES,
-            session=SessionFunctions() if spark is None else _functions_of(spark),
-        )
-        self._callbacks: dict[str, Callback] = {}
-        self._functions: dict[str, Callable[..., Any]] = {}
-        self._measured: Measured | None = None
-        self._planned: tuple[int, Stages] | None = None
-        self._texts: dict[tuple[str, ...], str] = {}
-        """The statements that declare what there is."""
-        self.options = RunOptions()
-        """Options of runs that SET has given."""
-        self.answers: tuple[Answer, ...] = ()
-        """What SHOW and DESCRIBE of the last text gave, in order."""
-        self.warnings: tuple[str, ...] = ()
-        """What admission could not check, and queries that it admits although they do not fit."""
-
-    @property
-    def measured(self) -> Measured | None:
-        """Statistics of an earlier run or profile; with them, queries are admitted by their bounds."""
-        return self._measured
-
-    @measured.setter
-    def measured(self, measured: Measured | None) -> None:
-        if measured is not None and not isinstance(measured, Measured):
-            raise arguments.wrong("measured", measured, "pass Measured.read(file), or what profile returns")
-        self._measured = measured
-
-    @abstractmethod
-    def _check_open(self) -> None:
-        """Raise if the session is closed."""
+class Declarations(SessionState):
+    """Declares by statements and from Python; a declaration that fails changes nothing."""
 
     @abstractmethod
     def _check_idle(self, method: str) -> None:
@@ -136,41 +68,6 @@ class Declarations(ABC):
     @abstractmethod
     def _pause(self, query: str, is_paused: bool) -> None:
         """Pause or resume a query of the run that is on."""
-
-    @cached_property
-    def _spark(self) -> Any:
-        """Started on first use, when it is known whether there are pools."""
-        from headgate.spark.application.cluster import own_session, private_session
-
-        tasks = POOL_TASKS if self.catalog.pools else 0
-        with spark_errors(self._given):
-            extras = self._extras.with_kafka() if self._uses_kafka() else self._extras
-            found = private_session(self._given or own_session(self._master, tasks, extras))
-            for register in self._registered.values():
-                register(found)
-        return found
-
-    def _uses_kafka(self) -> bool:
-        sinks = (query.sink.format.text.lower() for query in self.catalog.queries.values() if query.sink)
-        return KAFKA in {*(stream.format for stream in self.catalog.streams.values()), *sinks}
-
-    @cached_property
-    def _sources(self) -> Any:
-        from headgate.spark.file_system import Files
-        from headgate.spark.sources import Sources
-
-        return Sources(self._spark, Files(self._spark))
-
-    def _processors(self) -> int | None:
-        """How many runs will have; None if Spark would have to be started to know."""
-        from headgate.spark.application.cluster import local_threads, processors
-
-        spark = vars(self).get("_spark", self._given)
-        return local_threads(self._master) if spark is None else processors(spark)
-
-    def _on_spark(self) -> Any:
-        """A context in which Spark may be called; it is not started just for that."""
-        return spark_errors(vars(self).get("_spark"))
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
@@ -459,63 +356,8 @@ class Declarations(ABC):
         self._callbacks[name] = PartitionCallback(name, arguments.function(f"callback {name}", fn))
         return self
 
-    def plans(self) -> list[LogicalPlan]:
-        """The bound queries."""
-        return list(self._stages().bound)
-
-    def network(self) -> Network:
-        """The operators that would run."""
-        return self._stages().lowered
-
-    def explain(self, after: str | None = None) -> Explanation:
-        """The plans of all queries after each stage, or ``after`` bind, optimize or lower; nothing runs.
-
-        After 'sql', it is the Spark SQL of a tick.
-        """
-        known = f"{', '.join(map(repr, STAGES))} or 'sql'"
-        if after is not None and arguments.text("after", after, known) not in (*STAGES, "sql"):
-            raise arguments.wrong("after", after, f"write {known}")
-        self._check_queries("explain")
-        if after == "sql":
-            return explain_sql(self.sql())
-        return explain_stages(self._stages(), after)
-
-    def _check_queries(self, deed: str) -> None:
-        self._check_open()
-        if not self.catalog.queries:
-            raise SetupError(f"nothing to {deed}: no CREATE QUERY was executed")
-
-    def _stages(self) -> Stages:
-        """All queries, planned anew only if the catalog has changed."""
-        self._check_open()
-        version = self.catalog.version
-        if self._planned is None or self._planned[0] != version:
-            with self._on_spark():
-                self._planned = version, Stages.of(self.catalog)
-        return self._planned[1]
-
-    def sql(self) -> dict[str, str]:
-        """The Spark SQL of every query as a tick runs it, by name; no query runs.
-
-        ``:old`` and ``:new`` stand for an operator's progress before and after the tick, in microseconds.
-        """
-        from headgate.spark.render import query_texts
-
-        network, predicates = self.network(), PredicateEstimates(self._known_predicates())
-        with spark_errors(self._spark):
-            return query_texts(self._spark, network, self._sources, self._functions, predicates)
-
-    def _known_predicates(self) -> Mapping[str, Profiles]:
-        return {} if self._measured is None else self._measured.predicates
-
 
 def _changes_others(statement: Statement) -> bool:
     """Whether queries that there are already may have to be planned in another way."""
     is_replaced = isinstance(statement, Create) and statement.existing is Existing.REPLACE
     return is_replaced or isinstance(statement, (AlterQuery, CreateFunction, Place, PlaceProbe))
-
-
-def _functions_of(spark: SparkSession) -> SessionFunctions:
-    """Functions that the user of a session has registered there, and how strict it is about types."""
-    is_ansi = str(spark.conf.get("spark.sql.ansi.enabled")).lower() == "true"
-    return SessionFunctions(lambda name: bool(spark.catalog.functionExists(name)), is_ansi)

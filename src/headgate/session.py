@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from headgate import arguments, cql
 from headgate.changing import change_queries, network_after, provisional
 from headgate.control.admission import check_admission, with_machine_bounds
-from headgate.control.overrides import FixedController, has_orders
 from headgate.cql.measure import LARGEST
 from headgate.cql.statement import CreateQuery
 from headgate.declarations import Declarations
@@ -24,6 +23,7 @@ from headgate.model.network import Network, RelationDefinition, StreamDefinition
 from headgate.model.profile import Profiles
 from headgate.predicting import Conditions, predict
 from headgate.preview import Preview, preview
+from headgate.profile_runs import profile_runs
 from headgate.queueing.advice import DEFAULT_PERCENTILE, Advice
 from headgate.routing.policies import Router
 from headgate.run_settings import RunSettings
@@ -33,11 +33,7 @@ from headgate.scheduling.baselines import Fifo
 from headgate.spark.failures import spark_errors
 from headgate.statistics.completeness import Origin
 from headgate.statistics.profile_file import Measured
-from headgate.statistics.profiling import Profiler, Sampling, rests, sampled
 from headgate.statistics.store import StatisticsStore
-
-# least ticks of a profiling round: fewer prove nothing
-_TICKS_PER_ROUND = 3
 
 if TYPE_CHECKING:
     from headgate.spark import DataFrame
@@ -215,15 +211,7 @@ class Session(Declarations):
     def _measured_in(self, run: Run) -> Measured:
         """What the run has measured, over what was measured before it."""
         found = run.measured()
-        if self.measured is None:
-            return found
-        known = self.measured
-        return replace(
-            found,
-            profiles={**known.profiles, **found.profiles},
-            definitions={**known.definitions, **found.definitions},
-            tick=found.tick or known.tick,
-        )
+        return found if self.measured is None else found.over(self.measured)
 
     def _pause(self, query: str, is_paused: bool) -> None:
         assert self.run is not None
@@ -347,8 +335,8 @@ class Session(Declarations):
         self._check_open()
         given = arguments.text("text", text, "'CREATE QUERY ...'")
         statements = cql.parse(given, arguments.name("origin", origin, "'queries.sql'"))
-        is_running = self.run is not None and self.run.is_running
-        measured = self._measured_in(self.run) if self.run is not None and is_running else self.measured
+        run = self.run
+        measured = self._measured_in(run) if run is not None and run.is_running else self.measured
         new = {s.name.text for s in statements if isinstance(s, CreateQuery)}
         try:
             with self._all_or_nothing():
@@ -403,35 +391,9 @@ class Session(Declarations):
         length_s = arguments.positive_seconds("seconds", seconds, most=threading.TIMEOUT_MAX)
         arguments.function("progress", progress)
         arguments.function("say", say)
-        from headgate.spark.application.cluster import processors
-        from headgate.spark.measuring import known_rates
-
         network = self.network()
         with spark_errors(self._spark):
-            rates = known_rates(self._sources, network.streams.values())
-            endless = not all(self._sources.ends(stream) for stream in network.streams.values())
             statistics = self._statistics(network, {})
-            profiler = Profiler(network, length_s, statistics)
-            # the selectivity of a join of two is that of its predicate
-            controller = FixedController(has_orders(network))
-            while profiler.wants_more() or profiler.extend(say):
-                progress(profiler.stage)
-                settings = RunSettings(
-                    strategy=Sampling(profiler.rounds) if profiler.separates_operators else Fifo(),
-                    statistics=statistics,
-                    until_done=not endless,
-                    tick_budget_s=float("inf"),
-                    rest_s=None if profiler.separates_operators else rests(),
-                    controller=controller,
-                )
-                sample = sampled(network, profiler.files_per_tick, rates.highest)
-                run = self._launcher().launch(sample, settings)
-                try:
-                    # on a busy machine, a source may take longer to start than a round lasts
-                    run.run_for(profiler.seconds_left, _TICKS_PER_ROUND)
-                finally:
-                    run.discard()
-                profiler.end_round(run.status())
-            found = profiler.measured(rates, processors(self._spark))
+            found = profile_runs(network, length_s, self._launcher(), statistics, progress, say)
         self.measured = with_machine_bounds(found, network)
         return self.measured

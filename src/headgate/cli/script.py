@@ -180,7 +180,7 @@ def read_while_spark_starts(
 def _start_session(script: Script, master: str, extras: Extras) -> None:
     # imported here: PySpark
     from headgate.cql.statement import CreatePool
-    from headgate.declarations import POOL_TASKS
+    from headgate.session_state import POOL_TASKS
     from headgate.spark.application.cluster import start_in_background
 
     # jobs of tuples that visit pools need tasks beside those of ticks

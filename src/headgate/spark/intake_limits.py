@@ -8,15 +8,21 @@ are therefore replaced between ticks, in the table in which Spark keeps them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from math import inf
+from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
 from headgate.model.event import TickCommitted
+from headgate.model.network import Network
 from headgate.plain_json import json_text
-from headgate.runtime.allowance import SourceLimits, TakenIn
+from headgate.runtime.allowance import SourceLimits, TakenIn, first_rows
+from headgate.spark.sources import Sources, portion_of
 from headgate.spark.tick_plan import OpenTick
+
+if TYPE_CHECKING:
+    from headgate.spark.engine import TickLimits
 
 _EXECUTION = "org.apache.spark.sql.execution.streaming.runtime.MicroBatchExecution"
 _MAP = "scala.collection.immutable.Map"
@@ -36,6 +42,29 @@ def can_hold_back(spark: SparkSession) -> bool:
     except Py4JError:
         return False
     return True
+
+
+def held_back(
+    spark: SparkSession, network: Network, sources: Sources, limits: TickLimits, is_known: bool
+) -> IntakeLimits | None:
+    """Limits of what ticks take from sources; None if nothing waits for their end.
+
+    With ``is_known``, the costs of operators are known from an earlier run.
+    """
+    if limits.target_s == inf or not can_hold_back(spark):
+        return None
+    streams = network.streams
+    rows = first_rows(limits.target_s) // max(1, len(streams))
+    found = ((name, portion_of(stream, rows)) for name, stream in streams.items())
+    portions = {name: portion for name, portion in found if portion is not None}
+    positions, named = sources.positions(streams.values()), sources.names
+    keys = {n: named.get(n, n) if positions is None else str(positions[n]) for n in portions}
+    # drop boxes keep ticks short
+    sheds = limits.budget_s == inf
+    source_limits = SourceLimits(
+        portions, limits.target_s, limits.memory_bytes, sheds=sheds, is_known=is_known
+    )
+    return IntakeLimits(spark, source_limits, keys)
 
 
 class IntakeLimits:

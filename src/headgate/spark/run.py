@@ -6,22 +6,17 @@ import threading
 from collections.abc import Collection, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from math import inf
-from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from headgate.errors import HeadgateError, SetupError
+from headgate.errors import SetupError
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
-from headgate.outputs import check_folder
 from headgate.routing import router_named
 from headgate.routing.policies import Router
-from headgate.runtime.allowance import SourceLimits, first_rows
 from headgate.runtime.drive import Controller, Observer, ReplaceableStrategy, drive
 from headgate.runtime.usercode import Guarded
 from headgate.scheduling.strategy import Strategy
@@ -34,20 +29,21 @@ from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.eddies.pools import Balance, Pools
 from headgate.spark.engine import RestTime, SparkEngine, TickLimits, no_rest
-from headgate.spark.file_system import Files, local_path
-from headgate.spark.intake_limits import IntakeLimits, can_hold_back
+from headgate.spark.file_system import Files
+from headgate.spark.intake_limits import held_back
 from headgate.spark.manifest import Manifest
 from headgate.spark.outbox import DeliveringSink
 from headgate.spark.prepare import Functions, Preparation
 from headgate.spark.prepared import Prepared
-from headgate.spark.reconcile import Transition, carried_over, source_names
-from headgate.spark.shared_folders import check_shared
-from headgate.spark.sinks import FILE_SINKS, Callback, FileSink, open_sink, spark_options
+from headgate.spark.reconcile import Transition, source_names
+from headgate.spark.resuming import carry_over, discard_after, found_manifest
+from headgate.spark.shared_folders import check_outputs
+from headgate.spark.sinks import FILE_SINKS, Callback, FileSink, open_sink, read_results
 from headgate.spark.source_files import FileSourceLog
-from headgate.spark.sources import STREAM, Sources, first_line, portion_of
+from headgate.spark.sources import Sources, first_line
 from headgate.spark.sql import TS
 from headgate.spark.stored_tables import record_tables, restore_tables
-from headgate.spark.stream_log import StreamLogs, log_needs
+from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick import TickRunner
 from headgate.spark.user_functions import blamed
 from headgate.statistics.store import StatisticsStore
@@ -57,8 +53,6 @@ _LOCAL_CHECKPOINT_FILES = (
     "spark.sql.streaming.checkpointFileManagerClass",
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 )
-
-
 # how soon a change is noticed
 _LOOK_EVERY_S = 0.02
 
@@ -106,7 +100,7 @@ class SparkRun:
         self._query: Any = None
         sources.use_names(not any(name in sources.frames for name in network.streams))
         self._store = BlockStore(spark, self._files, self.checkpoint)
-        before = self._found_manifest()
+        before = found_manifest(self.checkpoint)
         sources.names = source_names(before, network, 0 if transition is None else transition.epoch)
         numbered = [name for name, state in before.streams.items() if state.is_numbered]
         prepared = self._prepare(functions, numbered)
@@ -121,7 +115,8 @@ class SparkRun:
                 self.checkpoint.epochs = {name: one.epoch for name, one in transition.registered.items()}
             record_tables(spark, self._files, self.checkpoint, network, prepared)
             self._runner = self._tick_runner(prepared, callbacks)
-            self._intake_limits = self._hold_back(limits)
+            is_known = bool(statistics.known.profiles)
+            self._intake_limits = held_back(spark, network, sources, limits, is_known)
             self._engine = SparkEngine(
                 self._runner, limits, rest_s=rest_s or no_rest, intake_limits=self._intake_limits
             )
@@ -130,13 +125,6 @@ class SparkRun:
             raise
         self._thread = threading.Thread(target=self._loop, name="headgate-loop", daemon=True)
         self._has_ended = threading.Event()
-
-    def _found_manifest(self) -> Manifest:
-        """The last manifest, which is verified later; an empty one if there is none, or it is damaged."""
-        ticks = self.checkpoint.history.ticks()
-        with suppress(HeadgateError):
-            return self.checkpoint.history.read(ticks[-1]) if ticks else Manifest()
-        return Manifest()
 
     def _prepare(self, functions: Functions, numbered: Collection[str]) -> Prepared:
         """Check everything that can be wrong before anything is written."""
@@ -154,19 +142,9 @@ class SparkRun:
 
     def _check_outputs(self) -> None:
         """Refuse folders that cannot be written to, or that executors do not share with the driver."""
-        folders = {"checkpoint": self.checkpoint.root}
-        for name, query in self._network.queries.items():
-            if query.sink.format in FILE_SINKS:
-                folders[f"query {name}:"] = str(self.path_of(name))
-        self._check_local(folders)
-        check_shared(self._spark, self._files, folders)
-
-    def _check_local(self, folders: Mapping[str, str]) -> None:
-        for what, folder in folders.items():
-            # Hadoop, too, reads a path without a scheme as one below the folder in which this process started
-            located = folder if ":" in folder else str(Path(folder).absolute())
-            if self._files.is_local(located):
-                check_folder(what, local_path(located))
+        written = (name for name, query in self._network.queries.items() if query.sink.format in FILE_SINKS)
+        folders = {f"query {name}:": str(self.path_of(name)) for name in written}
+        check_outputs(self._spark, self._files, {"checkpoint": self.checkpoint.root, **folders})
 
     def _tick_runner(self, prepared: Prepared, callbacks: Mapping[str, Callback]) -> TickRunner:
         store = self._store
@@ -183,9 +161,12 @@ class SparkRun:
         }
         letters = DeadLetters(self._files, self.checkpoint)
         manifest = self.checkpoint.last_manifest(self._controller.first())
-        self._discard_after(manifest.batch_id, letters)
+        discard_after(manifest.batch_id, (*self._sinks.values(), letters))
         if self._transition is not None:
-            manifest = self._carry_over(manifest, self._transition, prepared)
+            is_named = self._sources.positions(()) is None
+            manifest = carry_over(
+                self.checkpoint, manifest, self._transition, prepared, self._script, is_named
+            )
         restore_tables(self._spark, prepared, self._sinks, manifest)
         eddies = Eddies(
             prepared.layouts.values(), self.pools, store, self.checkpoint, manifest, self._balance
@@ -204,53 +185,6 @@ class SparkRun:
             self._statistics,
             manifest,
         )
-
-    def _carry_over(self, before: Manifest, transition: Transition, prepared: Prepared) -> Manifest:
-        """The state of the queries that go on, with that of new ones; durable if any came or went."""
-        if before.batch_id != transition.from_tick:
-            raise SetupError(
-                f"checkpoint {self.checkpoint.root} was used by another run meanwhile; try again"
-            )
-        network = self._network
-        is_named = self._sources.positions(()) is None
-        if before.streams and not is_named and list(before.streams) != list(network.streams):
-            message = "streams that are DataFrames cannot come and go"
-            raise SetupError(f"{message}; declare them with CREATE STREAM, or choose another checkpoint")
-        inputs = {name: prepared.input_streams(name) for name in network.operators}
-        operators = network.operators.values()
-        needs = {name: log_needs(operators, name) for name in network.streams}
-        after = carried_over(before, transition, network, inputs, needs)
-        after = replace(after, script=self._script)
-        if transition.epoch != before.epoch or (before.registered and before.script != self._script):
-            self.checkpoint.adopt(network, after)
-        return after
-
-    def _hold_back(self, limits: TickLimits) -> IntakeLimits | None:
-        """Limits of what ticks take from sources; None if nothing waits for their end."""
-        if limits.target_s == inf or not can_hold_back(self._spark):
-            return None
-        streams = self._network.streams
-        rows = first_rows(limits.target_s) // max(1, len(streams))
-        found = ((name, portion_of(stream, rows)) for name, stream in streams.items())
-        portions = {name: portion for name, portion in found if portion is not None}
-        positions = self._sources.positions(streams.values())
-        named = self._sources.names
-        keys = {n: named.get(n, n) if positions is None else str(positions[n]) for n in portions}
-        source_limits = SourceLimits(
-            portions,
-            limits.target_s,
-            limits.memory_bytes,
-            # drop boxes keep ticks short
-            sheds=limits.budget_s == inf,
-            is_known=bool(self._statistics.known.profiles),
-        )
-        return IntakeLimits(self._spark, source_limits, keys)
-
-    def _discard_after(self, batch_id: int, letters: DeadLetters) -> None:
-        """Discard output of ticks after the last manifest: they are re-executed, perhaps with other cuts."""
-        for sink in (*self._sinks.values(), letters):
-            if isinstance(sink, (FileSink, DeadLetters, DeliveringSink)):
-                sink.discard_after(batch_id)
 
     @property
     def pools_want_tasks(self) -> str:
@@ -291,7 +225,8 @@ class SparkRun:
     def open(self) -> None:
         """Start the streaming query."""
         try:
-            self._query = self._start_query(self._all_streams())
+            most = {} if self._intake_limits is None else self._intake_limits.limits.limits()
+            self._query = self._start_query(self._sources.union(self._network.streams.values(), most))
         except BaseException:
             self.checkpoint.close()
             raise
@@ -307,17 +242,6 @@ class SparkRun:
             return writer.option("checkpointLocation", self.checkpoint.spark_folder).start()
         except Exception as error:
             raise SetupError(f"the streams do not start: {first_line(error)}") from error
-
-    def _all_streams(self) -> DataFrame:
-        """One union of all streams and the clock."""
-        parts: list[DataFrame] = [self._sources.clock().select(F.lit(-1).alias(STREAM))]
-        most = {} if self._intake_limits is None else self._intake_limits.limits.limits()
-        for number, definition in enumerate(self._network.streams.values()):
-            parts.append(self._sources.stream(definition, number, most.get(definition.name)))
-        everything = parts[0]
-        for part in parts[1:]:
-            everything = everything.unionByName(part, allowMissingColumns=True)
-        return everything
 
     def _loop(self) -> None:
         try:
@@ -432,9 +356,7 @@ class SparkRun:
 
     def results(self, query: str) -> DataFrame:
         """Results so far of a query INTO files or memory."""
-        definition = self._network.queries[query]
-        in_memory = definition.sink.format == "memory"
-        path = self.path_of(query)
+        definition, path = self._network.queries[query], self.path_of(query)
         if path is None:
             raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
         output = self._prepared.result_schema(definition)
@@ -442,12 +364,7 @@ class SparkRun:
         if not self._files.exists(path):
             # no tick has been committed yet
             return self._spark.createDataFrame([], schema)
-        if in_memory:
-            return self._spark.read.parquet(path)
-        reader = self._spark.read.format(definition.sink.format).schema(schema)
-        options = spark_options(definition.sink)
-        options.pop("path")
-        return reader.options(**options).load(path)
+        return read_results(self._spark, definition.sink, path, schema)
 
     def path_of(self, query: str) -> str | None:
         """The folder of a query's results; None if they go to no files."""

@@ -8,15 +8,27 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping
+from pathlib import Path
 
 from pyspark.sql import SparkSession
 
 from headgate.errors import SetupError
+from headgate.outputs import check_folder
 from headgate.spark.application.cluster import processors, task_slots
-from headgate.spark.file_system import Files
+from headgate.spark.file_system import Files, local_path
 
 # executors take tasks as they come: with more tasks than processors, each is likely to get one
 _TASKS_PER_PROCESSOR = 2
+
+
+def check_outputs(spark: SparkSession, files: Files, folders: Mapping[str, str]) -> None:
+    """Raise if a folder cannot be written to, or executors do not share it with the driver."""
+    for what, folder in folders.items():
+        # Hadoop, too, reads a path without a scheme as one below the folder in which this process started
+        located = folder if ":" in folder else str(Path(folder).absolute())
+        if files.is_local(located):
+            check_folder(what, local_path(located))
+    check_shared(spark, files, folders)
 
 
 def check_shared(spark: SparkSession, files: Files, folders: Mapping[str, str]) -> None:

@@ -318,6 +318,15 @@ def spark_options(sink: SinkDefinition) -> dict[str, str]:
     return {key: value for key, value in sink.options if key not in _OURS}
 
 
+def read_results(spark: SparkSession, sink: SinkDefinition, path: str, schema: StructType) -> DataFrame:
+    """What a query has written to files, or to those that stand for memory."""
+    if sink.format == "memory":
+        return spark.read.parquet(path)
+    options = spark_options(sink)
+    options.pop("path")
+    return spark.read.format(sink.format).schema(schema).options(**options).load(path)
+
+
 def open_sink(
     spark: SparkSession,
     query: QueryDefinition,

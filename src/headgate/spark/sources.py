@@ -231,6 +231,14 @@ class Sources:
         pattern = re.sub(r"(\w)(?=\W*$)", r"[\1]", path, count=1)
         return {key: pattern if key.lower() == "path" else value for key, value in options.items()}
 
+    def union(self, streams: Iterable[StreamDefinition], most: Mapping[str, int]) -> DataFrame:
+        """All streams and the clock; ``most`` is what the first tick takes of a stream, if not all."""
+        everything = self.clock().select(F.lit(-1).alias(STREAM))
+        for number, definition in enumerate(streams):
+            part = self.stream(definition, number, most.get(definition.name))
+            everything = everything.unionByName(part, allowMissingColumns=True)
+        return everything
+
     def stream(self, definition: StreamDefinition, number: int, most: int | None = None) -> DataFrame:
         """One branch of the streaming union: the stream's number, and its row unless it consists of files.
 

@@ -12,7 +12,6 @@ from pyspark.sql import DataFrame
 
 from headgate.model.event import OperatorCounts, QueryCounts, SettingsChanged, TickCommitted
 from headgate.model.network import Network
-from headgate.model.operator import Eddy
 from headgate.model.profile import Profiles
 from headgate.model.shedding import TickSettings
 from headgate.runtime.drive import Controller
@@ -25,9 +24,10 @@ from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.jobs import JobResults, JobsError, TickJobs
-from headgate.spark.manifest import Manifest, OperatorState, StreamState
+from headgate.spark.manifest import Manifest
 from headgate.spark.measuring import Measuring, widths_of
 from headgate.spark.merging import BlockMerger
+from headgate.spark.next_manifest import NextManifest
 from headgate.spark.outbox import DeliveringSink
 from headgate.spark.prepared import Prepared
 from headgate.spark.queues import Queues
@@ -93,6 +93,7 @@ class TickRunner:
             self._latency,
             self._attempts,
         )
+        self._next_manifest = NextManifest(self._prepared, self._eddies, self._queues.streams_of)
         self._sweeping: Future[None] | None = None
         self.paused: tuple[str, ...] = self.manifest.paused
         """Queries that are paused from the next tick on; set by other threads."""
@@ -186,7 +187,7 @@ class TickRunner:
         with _timed(tick, "commit"):
             tick.keep_ratios = self._keep_ratios.add(tick.arrivals)
             self._publish(tick, found)
-            after = self._next_manifest(tick, plan, found)
+            after = self._next_manifest.after(self.manifest, tick, plan, found, self.paused)
             event = self._event(tick, plan, after, found, profiles)
             self.statistics.arrivals.add(event)
             settings, change = self._next_settings(event, after.settings)
@@ -259,83 +260,6 @@ class TickRunner:
         for name, result in found.written.items():
             self._sinks[name].publish(tick.batch_id, result.rows, result.slices, tick.keep_ratios[name])
         self._dead_letters.publish(tick.batch_id)
-
-    def _next_manifest(self, tick: OpenTick, plan: TickPlan, found: JobResults) -> Manifest:
-        operators = {}
-        for name, operator in self._prepared.operators.items():
-            blocks = [list(side) for side in plan.retained[name]]
-            groups = list(plan.groups.get(name, ()))
-            pushing = [list(side) for side in plan.pushing.get(name, ())]
-            for task, ref in found.stored:
-                if task.operator == name and ref is not None:
-                    if task.side is None:
-                        groups.append(ref)
-                    elif task.is_pushing:
-                        pushing[task.side].append(ref)
-                    elif isinstance(operator.settings, Eddy):
-                        blocks[task.side] += self._eddies.enter(name, ref)
-                    else:
-                        blocks[task.side].append(ref)
-            progress = plan.progress[name]
-            if not operator.is_ordered and not any(blocks):
-                # an empty queue has no order to preserve: stragglers are accepted again
-                progress = BEGINNING_US
-            before = self.manifest.operators.get(name, OperatorState())
-            operators[name] = replace(
-                before,
-                progress_ts=progress,
-                blocks=tuple(map(tuple, blocks)),
-                groups=tuple(groups),
-                pushing=tuple(map(tuple, pushing)),
-            )
-        rows_out = dict(self.manifest.rows_out)
-        for name, result in found.written.items():
-            is_latest = self.network.queries[name].sink.is_latest
-            rows_out[name] = result.rows if is_latest else rows_out.get(name, 0) + result.rows
-        held = self._held_logs(tick, plan, operators)
-        streams = {
-            name: replace(self._raise_floor(name, a.state, operators), whole_from_ts=held[name])
-            for name, a in tick.arrivals.items()
-        }
-        # behind an eddy, the input ends when the last tuple has left the eddy
-        ended = tick.end_of_input and all(plan.rows[name].idle for name in tick.snapshots)
-        # as with settings, a replay of the next tick reads the same
-        now_us = int(time.time() * 1e6)
-        relations = self._prepared.relations.versions_after(self.manifest.relations, tick.batch_id, now_us)
-        return replace(
-            self.manifest,
-            batch_id=tick.batch_id,
-            flushed=ended,
-            streams=streams,
-            operators=operators,
-            rows_out=rows_out,
-            relations=relations,
-            paused=self.paused,
-        )
-
-    def _held_logs(
-        self, tick: OpenTick, plan: TickPlan, operators: Mapping[str, OperatorState]
-    ) -> dict[str, int]:
-        """By stream, the timestamp from which on its log holds all tuples: after those that are released."""
-        before, merged = self.manifest.logs(), {part for one in plan.merged for part in one.parts}
-        kept = {block.path for state in operators.values() for _, block in state.log_blocks()} | merged
-        found = {}
-        for name, arrival in tick.arrivals.items():
-            blocks = (*before.get(name, {}).values(), *arrival.blocks)
-            released = [block.max_ts + 1 for block in blocks if block.path not in kept]
-            found[name] = max([arrival.state.whole_from_ts, *released])
-        return found
-
-    def _raise_floor(
-        self, stream: str, state: StreamState, operators: Mapping[str, OperatorState]
-    ) -> StreamState:
-        """Raise the floor to the progress of ordered readers: tuples below it are late."""
-        readers = [
-            operators[name].progress_ts
-            for name, operator in self._prepared.operators.items()
-            if operator.is_ordered and stream in self._queues.streams_of[name]
-        ]
-        return replace(state, floor_ts=max([state.floor_ts, *readers]))
 
     def _release(self) -> None:
         """Release blocks that are no longer needed, in memory and on disk."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,15 @@ class Measured:
     """How many ticks had when they were measured."""
     definitions: Mapping[str, str] = field(default_factory=dict)
     """``Network.definition`` of operators when they were measured; of what is stated, there is none."""
+
+    def over(self, known: Measured) -> Measured:
+        """These statistics, with the operators and the costs of ticks that only ``known`` has."""
+        return replace(
+            self,
+            profiles={**known.profiles, **self.profiles},
+            definitions={**known.definitions, **self.definitions},
+            tick=self.tick or known.tick,
+        )
 
     def __repr__(self) -> str:
         parts = [plural(len(self.profiles), "operator"), plural(len(self.tuples_per_s), "stream")]
