@@ -10,10 +10,10 @@ import pytest
 
 from headgate.document import (
     REQUIRED,
+    NamedTables,
     Names,
     Right,
     Section,
-    Tables,
     checked,
     parse_json,
     read_json,
@@ -32,7 +32,7 @@ class Part(Section):
 class Whole(Section):
     rate: Annotated[float, RATE] | None = None
     is_open: bool = False
-    parts: Annotated[dict[str, Part], Tables(most=3)] = REQUIRED
+    parts: Annotated[dict[str, Part], NamedTables(most=3)] = REQUIRED
     rates: tuple[Annotated[float, RATE], ...] = ()
 
 

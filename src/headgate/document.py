@@ -81,7 +81,7 @@ class Right:
 
 
 @dataclass(frozen=True)
-class Tables:
+class NamedTables:
     """An annotation of a table of tables: it has ``least`` to ``most`` entries."""
 
     most: int = _MOST_TABLES

@@ -96,13 +96,13 @@ def _version() -> str:
 
 def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
     from headgate.server.hub import Hub
-    from headgate.server.monitor import Monitor
     from headgate.server.recording import FOLDER, Recording
     from headgate.server.routes import Live
+    from headgate.server.run_monitor import RunMonitor
     from headgate.server.worker import Worker
 
     recording = None if checkpoint is None else Recording(checkpoint / FOLDER)
-    monitor = Monitor(Hub() if recording is None else Hub(recording))
+    monitor = RunMonitor(Hub() if recording is None else Hub(recording))
     return Live(Worker(session, monitor), monitor, keys, _version(), recording=recording)
 
 
@@ -184,13 +184,13 @@ def replay(
 
     from headgate.server.guard import Keys
     from headgate.server.hub import Hub
-    from headgate.server.monitor import Monitor
     from headgate.server.recording import Recorded
     from headgate.server.routes import Live
+    from headgate.server.run_monitor import RunMonitor
 
     recorded = Recorded(folder)
     keys = Keys(secrets.token_urlsafe(32))
-    live = Live(None, Monitor(Hub()), keys, _version(), recorded=recorded)
+    live = Live(None, RunMonitor(Hub()), keys, _version(), recorded=recorded)
     _serve(live, "", host, port, None, as_json=as_json)
 
 
