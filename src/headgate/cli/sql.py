@@ -22,11 +22,11 @@ _KINDS = {"TABLES": "", "RELATIONS": "relation", "QUERIES": "query"}
 
 def sql(
     statement: str | None = typer.Argument(
-        None, metavar="[STATEMENT]", help="Statements; without any, a shell reads them.", show_default=False
+        None, metavar="[STATEMENT]", help="Statements; without them, a shell starts.", show_default=False
     ),
     url: str = URL,
     token_file: Path | None = TOKEN_FILE,
-    checkpoint: str | None = value("DIR", "Ask the state of a run in this folder, not a server."),
+    checkpoint: str | None = value("DIR", "Query the state of a run in this folder instead of a server."),
     limit: int = value("N", "Rows to show in a table.", default=_SHOWN_ROWS, min=1, max=1_000_000),
     master: str = MASTER,
     packages: str | None = PACKAGES,

@@ -187,7 +187,7 @@ class TickJobs:
         where = f"of {letter['stream']} at {letter['ts']}" if letter["ts"] else f"of {letter['stream']}"
         return QueryError(
             f"query {query}: {letter['reason']}, for the tuple {letter['row']} {where}; "
-            "mend the expression, or write WITH (on_error = 'set aside')"
+            "correct the expression, or write WITH (on_error = 'set aside')"
         )
 
     def _results(self, query: QueryDefinition, plan: TickPlan, before: Manifest) -> str | DataFrame | None:

@@ -294,7 +294,7 @@ class ConsoleSink:
             except BrokenPipeError as error:
                 # a broken pipe might as well lead to Java
                 raise OutputClosedError(
-                    f"query {self._query}: standard output has no reader any more"
+                    f"query {self._query}: standard output has been closed by its reader"
                 ) from error
 
 
