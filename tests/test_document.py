@@ -10,10 +10,10 @@ import pytest
 
 from headgate.document import (
     REQUIRED,
+    NamedTables,
     Names,
     Right,
     Section,
-    Tables,
     checked,
     parse_json,
     read_json,
@@ -32,7 +32,7 @@ class Part(Section):
 class Whole(Section):
     rate: Annotated[float, RATE] | None = None
     is_open: bool = False
-    parts: Annotated[dict[str, Part], Tables(most=3)] = REQUIRED
+    parts: Annotated[dict[str, Part], NamedTables(most=3)] = REQUIRED
     rates: tuple[Annotated[float, RATE], ...] = ()
 
 
@@ -121,7 +121,7 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
         (tmp_path, "is a folder; pass a thing"),
         (tmp_path / "odd.json", "is not valid UTF-8; pass a thing"),
         (tmp_path / ("a" * 300), "cannot be read: File name too long"),
-        (tmp_path / "a\0b", "is no path of a file; pass a thing"),
+        (tmp_path / "a\0b", "is not the path of a file; pass a thing"),
     ]:
         with pytest.raises(SetupError, match=message):
             read_json(path, "a thing", "; make one")

@@ -74,10 +74,10 @@ def test_a_router_of_the_users_is_made_from_its_class(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("class Mine:\n    pass\n", "mine.py:Mine makes no router: Mine has no method prepare"),
+        ("class Mine:\n    pass\n", "mine.py:Mine does not create a router: Mine has no method prepare"),
         (
             "class Mine:\n    def __init__(self, a):\n        pass\n",
-            "mine.py:Mine makes no router: TypeError",
+            "mine.py:Mine does not create a router: TypeError",
         ),
     ],
 )

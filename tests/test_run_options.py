@@ -120,7 +120,7 @@ def test_what_a_file_raises_is_one_line_at_the_place(tmp_path: Path) -> None:
     [statement] = parse(f"SET routing = '{tmp_path}/own.py:Own'", "net.sql")
     assert isinstance(statement, SetOption)
     with pytest.raises(
-        QueryError, match=r"^net.sql:1:15: .*own.py:Own makes no router: ValueError: not now$"
+        QueryError, match=r"^net.sql:1:15: .*own.py:Own does not create a router: ValueError: not now$"
     ):
         RunOptions().set(statement)
 

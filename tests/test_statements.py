@@ -286,7 +286,9 @@ def test_a_query_is_not_altered_in_what_it_computes_or_by_what_is_wrong(
 
 
 def test_without_a_run_no_query_can_be_paused(session: Session) -> None:
-    with pytest.raises(QueryError, match="no run is on whose query could be paused; start one first"):
+    with pytest.raises(
+        QueryError, match="there is no active run whose query could be paused; start one first"
+    ):
         session.execute("PAUSE QUERY a")
 
 

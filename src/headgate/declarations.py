@@ -135,7 +135,9 @@ class Declarations(SessionState):
             if isinstance(statement, (PauseQuery, ResumeQuery)):
                 name, span = statement.name.text, statement.name.span
                 if not self._is_running:
-                    raise QueryError("no run is on whose query could be paused; start one first", span)
+                    raise QueryError(
+                        "there is no active run whose query could be paused; start one first", span
+                    )
                 query = created.get(name.lower()) or self.catalog.declared_name("query", name, span)
                 found[query] = isinstance(statement, PauseQuery)
         return found

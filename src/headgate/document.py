@@ -81,7 +81,7 @@ class Right:
 
 
 @dataclass(frozen=True)
-class Tables:
+class NamedTables:
     """An annotation of a table of tables: it has ``least`` to ``most`` entries."""
 
     most: int = _MOST_TABLES
@@ -273,4 +273,4 @@ def _text_of(path: Path, most_bytes: int, wanted: str, hint: str) -> str:
         raise SetupError(f"{path} cannot be read: {error.strerror}") from None
     # a path may have characters that no file has
     except ValueError:
-        raise SetupError(f"{shown(str(path))} is no path of a file; pass {wanted}") from None
+        raise SetupError(f"{shown(str(path))} is not the path of a file; pass {wanted}") from None

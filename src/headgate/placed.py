@@ -31,10 +31,12 @@ def router_from(name: str) -> Router:
     except QueryError:
         raise
     except Exception as error:
-        raise SetupError(f"{name} makes no router: {type(error).__name__}: {error}") from error
+        raise SetupError(f"{name} does not create a router: {type(error).__name__}: {error}") from error
     for method in ("prepare", "route", "learn"):
         if not callable(getattr(router, method, None)):
-            raise SetupError(f"{name} makes no router: {type(router).__name__} has no method {method}")
+            raise SetupError(
+                f"{name} does not create a router: {type(router).__name__} has no method {method}"
+            )
     found: Router = router
     if not hasattr(found, "name"):
         found.name = name.rpartition(":")[2]

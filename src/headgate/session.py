@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from headgate.spark import DataFrame
     from headgate.spark.file_system import Files
     from headgate.spark.reconcile import Transition
-    from headgate.spark.stored_tables import Selected, Tables
+    from headgate.spark.stored_tables import Selected, StoredTables
 
 _log = logging.getLogger("headgate")
 
@@ -357,16 +357,16 @@ class Session(Declarations):
         with self._on_spark():
             return self._tables().rows(text, max_rows)
 
-    def _tables(self) -> Tables:
+    def _tables(self) -> StoredTables:
         from headgate.spark.file_system import Files
-        from headgate.spark.stored_tables import Tables
+        from headgate.spark.stored_tables import StoredTables
 
         self._check_open()
         if self.run is None:
             raise SetupError("there are no results to select from: no run has been started")
         # views of its own: those of the run have names of the user's too
         own = self._spark.newSession()
-        return Tables(own, Files(own), self.run.checkpoint)
+        return StoredTables(own, Files(own), self.run.checkpoint)
 
     def _statistics(self, network: Network, profiles: Profiles) -> StatisticsStore:
         return StatisticsStore(network, replace(self.measured or Measured({}), profiles=profiles))

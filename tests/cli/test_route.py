@@ -222,7 +222,7 @@ def test_a_router_of_the_users_is_simulated(tmp_path: Path) -> None:
     assert found["visits"]["op3"] > found["visits"]["op2"] > found["visits"]["op1"]
     result = invoke("simulate", path, "--policy", f"{tmp_path}/mine.py:Undecided")
     assert result.exit_code == 2
-    assert "mine.py:Undecided makes no router: Undecided has no method prepare" in result.stderr
+    assert "mine.py:Undecided does not create a router: Undecided has no method prepare" in result.stderr
 
 
 @pytest.mark.parametrize(

@@ -169,7 +169,7 @@ def test_serve_checks_its_options_before_spark_starts(tmp_path: Path) -> None:
         assert result.exit_code == 2
         assert result.stderr.startswith(error), result.stderr
     away = invoke("serve", "--checkpoint", "s3://bucket/state").stderr
-    assert away.startswith("error: --checkpoint is not a local folder; say where the token is")
+    assert away.startswith("error: --checkpoint is not a local folder; pass the file of its token")
     missing = invoke("serve", tmp_path / "none.sql", "--checkpoint", tmp_path / "state")
     assert missing.stderr.startswith(f"error: no such file: {tmp_path}/none.sql")
 

@@ -12,10 +12,10 @@ from headgate.experiments import eddies
 from headgate.experiments.eddy_paper import DISAGREEMENTS
 from headgate.experiments.eddy_plans import (
     ORDERS,
-    Case,
     CaseResult,
     Order,
-    Plans,
+    PlanSet,
+    PolicyCase,
     RunSize,
     free_order,
     geometric_mean,
@@ -89,7 +89,7 @@ SMALL = RunSize((0.5,), tuples=500, rate_tuples=12_000)
 @pytest.mark.slow
 @pytest.mark.parametrize("order", ORDERS)
 def test_a_case_is_a_plain_value_and_measured_the_same_anywhere(order: Order) -> None:
-    case = Case(Plans(order, 0, 1, (10, 12), 4), "wscq", True, SMALL)
+    case = PolicyCase(PlanSet(order, 0, 1, (10, 12), 4), "wscq", True, SMALL)
     found = measure(pickle.loads(pickle.dumps(case)))
     assert pickle.loads(pickle.dumps(found)) == measure(case)
     assert found.mdr > 0 and 0 < found.response_s[0] < 100
@@ -97,12 +97,14 @@ def test_a_case_is_a_plain_value_and_measured_the_same_anywhere(order: Order) ->
 
 @pytest.mark.slow
 def test_cases_are_measured_in_threads_as_one_after_the_other() -> None:
-    cases = [Case(Plans("free order", 0, 1, (10, 12), 4), policy, False, SMALL) for policy in ("q", "wscq")]
+    cases = [
+        PolicyCase(PlanSet("free order", 0, 1, (10, 12), 4), policy, False, SMALL) for policy in ("q", "wscq")
+    ]
     assert on_all_processors(measure, cases) == list(map(measure, cases))
 
 
 def test_means_are_geometric_over_runs_and_networks() -> None:
-    case = Case(Plans("free order", 0, 1, (10, 12), 4), "q", False, SMALL)
+    case = PolicyCase(PlanSet("free order", 0, 1, (10, 12), 4), "q", False, SMALL)
     found = means([CaseResult(case, (1.0, 4.0), 10.0), CaseResult(case, (2.0, 2.0), 40.0)])
     assert found == {"art": {"q": pytest.approx(2.0)}, "mdr": {"q": pytest.approx(20.0)}}
     assert geometric_mean([1.0, 100.0]) == pytest.approx(10.0)

@@ -11,7 +11,7 @@ from tests.cli.support import invoke
 
 from headgate.experiments import join_runs
 from headgate.experiments.join_runs import (
-    Case,
+    JoinCase,
     Repeated,
     count_distribution,
     is_quiet,
@@ -24,7 +24,7 @@ from headgate.experiments.study import Study
 from headgate.experiments.wall_clock_join import (
     CLOSE,
     SMOOTHING,
-    Arrivals,
+    JoinArrivals,
     JoinRun,
     RowWindows,
     TimeWindows,
@@ -37,7 +37,7 @@ from headgate.queueing.measured_service import waits_of
 SMALL: list[Windows] = [TimeWindows((160, 80)), RowWindows((160, 80))]
 
 
-def in_window(arrivals: Arrivals, windows: Windows, of: int, side: int) -> np.ndarray:
+def in_window(arrivals: JoinArrivals, windows: Windows, of: int, side: int) -> np.ndarray:
     """Tuples of a side in its window when a tuple is served, by counting all of them."""
     earlier = np.flatnonzero(arrivals.sides[: of + 1] == side)
     if isinstance(windows, RowWindows):
@@ -48,7 +48,7 @@ def in_window(arrivals: Arrivals, windows: Windows, of: int, side: int) -> np.nd
 @pytest.mark.slow
 @pytest.mark.parametrize("windows", SMALL, ids=["time", "rows"])
 def test_the_join_finds_the_matches_that_all_pairs_have_and_holds_its_windows(windows: Windows) -> None:
-    arrivals = Arrivals.at(poisson_times(1200, 1), 2)
+    arrivals = JoinArrivals.at(poisson_times(1200, 1), 2)
     run = measured_run(arrivals, windows, 0.0)
     filling, matches = fill_count(windows), 0
     for number in range(filling, 1200):
@@ -66,7 +66,7 @@ def test_the_join_finds_the_matches_that_all_pairs_have_and_holds_its_windows(wi
 
 @pytest.mark.slow
 def test_tuples_are_served_one_after_the_other_and_not_before_they_arrive() -> None:
-    arrivals = Arrivals.at(poisson_times(3000, 3), 4)
+    arrivals = JoinArrivals.at(poisson_times(3000, 3), 4)
     run = measured_run(arrivals, TimeWindows((100, 100)), 3e-6)
     assert (run.waits_s >= 0).all() and (run.services_s > 0).all()
     free_s, busy = run.ends_s[:-1], run.ends_s[:-1] >= run.arrivals_s[1:]
@@ -92,7 +92,7 @@ def drawn_runs(utilisation: float, name: str = "equal windows") -> Repeated:
     for seed in (1, 2, 3):
         services_s = np.random.default_rng(seed).normal(20e-6, 1e-6, 20_000)
         runs.append(drawn(20e-6 / utilisation * poisson_times(20_000, seed), services_s))
-    return Repeated(Case(name, TimeWindows((2000, 2000)), utilisation), tuple(runs))
+    return Repeated(JoinCase(name, TimeWindows((2000, 2000)), utilisation), tuple(runs))
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_a_recursion_with_services_in_another_order_knows_bursts_and_stalls(tmp_
     # ten at a time
     times = np.repeat(np.cumsum(generator.exponential(10.0, 2000)), 10) * 40e-6
     runs = tuple(drawn(times, generator.uniform(15e-6, 25e-6, len(times))) for _ in range(3))
-    found = Repeated(Case("bursts", RowWindows((2000, 2000)), 0.5), runs)
+    found = Repeated(JoinCase("bursts", RowWindows((2000, 2000)), 0.5), runs)
     study = Study("any", tmp_path, lambda what: None)
     compare_recorded(study, [found])
     assert study.ok and len(study.checks) == 6
@@ -161,7 +161,7 @@ def test_a_case_is_calibrated_and_run_several_times(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(join_runs, "STEADY", 1e9)
     monkeypatch.setattr(join_runs, "MOST_LOST_S", 1e9)
     monkeypatch.setattr(join_runs, "MOST_SLOWER", 1e9)
-    case = Case("small", RowWindows((500, 500)), 0.5)
+    case = JoinCase("small", RowWindows((500, 500)), 0.5)
     found = join_runs.repeated(case, poisson_times, run_s=0.05)
     assert len(found.runs) == 5 and found.discarded == 0
     assert all(run.rate == pytest.approx(0.5 / 20e-6, rel=0.1) for run in found.runs)

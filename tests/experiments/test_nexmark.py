@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headgate.errors import SetupError
-from headgate.experiments.nexmark import BY_HAND, SCRIPTS, Measured, query_numbers
+from headgate.experiments.nexmark import BY_HAND, SCRIPTS, MeasuredRun, query_numbers
 from headgate.experiments.nexmark_answers import ANSWERS
 
 
@@ -23,10 +23,10 @@ def test_queries_are_named_like_their_scripts() -> None:
 
 
 def test_a_row_shows_what_a_query_takes_beside_one_written_by_hand() -> None:
-    run = Measured(
+    run = MeasuredRun(
         1_000_000, seconds=4.0, ticks=10, latency_p50_s=0.4, latency_p99_s=0.5, state_bytes=3_210_000
     )
-    row = run.row(Measured(1_000_000, seconds=10.0, ticks=10))
+    row = run.row(MeasuredRun(1_000_000, seconds=10.0, ticks=10))
     assert row == {
         "events_per_s": 250_000,
         "tick_s": 0.4,

@@ -178,7 +178,7 @@ def test_new_partitions_are_read_and_a_deleted_topic_is_named(
         for done in admin.delete_topics(["live"]).values():
             done.result(60)
         assert process.wait(TIMEOUT_S) == 1
-    assert "stream s: topic live does not exist any more" in log_of(tmp_path)
+    assert "stream s: topic live no longer exists" in log_of(tmp_path)
 
 
 AVRO_SCHEMA = {

@@ -27,9 +27,9 @@ from headgate.model.shedding import TickSettings
 from headgate.server import app
 from headgate.server.guard import Keys
 from headgate.server.hub import Hub
-from headgate.server.monitor import Monitor
 from headgate.server.recording import FOLDER, Recorded, Recording
 from headgate.server.routes import Live
+from headgate.server.run_monitor import RunMonitor
 from headgate.server.worker import Worker
 from headgate.session import Session
 
@@ -125,7 +125,7 @@ def serving(
     """A server whose session starts no Spark."""
     recording = Recording(folder / FOLDER) if record else None
     hub = Hub() if recording is None else Hub(recording)
-    monitor = Monitor(hub)
+    monitor = RunMonitor(hub)
     session = without_spark(monkeypatch, Session())
     worker = Worker(session, monitor)
     if text:
@@ -143,7 +143,7 @@ def serving(
 
 @contextmanager
 def replaying(folder: Path) -> Iterator[Served]:
-    live = Live(None, Monitor(Hub()), Keys(TOKEN), "0.0.0", recorded=Recorded(folder))
+    live = Live(None, RunMonitor(Hub()), Keys(TOKEN), "0.0.0", recorded=Recorded(folder))
     with _running(live) as port:
         yield Served(live, port, None)
     live.monitor.close()

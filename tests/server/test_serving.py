@@ -16,9 +16,9 @@ from tests.server.support import TOKEN, Served, _running, wait_for
 
 from headgate.server.guard import Keys
 from headgate.server.hub import Hub
-from headgate.server.monitor import Monitor
 from headgate.server.recording import FOLDER, Recorded, Recording
 from headgate.server.routes import Live
+from headgate.server.run_monitor import RunMonitor
 from headgate.server.worker import Worker
 from headgate.session import Session
 
@@ -35,7 +35,7 @@ CREATE QUERY odd WITH (overload = 'shed') AS SELECT value FROM beats WHERE value
 @pytest.fixture
 def served(spark: SparkSession, tmp_path: Path) -> Iterator[Served]:
     recording = Recording(tmp_path / FOLDER)
-    monitor = Monitor(Hub(recording))
+    monitor = RunMonitor(Hub(recording))
     session = Session(spark=spark)
     worker = Worker(session, monitor)
     live = Live(worker, monitor, Keys(TOKEN), "0.0.0")

@@ -204,7 +204,7 @@ def test_a_query_that_must_not_set_aside_stops_the_run_and_names_the_tuple(
         run.wait(120)
     assert str(caught.value) == (
         'query strict: 100 / (v - 3) > 0: Division by zero, for the tuple {"k":3,"v":3} of a '
-        "at 1970-01-01 00:00:03; mend the expression, or write WITH (on_error = 'set aside')"
+        "at 1970-01-01 00:00:03; correct the expression, or write WITH (on_error = 'set aside')"
     )
 
 

@@ -18,7 +18,7 @@ from headgate.spark.arrival.intake import Arrival
 from headgate.spark.engine import SparkEngine, TickLimits, _Handover
 from headgate.spark.manifest import Manifest, StreamState
 from headgate.spark.rows import Rows
-from headgate.spark.tick import Outcome
+from headgate.spark.tick import TickOutcome
 from headgate.spark.tick_plan import Chosen, OpenTick
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.profile_file import Measured
@@ -63,7 +63,7 @@ class MadeUpRunner:
     def forecast_queues(self, tick: OpenTick, profiles: Profiles) -> dict[str, ForecastQueue]:
         return {"0.0": ForecastQueue(self.backlog, 0.0, tick.started_s)}
 
-    def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> Outcome:
+    def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> TickOutcome:
         taken = chosen.taken["0.0"]
         self.taken.append(taken)
         self.backlog -= taken
@@ -80,7 +80,7 @@ class MadeUpRunner:
             busy_s=busy_s,
         )
         works = [TickWork({"0.0": taken}, 0.0, busy_s - self.fixed_s)] if taken >= 200 else []
-        return Outcome(event, None, works, {}, {})
+        return TickOutcome(event, None, works, {}, {})
 
 
 def driven(runner: MadeUpRunner, limits: TickLimits = LIMITS) -> list[Event]:

@@ -20,7 +20,7 @@ from pyspark.sql.types import StructType
 from headgate import Session
 from headgate.errors import HeadgateError, SetupError
 from headgate.spark import generated
-from headgate.workload.nexmark import KINDS, EventSequence, parse_rate
+from headgate.workload.nexmark import EVENT_TABLES, EventSequence, parse_rate
 from headgate.workload.nexmark_files import DataSet
 from headgate.workload.packets import BurstSettings
 
@@ -257,7 +257,7 @@ NEXMARK = {"events": "3000", "seed": "8", "rate": "700"}
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize("table", KINDS)
+@pytest.mark.parametrize("table", EVENT_TABLES)
 def test_stream_batch_and_files_of_a_seed_have_the_same_events(
     table: str, session: SparkSession, tmp_path: Path
 ) -> None:
@@ -271,7 +271,7 @@ def test_stream_batch_and_files_of_a_seed_have_the_same_events(
     written = session.read.parquet(str(tmp_path / "data" / table))
     assert written.schema == whole.schema
     rows = sorted(whole.collect())
-    assert len(rows) == 60 * KINDS[table].rows_per_round
+    assert len(rows) == 60 * EVENT_TABLES[table].rows_per_round
     assert rows == sorted(written.collect())
     assert rows == read_back(session, tmp_path / "out")
 

@@ -97,7 +97,7 @@ WRONG: list[tuple[Callable[[Session, SparkSession], object], type[HeadgateError]
     (
         lambda s, spark: s.relation("t", pd.DataFrame({"v": [1]})),  # type: ignore[arg-type]
         SetupError,
-        "relation t: pandas.*DataFrame is no DataFrame of Spark; make one with spark.createDataFrame",
+        "relation t: pandas.*DataFrame is not a Spark DataFrame; make one with spark.createDataFrame",
     ),
     (
         lambda s, spark: s.stream("t", spark.readStream.format("rate").load(), timestamp="nothing"),

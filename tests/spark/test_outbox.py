@@ -13,7 +13,7 @@ import pytest
 from headgate.errors import UserCodeError
 from headgate.spark.file_system import Files
 from headgate.spark.outbox import KEEP_RATIO, CallbackSink
-from headgate.spark.physical_plans import Measured
+from headgate.spark.physical_plans import MeasuredQuery
 
 
 class _Results:
@@ -31,7 +31,7 @@ class _Results:
 
 
 def tick(sink: CallbackSink, batch_id: int, *values: int, keep_ratio: float = 1.0) -> None:
-    sink.write(cast(Measured, _Results(*values)), batch_id, 0)
+    sink.write(cast(MeasuredQuery, _Results(*values)), batch_id, 0)
     sink.publish(batch_id, len(values), [0] if values else [], keep_ratio)
 
 

@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from headgate.spark import sql
 from headgate.spark.application.cluster import private_session
-from headgate.spark.physical_plans import LightPlan, Measured, PhysicalPlans, Target
+from headgate.spark.physical_plans import LightPlan, MeasuredQuery, PhysicalPlans, Target
 
 pytestmark = pytest.mark.spark
 
@@ -42,7 +42,7 @@ class Ticks:
 
     def run(self, query: str, measures: Sequence[str] = COUNTED) -> tuple[dict[str, object], list[int]]:
         self.number += 1
-        measured = Measured(self.plans, query, measures)
+        measured = MeasuredQuery(self.plans, query, measures)
         path = str(self.folder / str(self.number))
         measured.save(Target("parquet", (), path))
         return dict(measured.found), sorted(row.v for row in self.spark.read.parquet(path).collect())
@@ -151,10 +151,10 @@ def test_plans_that_are_not_used_for_long_are_forgotten(
 
 def light(ticks: Ticks, query: str, target: Target) -> LightPlan:
     """The plan that one run of the query leaves behind."""
-    measured = Measured(ticks.plans, query, COUNTED)
+    measured = MeasuredQuery(ticks.plans, query, COUNTED)
     assert ticks.plans.light(measured, target) is None, "the first time, there is no plan yet"
     measured.save(target)
-    plan = ticks.plans.light(Measured(ticks.plans, query, COUNTED), target)
+    plan = ticks.plans.light(MeasuredQuery(ticks.plans, query, COUNTED), target)
     assert plan is not None
     return plan
 
@@ -173,7 +173,7 @@ def test_light_plans_share_a_job_over_the_inputs_and_bounds_of_each_tick(ticks: 
         if not shift:
             for query, target in zip((*queries, joined), (*targets, Target()), strict=True):
                 light(ticks, query, target)
-        found = [Measured(ticks.plans, query, COUNTED) for query in (*queries, joined)]
+        found = [MeasuredQuery(ticks.plans, query, COUNTED) for query in (*queries, joined)]
         plans = [
             plan
             for one, target in zip(found, (*targets, Target()), strict=True)
@@ -208,7 +208,7 @@ def test_plans_that_share_a_job_keep_the_options_of_their_files(ticks: Ticks) ->
 def test_equal_plans_of_one_tick_do_not_disturb_each_other(ticks: Ticks) -> None:
     ticks.memory("s", range(10))
     light(ticks, f"SELECT v FROM `s` WHERE v >= {bound(0)}", Target())
-    found = [Measured(ticks.plans, f"SELECT v FROM `s` WHERE v >= {bound(v)}", COUNTED) for v in (3, 8)]
+    found = [MeasuredQuery(ticks.plans, f"SELECT v FROM `s` WHERE v >= {bound(v)}", COUNTED) for v in (3, 8)]
     plans = [plan for one in found if (plan := ticks.plans.light(one, Target()))]
     ticks.plans.run_in_one_job(plans)
     assert [one.found["rows"] for one in found] == [7, 2]
@@ -216,11 +216,11 @@ def test_equal_plans_of_one_tick_do_not_disturb_each_other(ticks: Ticks) -> None
 
 def test_plans_of_several_stages_and_plans_over_files_are_not_light(ticks: Ticks) -> None:
     ticks.memory("s", range(10))
-    measured = Measured(ticks.plans, "SELECT v % 3 AS v FROM `s` GROUP BY v % 3", COUNTED)
+    measured = MeasuredQuery(ticks.plans, "SELECT v % 3 AS v FROM `s` GROUP BY v % 3", COUNTED)
     measured.save(Target())
     assert ticks.kept == 1 and ticks.plans.light(measured, Target()) is None
     ticks.files("s", range(10))
-    measured = Measured(ticks.plans, "SELECT v FROM `s`", COUNTED)
+    measured = MeasuredQuery(ticks.plans, "SELECT v FROM `s`", COUNTED)
     measured.save(Target())
     assert ticks.kept == 2 and ticks.plans.light(measured, Target()) is None
 

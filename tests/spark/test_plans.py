@@ -16,7 +16,7 @@ from headgate.spark import sql
 from headgate.spark.application.cluster import in_session, private_session
 from headgate.spark.file_system import Files
 from headgate.spark.operators.row_window import with_expiry_in_order
-from headgate.spark.physical_plans import Measured, PhysicalPlans
+from headgate.spark.physical_plans import MeasuredQuery, PhysicalPlans
 from headgate.spark.sinks import FileSink, parquet_encodings
 from headgate.spark.source_files import FileScans
 from headgate.spark.sql import SEQ, TS
@@ -105,7 +105,7 @@ def test_results_have_dictionaries_where_values_repeat(private: SparkSession, tm
         folder = tmp_path / str(len(options))
         options = {**parquet_encodings(rows.schema), **options}
         sink = FileSink(Files(private), "parquet", str(folder), options, "u")
-        sink.write(Measured(PhysicalPlans(private), rows, ()), 0, 0)
+        sink.write(MeasuredQuery(PhysicalPlans(private), rows, ()), 0, 0)
         sink.publish(0, 100, [0], 1.0)
         [path] = folder.glob("*.parquet")
         group = pq.ParquetFile(path).metadata.row_group(0)

@@ -12,7 +12,7 @@ from headgate.model.network import QueryDefinition, SinkDefinition
 from headgate.spark.application.cluster import private_session
 from headgate.spark.file_system import Files
 from headgate.spark.outbox import StagedSink
-from headgate.spark.physical_plans import Measured, PhysicalPlans
+from headgate.spark.physical_plans import MeasuredQuery, PhysicalPlans
 from headgate.spark.sinks import FILE_SINKS, ConsoleSink, FileSink, NoopSink
 
 pytestmark = pytest.mark.spark
@@ -43,8 +43,8 @@ class _CountedFiles(Files):
         return super().names(path)
 
 
-def unmeasured(rows: DataFrame) -> Measured:
-    return Measured(PhysicalPlans(rows.sparkSession), rows, ())
+def unmeasured(rows: DataFrame) -> MeasuredQuery:
+    return MeasuredQuery(PhysicalPlans(rows.sparkSession), rows, ())
 
 
 def tick(sink: FileSink, batch_id: int, results: DataFrame, rows: int, keep_empty: bool = False) -> None:

@@ -21,7 +21,7 @@ from scipy import stats
 
 from headgate.errors import SetupError
 from headgate.workload import nexmark
-from headgate.workload.nexmark import KINDS, EventSequence, parse_rate, side_input
+from headgate.workload.nexmark import EVENT_TABLES, EventSequence, parse_rate, side_input
 
 # a true claim fails once in a million seeds, and the seed is fixed
 FALSE_ALARM = 1e-6
@@ -62,7 +62,9 @@ def assert_uniform(numbers: Any) -> None:
 
 
 def test_every_fifty_events_are_a_person_three_auctions_and_46_bids() -> None:
-    times = [(time, name) for name in KINDS for time in SEQUENCE.table(name, 0, 500)["dateTime"].to_pylist()]
+    times = [
+        (time, name) for name in EVENT_TABLES for time in SEQUENCE.table(name, 0, 500)["dateTime"].to_pylist()
+    ]
     assert [name for _, name in sorted(times)] == 10 * ["person", *3 * ["auction"], *46 * ["bid"]]
 
 
@@ -72,7 +74,7 @@ def test_event_n_happens_n_over_rate_seconds_after_the_start(rate: str, first: i
     sequence = EventSequence(rate=parse_rate(rate), start_us=5)
     found = sorted(
         time
-        for name in KINDS
+        for name in EVENT_TABLES
         for time in sequence.table(name, first, first + 60)["dateTime"].cast(pa.int64()).to_pylist()
     )
     assert found == [5 + int(n * 1_000_000 / Fraction(rate)) for n in range(first, first + 60)]
@@ -91,8 +93,8 @@ def test_events_before_a_time_are_those_that_happen_before_it(offset_us: int, ra
     assert count == 0 or sequence.offset_us(count - 1) < offset_us
 
 
-@pytest.mark.parametrize("kind", KINDS.values(), ids=lambda kind: kind.name)
-def test_rows_and_events_are_numbered_alike(kind: nexmark.Kind) -> None:
+@pytest.mark.parametrize("kind", EVENT_TABLES.values(), ids=lambda kind: kind.name)
+def test_rows_and_events_are_numbered_alike(kind: nexmark.EventTable) -> None:
     owner = ["person", *3 * ["auction"], *46 * ["bid"]]
     events = [n for n in range(170) if owner[n % 50] == kind.name]
     assert [kind.event_of(row) for row in range(len(events))] == events
@@ -110,7 +112,7 @@ def test_people_and_auctions_are_numbered_from_1000_on() -> None:
     st.integers(0, 2**70),
     st.sampled_from([0, 49, 2_500, 10**6 + 1, 10**12]),
     st.lists(st.integers(0, 400), min_size=1, max_size=6),
-    st.sampled_from(sorted(KINDS)),
+    st.sampled_from(sorted(EVENT_TABLES)),
 )
 def test_a_range_of_events_is_the_same_however_it_is_cut(
     seed: int, first: int, cuts: list[int], name: str
@@ -128,9 +130,9 @@ def test_long_ranges_are_made_of_batches_and_do_not_depend_on_them() -> None:
     assert pa.concat_tables(parts).combine_chunks() == whole.combine_chunks()
 
 
-@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("name", EVENT_TABLES)
 def test_columns_are_the_same_alone_as_together(name: str) -> None:
-    kind, whole = KINDS[name], SEQUENCE.table(name, 0, 1000)
+    kind, whole = EVENT_TABLES[name], SEQUENCE.table(name, 0, 1000)
     assert whole.schema == kind.schema
     for column in kind.schema.names:
         [batch] = SEQUENCE.batches(kind, 0, 1000, [column])
@@ -314,7 +316,7 @@ def test_extra_pads_rows_to_their_mean_size(table: str, mean_bytes: int, uncount
 
 
 def test_extra_has_all_letters_equally_often() -> None:
-    for table in KINDS:
+    for table in EVENT_TABLES:
         text = "".join(rows(table)["extra"].slice(0, 10_000).to_pylist())
         assert_equally_frequent(text, [chr(code) for code in range(ord("a"), ord("z") + 1)])
 

@@ -12,7 +12,7 @@ import pytest
 
 from headgate.errors import SetupError
 from headgate.workload import nexmark_files
-from headgate.workload.nexmark import KINDS, EventSequence, side_input
+from headgate.workload.nexmark import EVENT_TABLES, EventSequence, side_input
 from headgate.workload.nexmark_files import DataSet
 
 SEQUENCE = EventSequence(seed=6)
@@ -30,7 +30,7 @@ def files_of(folder: Path) -> list[Path]:
 @pytest.mark.parametrize("files", [1, 4, 100])
 def test_files_hold_the_tables_in_the_order_of_events(events: int, files: int, tmp_path: Path) -> None:
     written = data_set(tmp_path / "new" / "folder", events, files).write()
-    for name in KINDS:
+    for name in EVENT_TABLES:
         paths = files_of(tmp_path / "new" / "folder" / name)
         assert len(paths) == min(files, max(1, events // 50)) == written[name].files
         parts = [pq.read_table(path) for path in paths]
@@ -44,7 +44,7 @@ def test_file_n_of_every_table_covers_the_same_events_and_has_rows(tmp_path: Pat
     data_set(tmp_path, 1234, 7).write()
     bounds = []
     for number in range(7):
-        tables = [pq.read_table(tmp_path / name / f"part-{number:05}.parquet") for name in KINDS]
+        tables = [pq.read_table(tmp_path / name / f"part-{number:05}.parquet") for name in EVENT_TABLES]
         assert all(table.num_rows for table in tables)
         times = [time for table in tables for time in table["dateTime"].to_pylist()]
         bounds.append((min(times), max(times)))
@@ -53,7 +53,7 @@ def test_file_n_of_every_table_covers_the_same_events_and_has_rows(tmp_path: Pat
 
 def test_modification_times_grow_with_event_time_and_are_past(tmp_path: Path) -> None:
     data_set(tmp_path, 2000, 20).write()
-    for name in KINDS:
+    for name in EVENT_TABLES:
         times_s = [path.stat().st_mtime for path in files_of(tmp_path / name)]
         assert [later - earlier for earlier, later in pairwise(times_s)] == [1.0] * 19
         assert times_s[-1] < time.time()

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headgate.errors import SetupError
 from headgate.workload.generated import SQL_NAMES, DeclaredColumn
-from headgate.workload.nexmark import KINDS, EventSequence
+from headgate.workload.nexmark import EVENT_TABLES, EventSequence
 from headgate.workload.nexmark_stream import NexmarkSettings
 
 
@@ -68,7 +68,7 @@ def test_options_that_make_no_sense_are_refused_by_name(options: dict[str, str],
         NexmarkSettings.parse(options)
 
 
-@pytest.mark.parametrize("table", KINDS)
+@pytest.mark.parametrize("table", EVENT_TABLES)
 def test_the_whole_stream_is_the_table_of_the_sequence(table: str) -> None:
     found = stream(table, events="1234", seed="9", rate="300")
     assert found.duration_us is not None
@@ -78,7 +78,7 @@ def test_the_whole_stream_is_the_table_of_the_sequence(table: str) -> None:
 
 @settings(max_examples=40)
 @given(
-    st.sampled_from(sorted(KINDS)),
+    st.sampled_from(sorted(EVENT_TABLES)),
     st.sampled_from(["300", "1000000", "0.7", "7"]),
     st.integers(1, 40),
     st.integers(1, 5),
@@ -117,7 +117,7 @@ def test_declared_columns_are_taken_by_name_in_any_order_and_case() -> None:
 
 
 def test_columns_that_are_not_declared_are_those_of_the_table() -> None:
-    for table, kind in KINDS.items():
+    for table, kind in EVENT_TABLES.items():
         found = stream(table)
         types = {column.name: SQL_NAMES[column.type] for column in kind.schema}
         assert found.columns(declared(**types)) == found.schema == kind.schema

@@ -1,4 +1,4 @@
-"""Values and options of synthetic packets."""
+"""PacketValues and options of synthetic packets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from headgate.errors import SetupError
 from headgate.workload.onoff import OnOff
-from headgate.workload.packets import BurstSettings, Values
+from headgate.workload.packets import BurstSettings, PacketValues
 from headgate.workload.traffic import RatePhases
 
 PACKET = pa.schema(
@@ -26,14 +26,14 @@ ARRIVALS = OnOff(7, RatePhases.constant(20_000)).arrivals(0, 2_000_000)
 
 
 def test_values_do_not_depend_on_how_tuples_are_grouped() -> None:
-    values = Values(7)
+    values = PacketValues(7)
     whole = values.batch(ARRIVALS, 0, PACKET)
     parts = [values.batch(ARRIVALS.between(*cut), 0, PACKET) for cut in ((0, 333), (333, 10**7))]
     assert pa.Table.from_batches(parts).combine_chunks().to_batches()[0].equals(whole)
 
 
 def test_event_time_is_the_start_plus_traffic_time() -> None:
-    batch = Values(7).batch(ARRIVALS, 1_700_000_000_000_000, PACKET)
+    batch = PacketValues(7).batch(ARRIVALS, 1_700_000_000_000_000, PACKET)
     assert (
         batch["ts"].cast(pa.int64()).to_numpy().tolist()
         == (ARRIVALS.time_us + 1_700_000_000_000_000).tolist()
@@ -41,14 +41,14 @@ def test_event_time_is_the_start_plus_traffic_time() -> None:
 
 
 def test_bytes_are_heavy_tailed_between_40_and_1500() -> None:
-    size = Values(7).batch(ARRIVALS, 0, PACKET)["bytes"].to_numpy()
+    size = PacketValues(7).batch(ARRIVALS, 0, PACKET)["bytes"].to_numpy()
     assert size.min() == 40 and 1400 < size.max() <= 1500
     assert np.mean(size) > 1.5 * np.median(size)
 
 
 def test_skew_makes_first_addresses_frequent_and_zero_makes_all_equal() -> None:
     def top_share(skew: float) -> float:
-        counts = Values(7, keys=100, skew=skew).batch(ARRIVALS, 0, PACKET)["src"].value_counts()
+        counts = PacketValues(7, keys=100, skew=skew).batch(ARRIVALS, 0, PACKET)["src"].value_counts()
         assert len(counts) == 100
         return float(max(counts.field("counts").to_pylist()) / len(ARRIVALS))
 
@@ -58,13 +58,13 @@ def test_skew_makes_first_addresses_frequent_and_zero_makes_all_equal() -> None:
 
 
 def test_streams_of_different_seeds_share_their_addresses_but_not_their_draws() -> None:
-    one, other = (Values(seed, keys=50).batch(ARRIVALS, 0, PACKET)["src"] for seed in (1, 2))
+    one, other = (PacketValues(seed, keys=50).batch(ARRIVALS, 0, PACKET)["src"] for seed in (1, 2))
     assert set(one.to_pylist()) == set(other.to_pylist())
     assert not one.equals(other)
 
 
 def test_source_and_destination_are_drawn_apart() -> None:
-    batch = Values(7, keys=50, skew=0).batch(ARRIVALS, 0, PACKET)
+    batch = PacketValues(7, keys=50, skew=0).batch(ARRIVALS, 0, PACKET)
     same = np.mean(np.asarray(batch["src"].to_pylist()) == np.asarray(batch["dst"].to_pylist()))
     assert same == pytest.approx(0.02, abs=0.005)
 
@@ -79,9 +79,9 @@ def test_declared_columns_are_filled_by_name_and_others_uniformly() -> None:
             ("s", pa.string()),
         ]
     )
-    batch = Values(7, keys=10).batch(ARRIVALS, 0, schema)
+    batch = PacketValues(7, keys=10).batch(ARRIVALS, 0, schema)
     assert batch.schema.equals(schema)
-    assert batch["Bytes"].equals(Values(7).batch(ARRIVALS, 0, PACKET)["bytes"].cast(pa.int64()))
+    assert batch["Bytes"].equals(PacketValues(7).batch(ARRIVALS, 0, PACKET)["bytes"].cast(pa.int64()))
     assert set(batch["k"].to_pylist()) == set(range(10))
     assert set(batch["s"].to_pylist()) == {f"v{number}" for number in range(10)}
     weight = batch["weight"].to_numpy()
@@ -101,13 +101,13 @@ def test_declared_columns_are_filled_by_name_and_others_uniformly() -> None:
 )
 def test_columns_that_cannot_be_filled_are_refused_by_name(column: pa.Field, message: str) -> None:
     with pytest.raises(SetupError, match=message):
-        Values(7).check(pa.schema([column]))
+        PacketValues(7).check(pa.schema([column]))
 
 
 @pytest.mark.parametrize("options", [{"keys": 0}, {"keys": 1 << 25}, {"skew": -1.0}])
 def test_values_out_of_range_are_refused(options: dict[str, float]) -> None:
     with pytest.raises(SetupError):
-        Values(7, **options)  # type: ignore[arg-type]
+        PacketValues(7, **options)  # type: ignore[arg-type]
 
 
 def test_defaults_are_an_endless_stream_in_real_time() -> None:

@@ -73,7 +73,7 @@ def print_advice(advice: Advice, traced: Traced | None) -> None:
         surely = ", ".join(f"{stream} {rate:,.4g}/s" for stream, rate in advice.sure_rates().items())
         console.print(f"all queries fit up to {largest}; surely up to {surely}", soft_wrap=True)
     if traced is None:
-        console.print("arrivals are taken to be Poisson; bursts wait longer, see --trace")
+        console.print("arrivals are assumed to be Poisson; bursts wait longer, see --trace")
         return
     console.print(_beside_table(advice, traced.latencies_s))
     for stream, found in traced.dispersions.items():

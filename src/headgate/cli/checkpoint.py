@@ -72,7 +72,7 @@ def verify(
 @commands.command("rollback", epilog="Example: headgate checkpoint rollback state/ --to 41")
 def rollback(
     folder: str = DIR,
-    to: int | None = value("TICK", "The tick to step back to; the last good one if not given."),
+    to: int | None = value("TICK", "The tick to step back to; by default the last good one."),
     packages: str | None = PACKAGES,
     jars: str | None = JARS,
     conf: list[str] = CONF,
@@ -134,7 +134,7 @@ def _rollback_text(done: Rollback) -> str:
     if done.batches_again:
         lines += [
             f"stepped back from tick {done.from_tick} to tick {done.to_tick}; "
-            "what came after it is handed out again at the next start",
+            "later input is read again at the next start",
             "results in files stay exactly-once; callbacks see the rows of these ticks a second time",
         ]
     elif done.from_tick != done.to_tick:

@@ -40,12 +40,12 @@ _CAPACITY = Quantity("processors", 1e-6, 1e6)
 
 def run(
     file: Path = FILE,
-    until_done: bool | None = switch("until-done", "End when all streams have come to an end."),
+    until_done: bool | None = switch("until-done", "End when all streams have ended."),
     for_time: str | None = value("TIME", "End this long after the first tick, as in 30s.", "--for"),
     strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
     tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
-    checkpoint: str | None = value("DIR", "Keep state here; queries that are the same go on from it."),
+    checkpoint: str | None = value("DIR", "Folder for the state; unchanged queries continue from it."),
     master: str = MASTER,
     routing: str | None = value(
         "NAME",
@@ -53,7 +53,7 @@ def run(
         show_default="optimal",
     ),
     balance_pools: bool | None = switch(
-        "balance-pools", "Move slots from pools that can do with fewer to one that is full."
+        "balance-pools", "Move slots from pools with spare ones to one that is full."
     ),
     keep: str | None = value("STREAM=N,...", "Shares of streams to keep, from 0 to 1, as in packets=0.5."),
     seed: str | None = value("N", "Decides which tuples are kept."),
@@ -62,7 +62,7 @@ def run(
     packages: str | None = PACKAGES,
     jars: str | None = JARS,
     conf: list[str] = CONF,
-    dry_run: bool = flag("--dry-run", "Say which queries would go on, start and end; run nothing."),
+    dry_run: bool = flag("--dry-run", "List the queries that would continue, start and end; run nothing."),
     as_json: bool = JSON,
     rows_json: bool = flag("--rows-json", "Print each result of queries without INTO as a line of JSON."),
     debug: bool = DEBUG,
@@ -119,8 +119,8 @@ def explain(
     profile: Path | None = value(
         "PROFILE", "Rates, selectivities and costs: choose join orders and what to shed by them."
     ),
-    capacity: float | None = value("N", "Processors that there are; 1 if not given."),
-    bushy: bool = flag("--bushy", "Try plans of all shapes, not left-deep ones alone."),
+    capacity: float | None = value("N", "Number of processors; 1 by default."),
+    bushy: bool = flag("--bushy", "Consider plans of all shapes, not only left-deep ones."),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -158,15 +158,15 @@ def explain(
 
 def advise(
     file: Path = FILE,
-    rate: list[str] = value("STREAM=N", "Tuples per second; as profiled if not given.", default=[]),
-    profile: Path | None = value("PATH", "A profile, or the checkpoint of a run; beside FILE if not given."),
+    rate: list[str] = value("STREAM=N", "Tuples per second; by default as profiled.", default=[]),
+    profile: Path | None = value("PATH", "A profile, or the checkpoint of a run; by default beside FILE."),
     trace: list[str] = value(
         "STREAM=FILE", "Recorded arrivals: measured latency beside the predicted.", default=[]
     ),
     processors: int | None = value(
-        "N", "Processors that share the work; as profiled if not given.", **PROCESSOR_RANGE
+        "N", "Processors that share the work; by default as profiled.", **PROCESSOR_RANGE
     ),
-    tick: str | None = value("TIME", "Fixed time of a tick; as profiled if not given, 0s for no ticks."),
+    tick: str | None = value("TIME", "Overhead of a tick; by default as profiled, 0s for no ticks."),
     strategy: str = value("NAME", "fifo, or one of static priorities.", default="fifo"),
     servers: str = value("pool|each", "each: operators have their own.", default="pool"),
     percentile: float = value("P", "Of latency and memory bounds.", default=PERCENTILE),
@@ -190,7 +190,7 @@ def advise(
 def profile(
     file: Path = FILE,
     for_time: str = value("TIME", "How long to measure.", "--for", default="20s"),
-    output: Path | None = value("PROFILE", "Where to write it; beside FILE if not given."),
+    output: Path | None = value("PROFILE", "Where to write it; by default beside FILE."),
     master: str = MASTER,
     as_json: bool = JSON,
     debug: bool = DEBUG,
@@ -222,11 +222,11 @@ def profile(
 
 def simulate(
     file: Path = argument("WORKLOAD", "A workload (.toml), or a file of CQL."),
-    strategy: str = value("NAME", "Which work goes first; all for every strategy there is.", default="chain"),
+    strategy: str = value("NAME", "Which work goes first; all compares every strategy.", default="chain"),
     policy: str | None = value(
         "NAME", "For routing networks: a policy, all, or your own as file.py:ClassName."
     ),
-    seed: int = value("N", "Decides random arrivals and fates.", default=0, **SEED_RANGE),
+    seed: int = value("N", "Seed of random arrivals, service times and results.", default=0, **SEED_RANGE),
     plot: Path | None = value("FILE.png", "Draw the backlog over time."),
     profile: Path | None = value("PATH", "For CQL: the checkpoint of an earlier run, or a file of profiles."),
     rate: list[str] = value(
@@ -236,9 +236,9 @@ def simulate(
     ),
     trace: list[str] = value("STREAM=FILE", "For CQL: recorded arrivals, Parquet or CSV.", default=[]),
     for_time: str | None = value(
-        "TIME", "For CQL: how long tuples arrive at a rate; 10s if not given.", "--for"
+        "TIME", "For CQL: how long tuples arrive at a rate; 10s by default.", "--for"
     ),
-    processors: int | None = value("N", "For CQL: processors, 1 if not given.", **PROCESSOR_RANGE),
+    processors: int | None = value("N", "For CQL: processors, 1 by default.", **PROCESSOR_RANGE),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -262,7 +262,9 @@ def route(
     optimize: str | None = value(
         "art|mdr", "Least response time or largest rate; without it, the file's weights."
     ),
-    rate: float | None = value("N", "Tuples per second of all sources together; the file's if not given."),
+    rate: float | None = value(
+        "N", "Tuples per second of all sources together; by default those of the file."
+    ),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -284,8 +286,8 @@ def nexmark(
     folder: Path = argument("DIR", "A folder that is empty or does not exist yet."),
     events: int = typer.Option(..., metavar="N", min=1, help="How many events; 46 of 50 are bids."),
     seed: int = value("S", "Equal seeds give equal events.", default=1, **SEED_RANGE),
-    rate: str | None = value("R", "Events per second of event time; 10000 if not given."),
-    start: str | None = value("TIME", "Event time of the first event; 2015-07-15 if not given, UTC."),
+    rate: str | None = value("R", "Events per second of event time; 10000 by default."),
+    start: str | None = value("TIME", "Event time of the first event; 2015-07-15 UTC by default."),
     files: int = value("F", "Files per table, at most.", default=10, min=1, max=10_000),
     as_json: bool = JSON,
     debug: bool = DEBUG,

@@ -264,7 +264,7 @@ def measure(script: Script, master: str, length_s: float, target: Path, as_json:
 
 def _machine_bound(stream: str, per_s: float, declared_per_s: float | None) -> str:
     if declared_per_s is None:
-        return f"{stream}: machine-bound, read at {per_s:,.0f} tuples/s; its own rate is not known"
+        return f"{stream}: machine-bound, read at {per_s:,.0f} tuples/s; its own rate is unknown"
     return f"{stream}: machine-bound, {per_s:,.0f} of {declared_per_s:,.0f} tuples/s"
 
 

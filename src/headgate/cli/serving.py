@@ -21,22 +21,20 @@ if TYPE_CHECKING:
 
 PORT = 8640
 HOST: Any = value("ADDRESS", "Address to listen at.", default="127.0.0.1")
-PORTS: Any = value(
-    "N", "Port to listen at; 0 for any that is free.", "--port", default=PORT, min=0, max=65535
-)
+PORTS: Any = value("N", "Port to listen on; 0 for any free one.", "--port", default=PORT, min=0, max=65535)
 URL: Any = value("URL", "Address of headgate serve.", "--url", default=f"http://127.0.0.1:{PORT}")
-TOKEN_FILE: Any = value(
-    "F", "File with the token of the server; HEADGATE_TOKEN if not given.", "--token-file"
-)
+TOKEN_FILE: Any = value("F", "File with the token of the server; by default HEADGATE_TOKEN.", "--token-file")
 
 
 def serve(
     file: Path | None = typer.Argument(None, metavar="[FILE]", help="A file of CQL.", show_default=False),
-    checkpoint: str = value("DIR", "Keep state and record here.", default=..., show_default=False),
+    checkpoint: str = value("DIR", "Folder for the state and the record.", default=..., show_default=False),
     host: str = HOST,
     port: int = PORTS,
     token_file: Path | None = value(
-        "F", "Token that clients must send; made if it is not there.", show_default="DIR/headgate.token"
+        "F",
+        "File with the token that clients must send; created if missing.",
+        show_default="DIR/headgate.token",
     ),
     strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
     memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
@@ -59,7 +57,9 @@ def serve(
     check_master(master)
     if "://" in checkpoint:
         if token_file is None:
-            raise SetupError("--checkpoint is not a local folder; say where the token is with --token-file F")
+            raise SetupError(
+                "--checkpoint is not a local folder; pass the file of its token with --token-file F"
+            )
     else:
         from headgate.outputs import check_folder
 
@@ -96,13 +96,13 @@ def _version() -> str:
 
 def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
     from headgate.server.hub import Hub
-    from headgate.server.monitor import Monitor
     from headgate.server.recording import FOLDER, Recording
     from headgate.server.routes import Live
+    from headgate.server.run_monitor import RunMonitor
     from headgate.server.worker import Worker
 
     recording = None if checkpoint is None else Recording(checkpoint / FOLDER)
-    monitor = Monitor(Hub() if recording is None else Hub(recording))
+    monitor = RunMonitor(Hub() if recording is None else Hub(recording))
     return Live(Worker(session, monitor), monitor, keys, _version(), recording=recording)
 
 
@@ -184,13 +184,13 @@ def replay(
 
     from headgate.server.guard import Keys
     from headgate.server.hub import Hub
-    from headgate.server.monitor import Monitor
     from headgate.server.recording import Recorded
     from headgate.server.routes import Live
+    from headgate.server.run_monitor import RunMonitor
 
     recorded = Recorded(folder)
     keys = Keys(secrets.token_urlsafe(32))
-    live = Live(None, Monitor(Hub()), keys, _version(), recorded=recorded)
+    live = Live(None, RunMonitor(Hub()), keys, _version(), recorded=recorded)
     _serve(live, "", host, port, None, as_json=as_json)
 
 

@@ -347,7 +347,7 @@ def _print_routing(solution: Solution, at_rate: float) -> None:
     at = f"mean response time at {at_rate:,.6g} tuples/s (s)"
     summary.add_row(at, "-, some queue grows" if art is None else f"{art:,.4g}")
     if solution.gap:
-        summary.add_row("at most so much less is possible (share)", f"{solution.gap:.2g}")
+        summary.add_row("largest improvement still possible (share)", f"{solution.gap:.2g}")
     operators = table_of("operator", "resource (units/s)", "utilisation (share)")
     for name, used in solution.utilisation(at_rate).items():
         operators.add_row(name, f"{solution.resources[name]:,.4g}", f"{used:.3f}")

@@ -14,7 +14,7 @@ from headgate.errors import QueryError, SetupError
 if TYPE_CHECKING:
     from headgate.planning.listing import Answer
     from headgate.spark.application.extras import Extras
-    from headgate.spark.stored_tables import Tables
+    from headgate.spark.stored_tables import StoredTables
 
 _SHOWN_ROWS = 100
 _KINDS = {"TABLES": "", "RELATIONS": "relation", "QUERIES": "query"}
@@ -22,11 +22,11 @@ _KINDS = {"TABLES": "", "RELATIONS": "relation", "QUERIES": "query"}
 
 def sql(
     statement: str | None = typer.Argument(
-        None, metavar="[STATEMENT]", help="Statements; without any, a shell reads them.", show_default=False
+        None, metavar="[STATEMENT]", help="Statements; without them, a shell starts.", show_default=False
     ),
     url: str = URL,
     token_file: Path | None = TOKEN_FILE,
-    checkpoint: str | None = value("DIR", "Ask the state of a run in this folder, not a server."),
+    checkpoint: str | None = value("DIR", "Query the state of a run in this folder instead of a server."),
     limit: int = value("N", "Rows to show in a table.", default=_SHOWN_ROWS, min=1, max=1_000_000),
     master: str = MASTER,
     packages: str | None = PACKAGES,
@@ -63,7 +63,7 @@ def _ask_checkpoint(
     from headgate.cql.tokens import Cursor
     from headgate.spark.application.cluster import own_session
     from headgate.spark.file_system import Files
-    from headgate.spark.stored_tables import Tables
+    from headgate.spark.stored_tables import StoredTables
 
     cursor = Cursor(statement, "sql")
     root, _ = opened(checkpoint, extras)
@@ -71,14 +71,14 @@ def _ask_checkpoint(
     if word not in ("SELECT", "WITH", "SHOW", "DESCRIBE"):
         raise cursor.expected("SELECT, WITH, SHOW TABLES or DESCRIBE name")
     session = own_session(master, extras=extras)
-    tables = Tables(session, Files(session), root)
+    tables = StoredTables(session, Files(session), root)
     if word in ("SELECT", "WITH"):
         _print_rows(tables, statement.rstrip().removesuffix(";"), limit, as_json)
     else:
         _print_answer(_listed(tables, cursor) if word == "SHOW" else _described(tables, cursor), as_json)
 
 
-def _print_rows(tables: Tables, text: str, limit: int, as_json: bool) -> None:
+def _print_rows(tables: StoredTables, text: str, limit: int, as_json: bool) -> None:
     from headgate.cli.rows import plain_rows
     from headgate.plain_json import json_text
     from headgate.report import rows_table, screen
@@ -100,7 +100,7 @@ def _print_answer(answer: Answer, as_json: bool) -> None:
     print(json_text(answer.to_json()) if as_json else answer)
 
 
-def _listed(tables: Tables, cursor: Any) -> Answer:
+def _listed(tables: StoredTables, cursor: Any) -> Answer:
     from headgate.planning.listing import Listing
 
     cursor.take()
@@ -112,7 +112,7 @@ def _listed(tables: Tables, cursor: Any) -> Answer:
     return Listing(f"SHOW {what}", ("table", "kind", "format", "columns"), rows)
 
 
-def _described(tables: Tables, cursor: Any) -> Answer:
+def _described(tables: StoredTables, cursor: Any) -> Answer:
     from headgate.planning.listing import Description
 
     cursor.take()

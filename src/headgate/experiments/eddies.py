@@ -16,10 +16,10 @@ import numpy as np
 from headgate.experiments import eddy_paper
 from headgate.experiments.eddy_paper import DISAGREEMENTS, DS3_RATES, POLICIES, S3_RATES
 from headgate.experiments.eddy_plans import (
-    KINDS,
     OVERLOADED,
+    PLAN_SIZES,
     Fan,
-    Kind,
+    PlanSize,
     means,
     measure,
     on_all_processors,
@@ -108,7 +108,7 @@ def reproduce(trace: Path | None, out: Path, progress: Progress, fan: Fan = on_a
     _analysis(study)
     _s3(study)
     _ds3(study)
-    for kind in KINDS:
+    for kind in PLAN_SIZES:
         _random_plans(study, kind, fan)
     return study
 
@@ -287,7 +287,7 @@ def _draw(study: Study, name: str, table: Table, paper: Mapping[str, Mapping[flo
     study.plot(file, f"{name}: mean response time (cut at 50 s)", "tuples/s", "response time (s)", lines)
 
 
-def _random_plans(study: Study, kind: Kind, fan: Fan) -> None:
+def _random_plans(study: Study, kind: PlanSize, fan: Fan) -> None:
     """Compare response times and largest rates of random plans, drawn in two ways, with the paper's."""
     found = {}
     for order in kind.orders:

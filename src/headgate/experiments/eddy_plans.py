@@ -89,7 +89,7 @@ _NETWORKS: dict[Order, Callable[[int, int, tuple[int, int], int], RoutingNetwork
 
 
 @dataclass(frozen=True)
-class Plans:
+class PlanSet:
     """Random plans that run at the same time on the same nodes."""
 
     order: Order
@@ -112,10 +112,10 @@ class RunSize:
 
 
 @dataclass(frozen=True)
-class Case:
+class PolicyCase:
     """Random plans under a policy; ``measure`` is a pure function of it."""
 
-    plans: Plans
+    plans: PlanSet
     policy: str
     is_sharing: bool
     run: RunSize
@@ -125,7 +125,7 @@ class Case:
 class CaseResult:
     """Mean response times at the rates of a case at which tuples reached the sink, and its largest rate."""
 
-    case: Case
+    case: PolicyCase
     response_s: tuple[float, ...]
     mdr: float
     """Tuples per second, of all sources of a plan together."""
@@ -149,7 +149,7 @@ def paper_run(network: RoutingNetwork, policy: str, rate: float, tuples: int, **
     return EddyRun(network, policy, rate, ticket_limit=_TICKET_LIMIT, boxes="by turns", **ends, **settings)
 
 
-def measure(case: Case) -> CaseResult:
+def measure(case: PolicyCase) -> CaseResult:
     network, best = _network(case.plans)
     run = paper_run(
         network,
@@ -171,7 +171,7 @@ def measure(case: Case) -> CaseResult:
 
 
 @lru_cache(maxsize=8)
-def _network(plans: Plans) -> tuple[RoutingNetwork, float]:
+def _network(plans: PlanSet) -> tuple[RoutingNetwork, float]:
     """A random network and its largest rate, cached because the cases of a network are consecutive."""
     network = _NETWORKS[plans.order](plans.seed, plans.count, plans.operators, plans.nodes)
     return network, largest_rate(network).mdr
@@ -189,7 +189,7 @@ def _sustained(run: EddyRun, low: float, high: float) -> float:
 
 
 @dataclass(frozen=True)
-class Kind:
+class PlanSize:
     """Random plans of one size, and the paper's tables of them."""
 
     name: str
@@ -202,9 +202,11 @@ class Kind:
     tables: Mapping[str, tuple[str, str]]
     """By number of the paper's table: whether boxes are fixed or split, and the quantity."""
 
-    def cases(self, order: Order) -> list[Case]:
+    def cases(self, order: Order) -> list[PolicyCase]:
         return [
-            Case(Plans(order, seed, self.plans, self.operators, self.nodes), policy, is_sharing, self.run)
+            PolicyCase(
+                PlanSet(order, seed, self.plans, self.operators, self.nodes), policy, is_sharing, self.run
+            )
             for is_sharing in (False, True)
             for seed in range(self.networks)
             for policy in POLICIES
@@ -214,8 +216,8 @@ class Kind:
 # of the policies in 4.11, the best ones are not overloaded, the worst mostly are
 _RATES = (0.3, 0.4, 0.5, 0.6, 0.7)
 
-KINDS = (
-    Kind(
+PLAN_SIZES = (
+    PlanSize(
         "single plans",
         networks=4,
         plans=1,
@@ -230,7 +232,7 @@ KINDS = (
             "5.4": ("splitting", "art"),
         },
     ),
-    Kind(
+    PlanSize(
         "20 plans at once",
         networks=1,
         plans=20,
@@ -248,10 +250,12 @@ KINDS = (
     ),
 )
 
-Fan = Callable[[Callable[[Case], CaseResult], Sequence[Case]], Iterable[CaseResult]]
+Fan = Callable[[Callable[[PolicyCase], CaseResult], Sequence[PolicyCase]], Iterable[CaseResult]]
 
 
-def on_all_processors(work: Callable[[Case], CaseResult], cases: Sequence[Case]) -> list[CaseResult]:
+def on_all_processors(
+    work: Callable[[PolicyCase], CaseResult], cases: Sequence[PolicyCase]
+) -> list[CaseResult]:
     """Apply ``work`` to every case, in threads: the compiled loop does not hold the interpreter's lock."""
     with ThreadPoolExecutor(os.cpu_count()) as threads:
         return list(threads.map(work, cases))

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from headgate.errors import SetupError
 from headgate.experiments.study import MeanEstimate, batch_means
 from headgate.experiments.wall_clock_join import (
-    Arrivals,
+    JoinArrivals,
     JoinRun,
     Windows,
     fill_count,
@@ -58,7 +58,7 @@ _MOST_PAUSES = 25
 
 
 @dataclass(frozen=True)
-class Case:
+class JoinCase:
     """A join at a nominal utilisation."""
 
     name: str
@@ -73,7 +73,7 @@ class Case:
 class Repeated:
     """The runs of a case, without their first tenth, and the queue that each should be."""
 
-    case: Case
+    case: JoinCase
     runs: tuple[JoinRun, ...]
     discarded: int = 0
     """Runs that were repeated, since something disturbed them."""
@@ -181,7 +181,7 @@ def recorded_times(trace: Path) -> Times:
 
 def calibrated(windows: Windows, times: Times, seed: int) -> float:
     """Mean seconds of a service, by tuples that are served without a pause."""
-    arrivals = Arrivals.at(times(fill_count(windows) + _CALIBRATION, seed), seed)
+    arrivals = JoinArrivals.at(times(fill_count(windows) + _CALIBRATION, seed), seed)
     return float(measured_run(arrivals, windows, 0.0).services_s.mean())
 
 
@@ -193,7 +193,7 @@ def _await_quiet() -> None:
             return
 
 
-def repeated(case: Case, times: Times, run_s: float = _RUN_S) -> Repeated:
+def repeated(case: JoinCase, times: Times, run_s: float = _RUN_S) -> Repeated:
     """Several runs of a case; a disturbed one is repeated."""
     runs: list[JoinRun] = []
     seed = 0
@@ -202,7 +202,7 @@ def repeated(case: Case, times: Times, run_s: float = _RUN_S) -> Repeated:
         _await_quiet()
         service_s = calibrated(case.windows, times, 100 + seed)
         count = fill_count(case.windows) + int(run_s * case.utilisation / service_s)
-        arrivals = Arrivals.at(times(count, seed), seed)
+        arrivals = JoinArrivals.at(times(count, seed), seed)
         run = measured_run(arrivals, case.windows, service_s / case.utilisation).after(_TRANSITION)
         if is_quiet(run) or seed - len(runs) > _MOST_REPEATED:
             runs.append(run)

@@ -25,7 +25,7 @@ _LONGEST_S = 3600.0
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredRun:
     """One run over all events."""
 
     events: int
@@ -39,7 +39,7 @@ class Measured:
     def events_per_s(self) -> float:
         return self.events / self.seconds
 
-    def row(self, by_hand: Measured | None) -> dict[str, object]:
+    def row(self, by_hand: MeasuredRun | None) -> dict[str, object]:
         ratio = {} if by_hand is None else {"times_by_hand": round(by_hand.seconds / self.seconds, 2)}
         return {
             "events_per_s": round(self.events_per_s),
@@ -72,8 +72,8 @@ def nexmark_study(
         progress(f"writing {events:,} events")
         sequence = EventSequence(seed, DEFAULT_RATE, DEFAULT_START_US)
         DataSet(bench.data, sequence, events, files=ceil(events / 100_000)).write()
-        speeds: dict[str, Measured] = {}
-        speeds_by_hand: dict[str, Measured] = {}
+        speeds: dict[str, MeasuredRun] = {}
+        speeds_by_hand: dict[str, MeasuredRun] = {}
         table: dict[str, object] = {}
         study.tables["queries"] = table
         for number in numbers:
@@ -104,7 +104,7 @@ class _Bench:
     def data(self) -> Path:
         return self.folder / "nexmark"
 
-    def measure(self, number: int) -> Measured:
+    def measure(self, number: int) -> MeasuredRun:
         """The second of two runs."""
         for attempt in ("warming up", "running"):
             self.progress(f"q{number}: {attempt}")
@@ -124,10 +124,10 @@ class _Bench:
         text = text.replace("'nexmark/", f"'{self.data}/").replace("'out/", f"'{self.folder}/out/")
         return text.replace("timestamp 'dateTime'", "timestamp 'dateTime', maxFilesPerTrigger '1'")
 
-    def _measured(self, status: RunStatus, query: str) -> Measured:
+    def _measured(self, status: RunStatus, query: str) -> MeasuredRun:
         first, last = status.history[0], status.history[-1]
         latency = status.queries[query].latency_s
-        return Measured(
+        return MeasuredRun(
             self.events,
             last.at_s - first.at_s + first.seconds,
             len(status.history),
@@ -136,7 +136,7 @@ class _Bench:
             max(tick.window_bytes for tick in status.history),
         )
 
-    def measure_by_hand(self, number: int) -> Measured:
+    def measure_by_hand(self, number: int) -> MeasuredRun:
         """The second of two runs of the query as a user of Spark would write it."""
         spark = self.spark.newSession()
         # each is a store of state of its own
@@ -152,7 +152,7 @@ class _Bench:
             query.awaitTermination()
             batches = [batch for batch in query.recentProgress if batch.numInputRows]
             seconds = sum(batch.durationMs["triggerExecution"] for batch in query.recentProgress) / 1e3
-        return Measured(self.events, seconds, len(batches))
+        return MeasuredRun(self.events, seconds, len(batches))
 
     def _stream(self, spark: Any, table: str) -> Any:
         folder = str(self.data / table)

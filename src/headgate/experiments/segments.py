@@ -44,26 +44,26 @@ SHAPES = (
 )
 
 
-class Kind(NamedTuple):
+class OperatorRanges(NamedTuple):
     """Ranges from which the time per tuple and the selectivity of operators are drawn."""
 
     time: tuple[float, float]
     selectivity: tuple[float, float]
 
 
-class Kinds(NamedTuple):
+class PlanRanges(NamedTuple):
     """The operators of a plan; joins keep timestamp order, or pass tuples on as they come."""
 
-    leaf: Kind
-    above: Kind
-    join: Kind
+    leaf: OperatorRanges
+    above: OperatorRanges
+    join: OperatorRanges
     is_ordered: bool = True
 
 
-_ABOVE, _JOIN = Kind((2.5, 7.5), (0.4, 1.0)), Kind((2.5, 7.5), (0.4, 1.2))
+_ABOVE, _JOIN = OperatorRanges((2.5, 7.5), (0.4, 1.0)), OperatorRanges((2.5, 7.5), (0.4, 1.2))
 # Ranges around the operators of the paper's example: leaves of capacity 1 and selectivity 0.2 below a join
 # of capacity 0.2 and selectivity 0.8. So all selectivities together range from 0 to 1, a few joins exceed 1.
-PAPER = Kinds(Kind((0.5, 1.5), (0.0, 0.4)), _ABOVE, _JOIN)
+PAPER = PlanRanges(OperatorRanges((0.5, 1.5), (0.0, 0.4)), _ABOVE, _JOIN)
 # what the results rest on: reported, not checked
 VARIATIONS = {
     "joins without order": PAPER._replace(is_ordered=False),
@@ -81,13 +81,13 @@ def self_similar(seed: int = 1) -> Streams:
     return {name: flows[number].times_s(seed + number) for number, name in enumerate(STREAMS)}
 
 
-def sixteen_queries(streams: Streams, seed: int = 1, kinds: Kinds = PAPER) -> Scenario:
+def sixteen_queries(streams: Streams, seed: int = 1, kinds: PlanRanges = PAPER) -> Scenario:
     """The plan; times and selectivities are drawn at random."""
     random = np.random.default_rng(seed)
     boxes: dict[str, Box] = {}
     outputs: dict[str, str] = {}
 
-    def add(name: str, inputs: str, kind: Kind, is_ordered: bool = False) -> str:
+    def add(name: str, inputs: str, kind: OperatorRanges, is_ordered: bool = False) -> str:
         boxes[name] = Box(inputs, random.uniform(*kind.time), random.uniform(*kind.selectivity), is_ordered)
         return name
 
@@ -282,7 +282,7 @@ Found = Mapping[str, Mapping[str, list[float]]]
 """Numbers of all plans, by strategy and quantity."""
 
 
-def quantities(plans: int, variations: Mapping[str, Kinds]) -> Mapping[str, Found]:
+def quantities(plans: int, variations: Mapping[str, PlanRanges]) -> Mapping[str, Found]:
     """All quantities on random plans with each kind of operators, over the same streams."""
     found: dict[str, dict[str, dict[str, list[float]]]] = {
         name: {strategy.name: {quantity: [] for quantity in QUANTITIES} for strategy in _compared()}

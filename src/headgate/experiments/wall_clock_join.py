@@ -46,7 +46,7 @@ _CLOCK = time.CLOCK_MONOTONIC
 
 
 @dataclass(frozen=True, eq=False)
-class Arrivals:
+class JoinArrivals:
     """Tuples of two streams in order of arrival; the mean time between two of them is 1.
 
     ``sides`` are 0 for the left stream and 1 for the right one.
@@ -58,10 +58,10 @@ class Arrivals:
     attributes: Floats
 
     @staticmethod
-    def at(times: Floats, seed: int) -> Arrivals:
+    def at(times: Floats, seed: int) -> JoinArrivals:
         """Random tuples at these times, each of either stream with the same chance."""
         generator, count = np.random.default_rng(seed), len(times)
-        return Arrivals(
+        return JoinArrivals(
             (times - times[0]) * (count - 1) / (times[-1] - times[0]),
             generator.integers(0, 2, count),
             generator.integers(0, BUCKETS, count),
@@ -171,7 +171,7 @@ class JoinRun:
         )
 
 
-def measured_run(arrivals: Arrivals, windows: Windows, seconds_per_arrival: float) -> JoinRun:
+def measured_run(arrivals: JoinArrivals, windows: Windows, seconds_per_arrival: float) -> JoinRun:
     """Run the join while tuples arrive by the wall clock; windows are full from the first one on.
 
     With 0 s per arrival there is no clock to wait for: every tuple is served after the one before it.
@@ -198,7 +198,7 @@ def fill_count(windows: Windows) -> int:
     return int(2.5 * max(windows.tuples))
 
 
-def _new_state(arrivals: Arrivals) -> _State:
+def _new_state(arrivals: JoinArrivals) -> _State:
     of_side = np.zeros((2, len(arrivals.times)), np.int64)
     for side in (0, 1):
         own = np.flatnonzero(arrivals.sides == side)

@@ -96,7 +96,7 @@ def check_stream(stream: StreamDefinition) -> None:
     """Raise if a declared stream cannot be read from Kafka."""
     options = _given(stream)
     if not servers(stream):
-        raise SetupError("kafka needs its brokers; write OPTIONS (servers 'host:9092', topic 'name')")
+        raise SetupError("kafka requires its brokers; write OPTIONS (servers 'host:9092', topic 'name')")
     ways = [key for key in ("topic", _TOPIC, "subscribepattern", "assign") if key in options]
     if len(ways) != 1:
         problem = f"{ways[0]} and {ways[1]} exclude each other" if ways else "kafka needs a topic"

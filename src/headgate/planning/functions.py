@@ -78,7 +78,7 @@ def function_names() -> Iterable[str]:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class CallResult:
     """What becomes of a call: the type of its result, or the first argument that Spark refuses.
 
     ``takes`` are the types that it would take in that place.
@@ -129,20 +129,20 @@ class SparkFunction:
             least, _, most = part.rstrip("+").partition("-")
             yield int(least), float("inf") if part.endswith("+") else int(most or least)
 
-    def outcome(self, kinds: Sequence[Kind]) -> Outcome:
+    def outcome(self, kinds: Sequence[Kind]) -> CallResult:
         """What becomes of arguments of these types."""
         table = self.entry.get(str(len(kinds)))
         if table is None:
-            return Outcome()
+            return CallResult()
         if len(kinds) == 1:
             return _of_one(table, kinds[0])
         if len(kinds) == 2:
             return _of_two(table, kinds[0], kinds[1])
         for place, (kind, takes) in enumerate(zip(kinds, table["takes"], strict=True)):
             if kind is not None and kind not in takes:
-                return Outcome(None, place, takes)
+                return CallResult(None, place, takes)
         is_known = all(kind is not None and kind in _document()["tried"] for kind in kinds)
-        return Outcome(_joint(table["gives"]) if is_known else None)
+        return CallResult(_joint(table["gives"]) if is_known else None)
 
 
 def spark_function(name: str) -> SparkFunction | None:
@@ -156,34 +156,36 @@ def spark_operator(symbol: str) -> SparkFunction:
     return SparkFunction(symbol, _document()["operators"][symbol])
 
 
-def cast(kind: Kind, to: str) -> Outcome:
+def cast(kind: Kind, to: str) -> CallResult:
     """What becomes of a type that is cast to another one."""
     found = _of_one(_document()["casts"][to], kind)
-    return found if found.refused is not None else Outcome(to)
+    return found if found.refused is not None else CallResult(to)
 
 
-def _of_one(results: str, kind: Kind) -> Outcome:
+def _of_one(results: str, kind: Kind) -> CallResult:
     letters = "".join(kind_names())
     if kind is None:
-        return Outcome(_joint(results))
+        return CallResult(_joint(results))
     if results[letters.index(kind)] != ".":
-        return Outcome(_joint(results[letters.index(kind)]))
+        return CallResult(_joint(results[letters.index(kind)]))
     takes = "".join(letter for letter, result in zip(letters, results, strict=True) if result != ".")
-    return Outcome(None, 0, takes)
+    return CallResult(None, 0, takes)
 
 
-def _of_two(rows: Mapping[str, str], first: Kind, second: Kind) -> Outcome:
+def _of_two(rows: Mapping[str, str], first: Kind, second: Kind) -> CallResult:
     letters = "".join(kind_names())
     possible = [row for firsts, row in rows.items() if first is None or first in firsts]
     if not possible:
-        return Outcome(None, 0, "".join(firsts for firsts in rows))
+        return CallResult(None, 0, "".join(firsts for firsts in rows))
     # the results for each type of the second argument, whatever the first may be
     results = ["".join(results).replace(".", "") for results in zip(*possible, strict=True)]
     if second is None:
-        return Outcome(_joint("".join(results)))
+        return CallResult(_joint("".join(results)))
     if results[letters.index(second)]:
-        return Outcome(_joint(results[letters.index(second)]))
-    return Outcome(None, 1, "".join(letter for letter, found in zip(letters, results, strict=True) if found))
+        return CallResult(_joint(results[letters.index(second)]))
+    return CallResult(
+        None, 1, "".join(letter for letter, found in zip(letters, results, strict=True) if found)
+    )
 
 
 def _joint(results: str) -> Kind:

@@ -8,7 +8,17 @@ from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import model_validator
 
-from headgate.document import REQUIRED, Section, Tables, checked, naming, path_of, problem, read_toml, unknown
+from headgate.document import (
+    REQUIRED,
+    NamedTables,
+    Section,
+    checked,
+    naming,
+    path_of,
+    problem,
+    read_toml,
+    unknown,
+)
 from headgate.errors import SetupError
 from headgate.planning.catalog import Catalog
 from headgate.planning.join_order.problem import WindowSeconds
@@ -84,11 +94,11 @@ class _Cost(_Window):
 
 
 class _Statistics(Section):
-    streams: Annotated[dict[str, _Stream], Tables()] | None = None
-    predicates: Annotated[dict[str, _Predicate], Tables()] | None = None
+    streams: Annotated[dict[str, _Stream], NamedTables()] | None = None
+    predicates: Annotated[dict[str, _Predicate], NamedTables()] | None = None
     cost: _Cost = _Cost()
-    relations: Annotated[dict[str, _Relation], Tables()] | None = None
-    queries: Annotated[dict[str, _Query], Tables()] | None = None
+    relations: Annotated[dict[str, _Relation], NamedTables()] | None = None
+    queries: Annotated[dict[str, _Query], NamedTables()] | None = None
 
 
 def written_statistics(path: Path, catalog: Catalog) -> tuple[WrittenStatistics, Collection[str]]:

@@ -334,7 +334,7 @@ def _check_key(rows: _Rows, given: Setting) -> None:
     own = rows.key
     if own is not None and {name.lower() for name in written} != {name.lower() for name in own}:
         shown = ", ".join(own)
-        message = f"rows are told apart by {shown or 'nothing: there is one'}"
+        message = f"rows are identified by {shown or 'nothing: there is one'}"
         raise QueryError(
             f"{message}; write key '{shown}'" if own else f"{message}; leave key out", given.span
         )

@@ -15,7 +15,7 @@ from sqlglot.dialects import Spark
 
 from headgate.errors import QueryError, Span, suggestion
 from headgate.planning import functions
-from headgate.planning.functions import Outcome, SparkFunction
+from headgate.planning.functions import CallResult, SparkFunction
 from headgate.planning.types import UNKNOWN, Type, kind_name
 
 _NUMBERS = "yhilfdm"
@@ -285,7 +285,7 @@ class TypeCheck:
         )
         return QueryError(f"unknown function {call.name}; {hint}", self._name_place(call))
 
-    def _mismatch(self, call: exp.Expr, types: Sequence[Type], found: Outcome) -> QueryError:
+    def _mismatch(self, call: exp.Expr, types: Sequence[Type], found: CallResult) -> QueryError:
         assert found.refused is not None
         wrong = call.expressions[found.refused]
         name, own, takes = call.name, types[found.refused], _names(found.takes)

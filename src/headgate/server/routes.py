@@ -20,9 +20,9 @@ from headgate.plain_json import finite
 from headgate.server import bodies, documents, metrics, openapi, streams
 from headgate.server.guard import COOKIE, Keys
 from headgate.server.hub import Hub
-from headgate.server.monitor import Monitor
 from headgate.server.openapi import Operation
 from headgate.server.recording import Recorded, Recording
+from headgate.server.run_monitor import RunMonitor
 from headgate.server.worker import Worker
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ class Live:
     """What a server answers from: a session and its run, or the record of a run."""
 
     session: Worker | None
-    monitor: Monitor
+    monitor: RunMonitor
     keys: Keys
     version: str
     stop: Callable[[], None] = lambda: None

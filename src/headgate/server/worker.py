@@ -15,7 +15,7 @@ from headgate import cql
 from headgate.cql.statement import Question
 from headgate.cql.tokens import Cursor
 from headgate.errors import HeadgateError
-from headgate.server.monitor import Monitor
+from headgate.server.run_monitor import RunMonitor
 
 if TYPE_CHECKING:
     from headgate.handle import Run
@@ -33,7 +33,7 @@ class Busy(HeadgateError):
 class Worker:
     """A session, used by one thread; its run may be used by any."""
 
-    def __init__(self, session: Session, monitor: Monitor) -> None:
+    def __init__(self, session: Session, monitor: RunMonitor) -> None:
         self._session = session
         self._monitor = monitor
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="headgate-session")

@@ -42,7 +42,7 @@ def run_priority(scenario: Scenario, priority: StaticPriority, report: Report = 
 
 
 def _watched(
-    tables: kernel.Tables, rules: kernel.Rules, report: Callable[[int], None]
+    tables: kernel.RunTables, rules: kernel.Rules, report: Callable[[int], None]
 ) -> tuple[Rows, Rows, int]:
     """Run beside this thread, which reports turns, and stops the run when it is interrupted."""
     with ThreadPoolExecutor(1) as executor:
@@ -55,7 +55,7 @@ def _watched(
         return future.result()
 
 
-def _tables(scenario: Scenario, priority: StaticPriority) -> kernel.Tables:
+def _tables(scenario: Scenario, priority: StaticPriority) -> kernel.RunTables:
     pool, numbered, arrivals = scenario.processors, scenario.numbered, scenario.numbered.arrivals
     behaviours = [scenario.behaviours[name] for name in numbered.names]
     below = [[sorted(side.operators) for side in upstream or ()] for upstream in numbered.upstream]
@@ -89,7 +89,7 @@ def _tables(scenario: Scenario, priority: StaticPriority) -> kernel.Tables:
         arrived_rank=kernel.NONE,
     )
     ticks, numbers = arrivals.ticks, arrivals.numbers
-    return kernel.Tables(
+    return kernel.RunTables(
         operators=operators,
         streams=streams,
         # first those of operators, then those of streams

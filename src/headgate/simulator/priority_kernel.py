@@ -56,7 +56,7 @@ class Rules(NamedTuple):
     begun_first: int
 
 
-class Tables(NamedTuple):
+class RunTables(NamedTuple):
     """All rows of a run but those that grow."""
 
     operators: Rows
@@ -127,7 +127,7 @@ def _insert(
 
 
 @jit
-def _in_order(tables: Tables, index: int, entries: Rows, services: Rows) -> bool:
+def _in_order(tables: RunTables, index: int, entries: Rows, services: Rows) -> bool:
     """Whether nothing that goes before the head can still come from below another input."""
     operator = tables.operators[index]
     if operator.serving:
@@ -154,7 +154,7 @@ def _in_order(tables: Tables, index: int, entries: Rows, services: Rows) -> bool
 
 
 @jit
-def _choose(tables: Tables, entries: Rows, services: Rows, each: int) -> int:
+def _choose(tables: RunTables, entries: Rows, services: Rows, each: int) -> int:
     """The ready operator that goes first; NONE if there is none."""
     for level in tables.levels:
         if level.queues == 0:
@@ -180,7 +180,7 @@ def _choose(tables: Tables, entries: Rows, services: Rows, each: int) -> int:
 
 
 @partial(jit, nogil=True)
-def run_kernel(tables: Tables, rules: Rules) -> tuple[Rows, Rows, int]:
+def run_kernel(tables: RunTables, rules: Rules) -> tuple[Rows, Rows, int]:
     """Run to the end, or to a stop. Changes of the backlog, outputs, and the number of entries left over."""
     operators, levels, services, arrivals = tables.operators, tables.levels, tables.services, tables.arrivals
     places, first = tables.places, rules.begun_first

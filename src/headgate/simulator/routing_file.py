@@ -11,10 +11,10 @@ from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
 from headgate.document import (
     REQUIRED,
+    NamedTables,
     Names,
     Right,
     Section,
-    Tables,
     checked,
     naming,
     path_of,
@@ -181,11 +181,13 @@ class _Simulation(Section):
 class _Network(Section):
     max_queue: Annotated[float, _LENGTH] = 10_000.0
     total_resource: Annotated[float, _RESOURCE] | None = None
-    sources: Annotated[dict[str, _Source], Tables(_MOST_OPERATORS)] = REQUIRED
-    operators: Annotated[dict[str, _Operator], Tables(_MOST_OPERATORS)] = REQUIRED
-    plans: Annotated[dict[str, _Plan], Tables(_MOST_OPERATORS)] = REQUIRED
-    nodes: Annotated[dict[str, _Node], Tables(_MOST_OPERATORS)] | None = None
-    weights: Annotated[_Weights, Tables(2 * _MOST_OPERATORS, "[weights.FROM] with TO = 0.5")] | None = None
+    sources: Annotated[dict[str, _Source], NamedTables(_MOST_OPERATORS)] = REQUIRED
+    operators: Annotated[dict[str, _Operator], NamedTables(_MOST_OPERATORS)] = REQUIRED
+    plans: Annotated[dict[str, _Plan], NamedTables(_MOST_OPERATORS)] = REQUIRED
+    nodes: Annotated[dict[str, _Node], NamedTables(_MOST_OPERATORS)] | None = None
+    weights: Annotated[_Weights, NamedTables(2 * _MOST_OPERATORS, "[weights.FROM] with TO = 0.5")] | None = (
+        None
+    )
     simulation: _Simulation = _Simulation()
 
 

@@ -13,10 +13,10 @@ from pydantic import model_validator
 
 from headgate.document import (
     REQUIRED,
+    NamedTables,
     Names,
     Right,
     Section,
-    Tables,
     checked,
     naming,
     path_of,
@@ -110,10 +110,10 @@ class _Workload(Section):
     processors: Annotated[int, PROCESSORS] | None = None
     servers: Literal["pool", "each"] = "pool"
     fate: Fate = "page"
-    streams: Annotated[dict[str, _Stream], Tables()] = REQUIRED
-    operators: Annotated[dict[str, _Operator], Tables()] = REQUIRED
-    queries: Annotated[dict[str, _Query], Tables()] | None = None
-    strategies: Annotated[_Settings, Tables(example="[strategies.NAME] with its settings")] | None = None
+    streams: Annotated[dict[str, _Stream], NamedTables()] = REQUIRED
+    operators: Annotated[dict[str, _Operator], NamedTables()] = REQUIRED
+    queries: Annotated[dict[str, _Query], NamedTables()] | None = None
+    strategies: Annotated[_Settings, NamedTables(example="[strategies.NAME] with its settings")] | None = None
 
     @model_validator(mode="after")
     def _check_together(self) -> _Workload:

@@ -14,7 +14,7 @@ from headgate.spark.application.cluster import processors
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
 from headgate.spark.manifest import BlockRef
-from headgate.spark.physical_plans import Measured, PhysicalPlans, Target
+from headgate.spark.physical_plans import MeasuredQuery, PhysicalPlans, Target
 from headgate.spark.rows import QUANTILES, merged_quantiles
 from headgate.spark.source_files import FileScans
 from headgate.spark.sql import TS
@@ -80,7 +80,7 @@ class BlockStore:
                 tuples = sql.select(["*"], tuples, hint=sql.IN_ONE_TASK)
             else:
                 tuples = tuples.coalesce(1)
-        measured = Measured(self.plans, tuples, measures)
+        measured = MeasuredQuery(self.plans, tuples, measures)
         measured.save(Target("parquet", tuple(PLAIN.items()), self._checkpoint.full(path)))
         return measured.found
 

@@ -19,8 +19,7 @@ from pyspark.sql import functions as F
 from headgate.model.joins import WindowJoin
 from headgate.model.network import QueryDefinition
 from headgate.model.operator import Eddy, Select
-from headgate.model.operator_inputs import DerivedInput, OperatorInput, StreamInput
-from headgate.model.window import RowWindow, Window
+from headgate.model.operator_inputs import DerivedInput, StreamInput
 from headgate.spark import sql
 from headgate.spark.arrival.intake import Arrival
 from headgate.spark.attempts import AttemptedOperator, Attempts
@@ -28,12 +27,13 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.queue import EddySnapshot, probing_timestamps
 from headgate.spark.manifest import Manifest, OperatorState
 from headgate.spark.operators.base import Stretch
-from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, StoreTask, TickInput, log_columns
+from headgate.spark.operators.inputs import LogInput, Retained, StoreTask, TickInput, log_columns
 from headgate.spark.prepared import Prepared
-from headgate.spark.rows import Rows, Spread, cut_at, in_range, progress_of
+from headgate.spark.rows import Rows, Spread, cut_at, progress_of
 from headgate.spark.samples import Trial, WindowContent, join_samples
 from headgate.spark.sql import BEGINNING_US, END_US
 from headgate.spark.stream_log import StreamLogs
+from headgate.spark.tick_inputs import InputBuilder
 from headgate.spark.tick_plan import Moved, TickPlan
 
 # fewer tuples than this are not worth a shuffle
@@ -67,6 +67,7 @@ class TickBuilder:
         self._logs = logs
         self._store = store
         self._eddies = eddies
+        self._inputs = InputBuilder(prepared, logs, store, attempts)
         self._cuts = count()
 
     def add(
@@ -85,7 +86,7 @@ class TickBuilder:
             return
         state = before.operators.get(name, OperatorState(blocks=((),) * len(operator.settings.inputs)))
         inputs = [
-            self._input(name, number, state, before, arrivals, plan)
+            self._inputs.input(name, number, state, before, arrivals, plan)
             for number in range(len(operator.settings.inputs))
         ]
         upstream = [one.rows for one in inputs]
@@ -132,114 +133,6 @@ class TickBuilder:
     def _read(self, query: str) -> DataFrame:
         return self._store.spark.sql(sql.as_query(query))
 
-    def _input(
-        self,
-        name: str,
-        number: int,
-        state: OperatorState,
-        before: Manifest,
-        arrivals: Mapping[str, Arrival],
-        plan: TickPlan,
-    ) -> TickInput:
-        selects = self._prepared.through(name, number)
-        blocks = state.blocks[number]
-        if selects is None:
-            return self._queue_input(name, number, state, arrivals, plan)
-        stream = self._prepared.stream_input(name, number)
-        assert isinstance(stream, StreamInput)
-        arrival = arrivals[stream.stream]
-        passed_ts, selectivity = END_US, 1.0
-        for select in selects:
-            below = before.operators.get(select.name, OperatorState())
-            passed_ts = min(passed_ts, below.progress_ts if any(below.blocks) else END_US)
-            selectivity *= plan.chosen.selectivities[select.name]
-        return LogInput(
-            logs=self._logs,
-            source=stream,
-            window=self._window(name, number),
-            selects=self._attempts.selects(selects),
-            predicate_order=self._prepared.predicate_order,
-            blocks=blocks,
-            fresh=arrival.blocks,
-            rows=plan.rows[selects[-1].name] if selects else arrival.rows,
-            passed_ts=passed_ts,
-            selectivity=selectivity,
-        )
-
-    def _window(self, name: str, number: int) -> Window | None:
-        return self._attempts.window(self._prepared.window(name, number))
-
-    def _queue_input(
-        self,
-        name: str,
-        number: int,
-        state: OperatorState,
-        arrivals: Mapping[str, Arrival],
-        plan: TickPlan,
-    ) -> QueueInput:
-        operator = self._prepared.operators[name]
-        source = self._network.operators[name].inputs[number]
-        window = self._window(name, number)
-        over_queue, log = self._prepared.over_queue(name, number), None
-        if over_queue:
-            passed = plan.rows[over_queue[-1].name]
-            rows = self._flowing(over_queue[0].input, window, arrivals, plan)
-            # the window holds more than the selection passes on, but no operator overtakes another
-            rows = replace(rows, progress_ts=passed.progress_ts, idle=passed.idle)
-        else:
-            rows = self._flowing(source, window, arrivals, plan)
-            if isinstance(operator.windows[number], RowWindow):
-                log = self._pushing(name, number, state, arrivals)
-        return QueueInput(
-            store=self._store,
-            name=f"queue {name}.{number}",
-            schema=operator.inputs[number],
-            blocks=state.blocks[number],
-            rows=rows,
-            log=log,
-            selects=self._attempts.selects(over_queue),
-        )
-
-    def _pushing(
-        self, name: str, number: int, state: OperatorState, arrivals: Mapping[str, Arrival]
-    ) -> LogInput | None:
-        """The log of the stream below a row window, of which only numbers and keys are read.
-
-        A derived stream has none: its queue holds all tuples.
-        """
-        stream = self._prepared.stream_input(name, number)
-        if isinstance(stream, DerivedInput):
-            return None
-        source = replace(stream, columns=())
-        blocks = state.pushing[number] if state.pushing else ()
-        arrival, window = arrivals[source.stream], self._prepared.operators[name].windows[number]
-        predicate_order = self._prepared.predicate_order
-        return LogInput(self._logs, source, window, (), predicate_order, blocks, arrival.blocks, arrival.rows)
-
-    def _flowing(
-        self,
-        source: StreamInput | OperatorInput,
-        window: Window | None,
-        arrivals: Mapping[str, Arrival],
-        plan: TickPlan,
-    ) -> Rows:
-        """What enters a queue: the output of the operator below, or a stream."""
-        if isinstance(source, DerivedInput):
-            items = log_columns(source, window, self._prepared.is_numbered(source))
-            seen = [] if source.since is None else in_range(source.since.us, END_US)
-            return plan.rows[source.operator].mapped(lambda tuples: sql.select(items, tuples, seen))
-        if not isinstance(source, StreamInput):
-            return plan.rows[source.operator]
-        arrival = arrivals[source.stream]
-        if not arrival.blocks:
-            return arrival.rows
-        read = LogInput(
-            self._logs, source, window, (), self._prepared.predicate_order, (), arrival.blocks, arrival.rows
-        )
-        return replace(
-            arrival.rows, query=read.content(BEGINNING_US, END_US), reader=lambda a, b: read.content(a, b)
-        )
-
     def _set_aside(
         self,
         attempted: AttemptedOperator,
@@ -268,7 +161,7 @@ class TickBuilder:
     ) -> None:
         """Dead letters of tuples that tell no end of their own, where they are first read."""
         for number, one in enumerate(inputs):
-            window, source = self._window(name, number), self._network.operators[name].inputs[number]
+            window, source = self._inputs.window(name, number), self._network.operators[name].inputs[number]
             if window is None or window == self._prepared.window(name, number):
                 continue
             stream: StreamInput | DerivedInput
@@ -402,8 +295,8 @@ class TickBuilder:
         self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, snapshot: EddySnapshot
     ) -> None:
         """An eddy in a tick: new tuples enter its queue, finished ones continue."""
-        source, window = self._network.operators[name].inputs[0], self._window(name, 0)
-        entering = self._flowing(source, window, arrivals, plan)
+        source, window = self._network.operators[name].inputs[0], self._inputs.window(name, 0)
+        entering = self._inputs.entering(source, window, arrivals, plan)
         plan.progress[name] = BEGINNING_US
         plan.retained[name] = [list(snapshot.inside)]
         plan.moved[name] = Moved(plan.chosen.taken[name])

@@ -58,7 +58,7 @@ class JdbcSink(StagedSink):
         state, reason = _failure(error)
         if not state.startswith(_PASSING):
             raise SetupError(f"query {self._query}: {self._table}: {reason}") from error
-        return f"the database takes no results ({reason})"
+        return f"the database does not accept results ({reason})"
 
     def _send(self, batch_id: int) -> None:
         with self._transaction() as execute:

@@ -22,7 +22,7 @@ from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.manifest import BlockRef, Manifest
 from headgate.spark.measuring import Measuring
 from headgate.spark.operators.inputs import StoreTask
-from headgate.spark.physical_plans import LightPlan, Measured
+from headgate.spark.physical_plans import LightPlan, MeasuredQuery
 from headgate.spark.prepared import Prepared
 from headgate.spark.result_quality import ResultLatency, counts_until
 from headgate.spark.samples import count_matches
@@ -68,7 +68,7 @@ class _Slice:
 
     query: QueryDefinition
     number: int
-    results: Measured
+    results: MeasuredQuery
     steps: Sequence[int]
 
 
@@ -173,7 +173,7 @@ class TickJobs:
         queries = self._attempts.queries
         counts = [f"count_if(query = {sql.text(name)}) AS {sql.name(name)}" for name in queries]
         rows = self._store.spark.sql(query).coalesce(1)
-        letters = Measured(self._store.plans, rows, ["count(1) AS rows", *counts])
+        letters = MeasuredQuery(self._store.plans, rows, ["count(1) AS rows", *counts])
         self._dead_letters.write(letters, batch_id)
         found = {name: int(letters.found[name]) for name in queries if letters.found[name]}
         for name in found:
@@ -187,7 +187,7 @@ class TickJobs:
         where = f"of {letter['stream']} at {letter['ts']}" if letter["ts"] else f"of {letter['stream']}"
         return QueryError(
             f"query {query}: {letter['reason']}, for the tuple {letter['row']} {where}; "
-            "mend the expression, or write WITH (on_error = 'set aside')"
+            "correct the expression, or write WITH (on_error = 'set aside')"
         )
 
     def _results(self, query: QueryDefinition, plan: TickPlan, before: Manifest) -> str | DataFrame | None:
@@ -206,7 +206,7 @@ class TickJobs:
         steps = self._latency.steps(query, before)
         measures = ["count(1) AS rows", f"{counts_until(steps)} AS until"]
         return [
-            _Slice(query, number, Measured(self._store.plans, part, measures, hidden=(TS,)), steps)
+            _Slice(query, number, MeasuredQuery(self._store.plans, part, measures, hidden=(TS,)), steps)
             for number, part in enumerate(parts)
         ]
 

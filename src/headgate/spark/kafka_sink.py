@@ -73,13 +73,13 @@ class KafkaSink(StagedSink):
         trouble = _described(error)
         if not any(_SIGN in one for one in trouble):
             raise error
-        outage = f"Kafka at {self._servers} takes no results ({trouble[-1]})"
+        outage = f"Kafka at {self._servers} does not accept results ({trouble[-1]})"
         try:
             missing = missing_topics(self._spark, self._client, (self._topic,))
         except Py4JJavaError:
             return outage
         if missing:
-            raise SparkError(f"query {self._query}: topic {self._topic} does not exist any more; create it")
+            raise SparkError(f"query {self._query}: topic {self._topic} no longer exists; create it")
         if any(name in one for one in trouble for name in _FATAL):
             raise SparkError(f"query {self._query}: Kafka refuses results: {trouble[-1]}")
         return outage

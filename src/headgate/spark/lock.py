@@ -86,7 +86,7 @@ class RunLock:
                 if self._files.exchange_text(self.path, found, own):
                     self._own = own
                     return
-        raise SetupError(f"{self.path} keeps changing hands; try again")
+        raise SetupError(f"{self.path} is taken over again and again; try again")
 
     def release(self) -> None:
         """Delete the lock file, if it is ours."""

@@ -24,7 +24,7 @@ from headgate.errors import SetupError, known_names
 from headgate.model.network import QueryDefinition
 from headgate.runtime.usercode import Guarded, user_code_error_in
 from headgate.spark.file_system import Files
-from headgate.spark.physical_plans import Measured, Target
+from headgate.spark.physical_plans import MeasuredQuery, Target
 from headgate.spark.sql import TS
 from headgate.spark.user_functions import last_traceback
 
@@ -94,7 +94,7 @@ class StagedSink(DeliveringSink):
         """A folder below the checkpoint."""
         return Target("parquet", (), f"{self._place(batch_id)}/{slice_number}")
 
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+    def write(self, results: MeasuredQuery, batch_id: int, slice_number: int) -> None:
         """Stage them."""
         results.save(self.target(batch_id, slice_number))
 
@@ -233,7 +233,7 @@ class CallbackSink(DeliveringSink):
     def target(self, batch_id: int, slice_number: int) -> None:
         """None: the function gets a batch as a whole."""
 
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+    def write(self, results: MeasuredQuery, batch_id: int, slice_number: int) -> None:
         """Keep the rows for the function."""
         with results.observed() as frame:
             self._ready[batch_id] = frame.toArrow()

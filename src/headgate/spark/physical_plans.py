@@ -123,7 +123,7 @@ class Target:
 
 
 @dataclass(eq=False)
-class Measured:
+class MeasuredQuery:
     """A query or frame to be executed, and aggregates over its rows; ``hidden`` columns are not saved."""
 
     plans: PhysicalPlans
@@ -183,7 +183,7 @@ class _KeptPlan:
 class LightPlan:
     """A plan to be executed in one task together with others, with its bounds and its folder."""
 
-    measured: Measured
+    measured: MeasuredQuery
     number: str
     bounds: str
     path: str
@@ -206,7 +206,7 @@ class PhysicalPlans:
         # by shape: a plan, or None if there can be none; the most recently used last
         self._known: OrderedDict[str, Future[_KeptPlan | None]] = OrderedDict()
 
-    def run(self, measured: Measured, query: str, target: Target) -> dict[str, Any] | None:
+    def run(self, measured: MeasuredQuery, query: str, target: Target) -> dict[str, Any] | None:
         """Execute a query by a plan that is kept; returns its aggregates, or None if no plan can be kept."""
         shape = self._shape(measured, query, target)
         if shape is None:
@@ -231,7 +231,7 @@ class PhysicalPlans:
         # another thread may have forgotten the plan in between
         return None if found is None else json.loads(found)
 
-    def light(self, measured: Measured, target: Target) -> LightPlan | None:
+    def light(self, measured: MeasuredQuery, target: Target) -> LightPlan | None:
         """The plan of an earlier tick for a query that one task can execute; None if there is none."""
         if isinstance(measured.rows, DataFrame) or not self._runs_light_plans:
             return None
@@ -260,7 +260,7 @@ class PhysicalPlans:
             one.measured.found = of_one["found"]
         return [float(of_one["seconds"]) for of_one in executed]
 
-    def _shape(self, measured: Measured, query: str, target: Target) -> _Shape | None:
+    def _shape(self, measured: MeasuredQuery, query: str, target: Target) -> _Shape | None:
         """None if no plan of the query can be kept."""
         inputs = self.views.inputs_of(query)
         # names of files make a query another one in every tick; a text of the user's is no bound

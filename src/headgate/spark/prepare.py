@@ -45,7 +45,7 @@ from headgate.spark.operators.panes import PaneAggregateOperator
 from headgate.spark.operators.row_window import with_expiry
 from headgate.spark.operators.sessions import SessionAggregateOperator
 from headgate.spark.operators.tables import TableOperator, TopOperator
-from headgate.spark.operators.window_join import JoinInput, window_join
+from headgate.spark.operators.window_join import SideQuery, window_join
 from headgate.spark.operators.windowed import (
     AggregateOperator,
     RunningAggregateOperator,
@@ -217,7 +217,7 @@ class Preparation:
         for side, one, schema in zip(operator.settings.sides, inputs, operator.inputs, strict=True):
             timed = with_expiry(one, side.window, None) if isinstance(side.window, RowWindow) else one
             user = tuple(name for name in schema.names if not name.startswith("$"))
-            sides.append(JoinInput(timed, user, 0, 0))
+            sides.append(SideQuery(timed, user, 0, 0))
         pairs = window_join(operator.settings, sides, sql.Bound(BEGINNING_US))
         if not isinstance(operator, OuterJoinOperator):
             return pairs

@@ -199,7 +199,8 @@ def problem_of(spark: SparkSession, options: Mapping[str, str], names: tuple[str
         missing = missing_topics(spark, options, names)
     except Py4JJavaError as error:
         where = options["bootstrap.servers"]
-        return f"no broker of Kafka answers at {where} ({_reason(error)}); start it, or mend servers"
+        problem = f"no broker of Kafka answers at {where} ({_reason(error)})"
+        return f"{problem}; start it, or correct the option servers"
     if missing:
         return f"topic {missing[0]} does not exist at {options['bootstrap.servers']}; create it first"
     return None
@@ -270,7 +271,7 @@ class Outage:
                 return
             if missing:
                 raise SparkError(
-                    f"stream {stream.name}: topic {missing[0]} does not exist any more; to go on from a new "
+                    f"stream {stream.name}: topic {missing[0]} no longer exists; to continue with a new "
                     "one, start with a new checkpoint"
                 )
         if self._is_said:

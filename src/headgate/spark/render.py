@@ -143,8 +143,8 @@ class _SteadyTick(TickBuilder):
         self, name: str, arrivals: Mapping[str, Arrival], plan: TickPlan, snapshot: EddySnapshot
     ) -> None:
         super()._add_eddy(name, arrivals, plan, snapshot)
-        source, window = self._network.operators[name].inputs[0], self._prepared.window(name, 0)
-        entering = self._flowing(source, window, arrivals, plan).query
+        source, window = self._network.operators[name].inputs[0], self._inputs.window(name, 0)
+        entering = self._inputs.entering(source, window, arrivals, plan).query
         if entering is not None:
             note = f"{sql.name(f'through {name}')} is what has come out of the eddy, into which goes:"
             lines = [note, *sql.as_query(entering).split("\n")]

@@ -19,7 +19,7 @@ from headgate.spark.file_system import Files
 from headgate.spark.jdbc_sink import JdbcSink
 from headgate.spark.kafka_sink import KafkaSink
 from headgate.spark.outbox import CallbackSink, PartitionCallback, PartitionCallbackSink
-from headgate.spark.physical_plans import Measured, Target
+from headgate.spark.physical_plans import MeasuredQuery, Target
 from headgate.spark.sql import is_system
 
 FILE_SINKS = ("parquet", "json", "csv", "orc")
@@ -51,7 +51,7 @@ class Sink(Protocol):
     def target(self, batch_id: int, slice_number: int) -> Target | None:
         """Where results are written, by several jobs at a time; None if they are handed over as a whole."""
 
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+    def write(self, results: MeasuredQuery, batch_id: int, slice_number: int) -> None:
         """Execute a query and make its rows ready; they show once ``publish`` is called."""
 
     def publish(self, batch_id: int, rows: int, slices: Sequence[int], keep_ratio: float) -> None:
@@ -95,7 +95,7 @@ class FileSink:
         """The hidden folder."""
         return Target(self._format, self._options, f"{self._staging(batch_id)}/{slice_number}")
 
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+    def write(self, results: MeasuredQuery, batch_id: int, slice_number: int) -> None:
         """Write into the hidden folder."""
         results.save(self.target(batch_id, slice_number))
 
@@ -172,7 +172,7 @@ class PartitionedFileSink(FileSink):
     def target(self, batch_id: int, slice_number: int) -> None:  # type: ignore[override]
         """None: only Spark itself divides rows among folders."""
 
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+    def write(self, results: MeasuredQuery, batch_id: int, slice_number: int) -> None:
         """Write into folders inside the hidden one."""
         target = super().target(batch_id, slice_number)
         with results.observed() as frame:
@@ -200,7 +200,7 @@ class TableFileSink(FileSink):
     def target(self, batch_id: int, slice_number: int) -> None:  # type: ignore[override]
         """None: there is one file."""
 
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+    def write(self, results: MeasuredQuery, batch_id: int, slice_number: int) -> None:
         """Write into the hidden folder."""
         with results.observed() as frame:
             self._write(frame, batch_id, slice_number)
@@ -277,7 +277,7 @@ class ConsoleSink:
     def target(self, batch_id: int, slice_number: int) -> None:
         """None: rows are shown as a whole."""
 
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+    def write(self, results: MeasuredQuery, batch_id: int, slice_number: int) -> None:
         """Keep what will be shown."""
         with results.observed() as frame:
             table = frame.limit(self._rows).toArrow()
@@ -294,7 +294,7 @@ class ConsoleSink:
             except BrokenPipeError as error:
                 # a broken pipe might as well lead to Java
                 raise OutputClosedError(
-                    f"query {self._query}: standard output has no reader any more"
+                    f"query {self._query}: standard output has been closed by its reader"
                 ) from error
 
 
@@ -305,7 +305,7 @@ class NoopSink:
         """Nowhere."""
         return Target()
 
-    def write(self, results: Measured, batch_id: int, slice_number: int) -> None:
+    def write(self, results: MeasuredQuery, batch_id: int, slice_number: int) -> None:
         """Compute the rows."""
         results.save(Target())
 

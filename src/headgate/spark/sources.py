@@ -332,7 +332,7 @@ def schema_of_frame(what: str, given: Any, is_streaming: bool) -> Schema:
     """The columns of a DataFrame that a user declares as ``what``; raises if it is another thing."""
     if not isinstance(given, DataFrame) or not hasattr(given, "_jdf"):
         kind = f"{type(given).__module__}.{type(given).__qualname__}"
-        raise SetupError(f"{what}: {kind} is no DataFrame of Spark; make one with spark.createDataFrame")
+        raise SetupError(f"{what}: {kind} is not a Spark DataFrame; make one with spark.createDataFrame")
     if given.isStreaming != is_streaming:
         advice = "is not streaming; use session.relation, or readStream"
         raise SetupError(

@@ -119,7 +119,7 @@ def _located(options: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-class Tables:
+class StoredTables:
     """The tables of a checkpoint, as views of a session."""
 
     def __init__(self, spark: SparkSession, files: Files, root: str) -> None:

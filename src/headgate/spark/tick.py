@@ -46,7 +46,7 @@ _NOT_MOVED = Moved(0.0)
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TickOutcome:
     """The outcome of a committed tick."""
 
     event: TickCommitted
@@ -170,7 +170,7 @@ class TickRunner:
             self._attempts.blame(unsolved, failure.queries)
             raise
 
-    def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> Outcome:
+    def execute(self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles) -> TickOutcome:
         """Run the chosen turns as concurrent jobs, then commit the tick.
 
         With ``count``, the output of each operator is counted in the same jobs.
@@ -275,14 +275,14 @@ class TickRunner:
         change: SettingsChanged | None,
         plan: TickPlan,
         found: JobResults,
-    ) -> Outcome:
+    ) -> TickOutcome:
         results = {name: result.rows for name, result in found.written.items()}
         # last of all: Spark records task metrics with a delay
         least_rows = self.statistics.operators.least_rows
         works = self._measuring.works(event.batch_id, plan, results, found.stored, least_rows)
         event = replace(event, busy_s=sum(work.seconds for work in works))
         passed = self._measuring.passed(plan, results, found.selected)
-        return Outcome(event, change, works, passed, widths_of(found.stored))
+        return TickOutcome(event, change, works, passed, widths_of(found.stored))
 
     def _event(
         self, tick: OpenTick, plan: TickPlan, after: Manifest, found: JobResults, profiles: Profiles

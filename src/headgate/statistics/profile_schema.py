@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BeforeValidator
 
-from headgate.document import REQUIRED, Section, Tables, checked
+from headgate.document import REQUIRED, NamedTables, Section, checked
 from headgate.model.profile import Profile, Profiles, TickCosts
 from headgate.quantity import BYTES, PROCESSORS, RATE, SECONDS, SELECTIVITY, Quantity
 
@@ -51,10 +51,10 @@ class _Tick(Section):
 
 
 _Operators = Annotated[
-    dict[str, Annotated[_Profile, _Known]], Tables(_MOST_ENTRIES, f'{{"NAME": {_PROFILE}}}', 0)
+    dict[str, Annotated[_Profile, _Known]], NamedTables(_MOST_ENTRIES, f'{{"NAME": {_PROFILE}}}', 0)
 ]
-_Texts = Annotated[dict[str, str], Tables(_MOST_ENTRIES, '{"OPERATOR": "TEXT"}', 0)]
-_Rates = Annotated[dict[str, _Rate], Tables(_MOST_ENTRIES, '{"STREAM": 1000}', 0), _Known]
+_Texts = Annotated[dict[str, str], NamedTables(_MOST_ENTRIES, '{"OPERATOR": "TEXT"}', 0)]
+_Rates = Annotated[dict[str, _Rate], NamedTables(_MOST_ENTRIES, '{"STREAM": 1000}', 0), _Known]
 
 
 class _Document(Section):
@@ -62,7 +62,7 @@ class _Document(Section):
     operators: _Operators = REQUIRED
     tuples_per_s: _Rates = {}  # noqa: RUF012
     predicates: Annotated[
-        dict[str, _Operators], Tables(_MOST_ENTRIES, f'{{"OPERATOR": {{"TEXT": {_PROFILE}}}}}', 0)
+        dict[str, _Operators], NamedTables(_MOST_ENTRIES, f'{{"OPERATOR": {{"TEXT": {_PROFILE}}}}}', 0)
     ] = {}  # noqa: RUF012
     tick: Annotated[_Tick, _Known] | None = None
     not_measured: _Texts = {}  # noqa: RUF012

@@ -107,10 +107,12 @@ class EventSequence:
 
     def table(self, name: str, first: int, last: int) -> pa.Table:
         """The rows of a table that events ``[first, last)`` consist of."""
-        kind = KINDS[name]
+        kind = EVENT_TABLES[name]
         return pa.Table.from_batches(self.batches(kind, first, last, kind.schema.names), kind.schema)
 
-    def batches(self, kind: Kind, first: int, last: int, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def batches(
+        self, kind: EventTable, first: int, last: int, columns: Sequence[str]
+    ) -> Iterator[pa.RecordBatch]:
         """Columns of the same rows, in batches of bounded memory."""
         schema = pa.schema([kind.schema.field(column) for column in columns])
         begin, end = kind.rows_before(first), kind.rows_before(last)
@@ -141,7 +143,7 @@ class _Rows:
     """Consecutive rows of one table."""
 
     events: EventSequence
-    kind: Kind
+    kind: EventTable
     place: NDArray[np.int64]
     """Place of each row in its table, from 0."""
     _columns: dict[str, pa.Array] = field(default_factory=dict)
@@ -241,7 +243,7 @@ _WORDS, _FOLDERS = letters_and(" "), letters_and("_")
 
 
 @dataclass(frozen=True)
-class Kind:
+class EventTable:
     """One of the three tables: which events of a round are its rows, and how its columns are filled."""
 
     name: str
@@ -300,7 +302,7 @@ def _reversed_bits(number: int) -> int:
     return int(f"{number:032b}"[::-1], 2)
 
 
-_PERSON = Kind(
+_PERSON = EventTable(
     "person",
     0,
     1,
@@ -318,7 +320,7 @@ _PERSON = Kind(
         ),
     },
 )
-_AUCTION = Kind(
+_AUCTION = EventTable(
     "auction",
     1,
     3,
@@ -335,7 +337,7 @@ _AUCTION = Kind(
         "extra": (_TEXT, lambda rows: rows.extra(500, "itemName", "description")),
     },
 )
-_BID = Kind(
+_BID = EventTable(
     "bid",
     4,
     46,
@@ -349,7 +351,7 @@ _BID = Kind(
         "extra": (_TEXT, lambda rows: rows.extra(100)),
     },
 )
-KINDS = {kind.name: kind for kind in (_PERSON, _AUCTION, _BID)}
+EVENT_TABLES = {kind.name: kind for kind in (_PERSON, _AUCTION, _BID)}
 
 
 def side_input() -> pa.Table:

@@ -19,7 +19,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from headgate.errors import SetupError
-from headgate.workload.nexmark import EVENTS_PER_ROUND, KINDS, EventSequence, side_input
+from headgate.workload.nexmark import EVENT_TABLES, EVENTS_PER_ROUND, EventSequence, side_input
 
 SIDE_INPUT = "side_input"
 # some 60 MB at a time; also a row group of the files
@@ -67,13 +67,13 @@ class DataSet:
         # no file is from the future
         first_s = int(time.time()) - len(cuts)
         with self._clearing_up():
-            for name in (*KINDS, SIDE_INPUT):
+            for name in (*EVENT_TABLES, SIDE_INPUT):
                 (self.folder / name).mkdir(parents=True)
             for number, (begin, end) in enumerate(pairwise(cuts)):
                 self._write_stretch(begin, end, number, first_s + number, progress)
             with _appearing(self.folder / SIDE_INPUT / _file_name(0), first_s) as path:
                 pq.write_table(side_input(), path)
-            return {name: _written(self.folder / name) for name in (*KINDS, SIDE_INPUT)}
+            return {name: _written(self.folder / name) for name in (*EVENT_TABLES, SIDE_INPUT)}
 
     def _cuts(self) -> list[int]:
         """Boundaries between whole rounds, so that every file has rows of every table."""
@@ -87,7 +87,7 @@ class DataSet:
         """Write one file of each table, side by side."""
         with ExitStack() as open_files:
             writers = {}
-            for name, kind in KINDS.items():
+            for name, kind in EVENT_TABLES.items():
                 target = self.folder / name / _file_name(number)
                 path = open_files.enter_context(_appearing(target, modified_s))
                 writers[name] = open_files.enter_context(pq.ParquetWriter(path, kind.schema))
@@ -103,7 +103,7 @@ class DataSet:
         try:
             yield
         except BaseException as error:
-            for name in (*KINDS, SIDE_INPUT):
+            for name in (*EVENT_TABLES, SIDE_INPUT):
                 shutil.rmtree(self.folder / name, ignore_errors=True)
             if is_new:
                 with suppress(OSError):

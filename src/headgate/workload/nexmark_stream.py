@@ -23,18 +23,18 @@ from headgate.workload.nexmark import (
     DEFAULT_RATE,
     DEFAULT_SEED,
     DEFAULT_START_US,
+    EVENT_TABLES,
     EVENTS_PER_ROUND,
-    KINDS,
     EventSequence,
-    Kind,
+    EventTable,
     parse_rate,
 )
 
 
 def _table(text: str) -> str:
     name = text.strip().lower()
-    if name not in KINDS:
-        raise SetupError(unknown_name("table", text, KINDS))
+    if name not in EVENT_TABLES:
+        raise SetupError(unknown_name("table", text, EVENT_TABLES))
     return name
 
 
@@ -67,7 +67,7 @@ class NexmarkSettings(GeneratedStream):
     def parse(options: Mapping[str, str]) -> NexmarkSettings:
         settings = read_options("nexmark", options, _OPTIONS)
         if settings["table"] is None:
-            raise SetupError(f"nexmark needs the option table: one of {known_names(KINDS)}")
+            raise SetupError(f"nexmark needs the option table: one of {known_names(EVENT_TABLES)}")
         sequence = EventSequence(settings["seed"], settings["rate"], settings["start"])
         events = settings["events"]
         return NexmarkSettings(
@@ -81,8 +81,8 @@ class NexmarkSettings(GeneratedStream):
         )
 
     @property
-    def kind(self) -> Kind:
-        return KINDS[self.table]
+    def kind(self) -> EventTable:
+        return EVENT_TABLES[self.table]
 
     @property
     def schema(self) -> pa.Schema:

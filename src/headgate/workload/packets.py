@@ -53,7 +53,7 @@ PACKETS = pa.schema(
 
 
 @dataclass(frozen=True)
-class Values:
+class PacketValues:
     """Settings of the values: ``keys`` addresses, the k-th drawn in proportion to ``k ** -skew``."""
 
     seed: int
@@ -78,7 +78,7 @@ class Values:
 
 @dataclass(frozen=True)
 class _Tuples:
-    values: Values
+    values: PacketValues
     arrivals: Arrivals
     start_us: int
 
@@ -211,7 +211,7 @@ class BurstSettings(GeneratedStream):
     least_options = MappingProxyType({"duration": "1 s"})
 
     process: OnOff
-    values: Values
+    values: PacketValues
 
     @staticmethod
     def option_names() -> tuple[str, ...]:
@@ -229,7 +229,7 @@ class BurstSettings(GeneratedStream):
         )
         return BurstSettings(
             process=process,
-            values=Values(process.seed, settings["keys"], settings["skew"]),
+            values=PacketValues(process.seed, settings["keys"], settings["skew"]),
             start_us=settings["start"],
             duration_us=settings["duration"],
             speed=settings["speed"],

@@ -31,7 +31,7 @@ from headgate.model.joins import JoinSide, WindowJoin, WindowUpdate
 from headgate.model.window import HopWindow, RowWindow, TimeWindow, Window
 from headgate.spark import sql
 from headgate.spark.operators.row_window import with_expiry
-from headgate.spark.operators.window_join import JoinInput, Tasks, bucket_us, window_join
+from headgate.spark.operators.window_join import SideQuery, Tasks, bucket_us, window_join
 from headgate.spark.operators.windowed import WindowJoinOperator, WindowUpdateOperator
 
 pytestmark = pytest.mark.spark
@@ -152,7 +152,7 @@ def test_every_way_to_run_a_join_gives_the_same_rows(tiny: SparkSession, seed: i
     users = [tuple(column_of(alias, c) for c in COLUMNS) for alias in "abc"[:number]]
     order = rng.choice((None, rng.sample("abc"[:number], number)))
     for way, counts in WAYS.items():
-        inputs = [JoinInput(text, user, **counts) for text, user in zip(texts, users, strict=True)]
+        inputs = [SideQuery(text, user, **counts) for text, user in zip(texts, users, strict=True)]
         for tasks in Tasks:
             text = window_join(operator, inputs, sql.Bound(old), order, tasks)
             found = Counter(tuple(row) for row in tiny.sql(text).collect())
@@ -177,7 +177,7 @@ def test_parts_of_row_windows_give_the_same_rows_as_the_whole(tiny: SparkSession
         texts.append(with_expiry(text, window, text) if isinstance(window, RowWindow) else text)
     for way, counts in WAYS.items():
         inputs = [
-            JoinInput(text, tuple(column_of(alias, c) for c in COLUMNS), **counts)
+            SideQuery(text, tuple(column_of(alias, c) for c in COLUMNS), **counts)
             for alias, text in zip("ab", texts, strict=True)
         ]
         text = window_join(operator, inputs, sql.Bound(old))
@@ -204,7 +204,7 @@ def test_tuples_meet_across_the_edges_of_time_buckets(tiny: SparkSession, is_fir
     if is_first_late:
         sides.reverse()
     inputs = [
-        JoinInput(
+        SideQuery(
             values(side_struct(alias, None), [(t.ts, t.row["k"], t.row["v"]) for t in side]),
             tuple(column_of(alias, c) for c in COLUMNS),
             old_rows=0,

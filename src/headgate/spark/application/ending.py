@@ -20,7 +20,7 @@ _GRACE_S = 10.0
 _PROCESSES = Path("/proc")
 
 
-class Run(Protocol):
+class OpenRun(Protocol):
     """A run that may still be under way when the process ends."""
 
     def abandon(self) -> None:
@@ -35,7 +35,7 @@ class _Left:
     folders: ClassVar[dict[str, None]] = {}
     ending = threading.RLock()
     is_under_way = False
-    runs: ClassVar[set[Run]] = set()
+    runs: ClassVar[set[OpenRun]] = set()
 
 
 def temporary_folder(prefix: str) -> str:
@@ -61,12 +61,12 @@ def end_with_process(jvm: subprocess.Popen[bytes]) -> None:
     _Left.jvms.append(jvm)
 
 
-def begin_run(run: Run) -> None:
+def begin_run(run: OpenRun) -> None:
     """Note that a run is under way."""
     _Left.runs.add(run)
 
 
-def end_run(run: Run) -> None:
+def end_run(run: OpenRun) -> None:
     """Note that a run has come to its end."""
     _Left.runs.discard(run)
 

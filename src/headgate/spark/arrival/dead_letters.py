@@ -26,7 +26,7 @@ from headgate.spark.arrival.bad_rows import with_reason
 from headgate.spark.arrival.late_rows import FARTHEST_US, RawRows
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
-from headgate.spark.physical_plans import Measured
+from headgate.spark.physical_plans import MeasuredQuery
 from headgate.spark.sinks import FileSink
 from headgate.spark.sources import BAD_ROW, TEXT_FORMATS, Sources, first_line
 from headgate.spark.sql import TS
@@ -47,7 +47,7 @@ class DeadLetters:
         self._sink = FileSink(files, "parquet", self.path, {}, checkpoint.uid)
         self._written: set[int] = set()
 
-    def write(self, rows: Measured, batch_id: int) -> None:
+    def write(self, rows: MeasuredQuery, batch_id: int) -> None:
         """Write rows that are set aside; they measure their number as ``rows``."""
         self._sink.write(rows, batch_id, slice_number=0)
         if rows.found["rows"]:

@@ -42,7 +42,7 @@ class Tasks(Enum):
 
 
 @dataclass(frozen=True)
-class JoinInput:
+class SideQuery:
     """One side below the new progress, row windows with their expiry: its text, and rough counts."""
 
     query: str
@@ -70,7 +70,7 @@ class JoinShape:
 
 def window_join(
     operator: WindowJoin,
-    inputs: Sequence[JoinInput],
+    inputs: Sequence[SideQuery],
     old: sql.Bound,
     aliases: Sequence[str] | None = None,
     tasks: Tasks = Tasks.MANY,
@@ -97,12 +97,12 @@ def window_join(
     return joined
 
 
-def _hint(one: JoinInput, part: str, in_one_task: bool) -> str:
+def _hint(one: SideQuery, part: str, in_one_task: bool) -> str:
     is_small = part == NEW and one.new_rows <= BROADCAST_ROWS and not in_one_task
     return "BROADCAST" if is_small else "SHUFFLE_HASH"
 
 
-def _choices(inputs: Sequence[JoinInput], order: Sequence[int], in_one_task: bool) -> list[tuple[str, ...]]:
+def _choices(inputs: Sequence[SideQuery], order: Sequence[int], in_one_task: bool) -> list[tuple[str, ...]]:
     """Which tuples of each side to join, so that every combination with a new tuple appears exactly once.
 
     When most tuples are new, or all are few, one join over everything beats several over parts.

@@ -17,7 +17,7 @@ from headgate.spark.manifest import BlockRef
 from headgate.spark.operators import aggregate
 from headgate.spark.operators.base import OperatorContext, Results, SparkOperator, Stretch, spark_operator
 from headgate.spark.operators.inputs import Retained, StoreTask, TickInput
-from headgate.spark.operators.window_join import JoinInput, Tasks, window_join
+from headgate.spark.operators.window_join import SideQuery, Tasks, window_join
 from headgate.spark.operators.window_tuples import retain_window, window_content
 from headgate.spark.rows import Spread, cut_at
 from headgate.spark.sql import SIDE, TS, is_system
@@ -136,7 +136,7 @@ class WindowJoinOperator(WindowUpdateOperator):
             new_rows = one.rows.count * one.rows.share_below(new) + waiting
             old_rows = sum(block.rows for block in one.blocks) - one.waiting_rows(old)
             user = tuple(name for name in schema.names if not is_system(name))
-            sides.append(JoinInput(str(content), user, old_rows, new_rows))
+            sides.append(SideQuery(str(content), user, old_rows, new_rows))
         order = stretch.orders.get(self.name)
         if is_slice:
             tasks = Tasks.ONE_BY_HINT

@@ -26,7 +26,7 @@ _CHARTS_EVERY_S = 5.0
 _MOST_UNREAD = 1_000
 
 
-class Monitor:
+class RunMonitor:
     """An observer of runs, and the thread that publishes what it sees."""
 
     def __init__(self, hub: Hub) -> None:
