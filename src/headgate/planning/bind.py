@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar, Protocol
 
 from sqlglot import exp
 
@@ -18,14 +19,6 @@ from headgate.model.expression import (
     AggregateExpression,
     Expression,
     NamedExpression,
-    column_of,
-)
-from headgate.model.network import (
-    Column,
-    QueryDefinition,
-    Schema,
-    SinkDefinition,
-    StreamDefinition,
 )
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import RANK, Groups, Ranking, SortKey
@@ -44,7 +37,6 @@ from headgate.planning.from_clause import DerivedStreams, Scope, conjunct
 from headgate.planning.grouping import Grouping
 from headgate.planning.logical import (
     Aggregate,
-    DerivedPlan,
     Filter,
     Node,
     Project,
@@ -61,103 +53,24 @@ TIMESTAMP = "ts"
 _ANY = NamedExpression("k0", Expression.parse("TRUE"))
 
 
-class Derived:
-    """The derived streams that a query reads, each bound once, when it is first read.
-
-    ``owner`` is the query: it is part of the names of its subqueries.
-    """
-
-    def __init__(self, owner: str, catalog: Catalog) -> None:
-        self._owner = owner
-        self._catalog = catalog
-        self._local: dict[tuple[str, tuple[Select, ...]], str] = {}
-        self._open: list[str] = []
-        self.plans: dict[str, DerivedPlan] = {}
-        """By name, each behind those that it reads."""
-
-    def find(self, item: cql.FromItem) -> StreamDefinition | None:
-        """The derived stream that is meant; None if there is none of that name."""
-        view = self._catalog.find_view(item.source.text)
-        if item.branches:
-            name, branches = self._name_of(item.source.text, item.branches, self._reader), item.branches
-        elif view is not None:
-            # within views, it belongs to the query or stream that reads them
-            owner = next((one for one in reversed(self._open) if "." not in one), self._owner)
-            name, branches = self._name_of(view.name.text, view.branches, owner, owner), view.branches
-        elif (declared := self._catalog.find_derived(item.source.text)) is not None:
-            name, branches = declared.name.text, declared.branches
-        else:
-            return None
-        if name in self._open:
-            # subqueries and views have names within those that read them
-            names = [one.rpartition(".")[2] for one in (*self._open[self._open.index(name) :], name)]
-            what = "streams" if view is None else "views"
-            raise QueryError(
-                f"{what} read each other: {' -> '.join(names)}; break the cycle", item.source.span
-            )
-        plan = self.plans.get(name) or self.bind(cql.Name(name, item.source.span), branches)
-        return StreamDefinition(name, "derived", plan.schema, timestamp=TIMESTAMP)
-
-    def bind(self, name: cql.Name, branches: tuple[Select, ...]) -> DerivedPlan:
-        self._open.append(name.text)
-        own = [Branch(select, self._catalog, self) for select in branches]
-        bound = bound_branches(branches, own, self)
-        self._open.pop()
-        columns = tuple(
-            Column(item.name, kind) for item, kind in zip(bound[0].items, own[0].types, strict=True)
-        )
-        schema = Schema((Column(TIMESTAMP, own[0].timestamp_type), *columns))
-        query = QueryDefinition(name.text, (), SinkDefinition("stream"))
-        self.plans[name.text] = DerivedPlan(query, bound, schema=schema)
-        return self.plans[name.text]
-
-    def joined(
-        self, join: Node, read: Iterable[Expression], window: Window
-    ) -> tuple[StreamScan, dict[str, exp.Expr]]:
-        """The results of a join as a stream, and its columns in place of those that expressions read."""
-        name, alias = self._free_name("joined", self._reader), "joined"
-        used = dict.fromkeys(c for one in read for c in one.columns if c != TIMESTAMP_US)
-        items = tuple(NamedExpression(column, Expression(column_tree(column))) for column in used)
-        schema = Schema(tuple(Column(column, "?") for column in used))
-        query = QueryDefinition(name, (), SinkDefinition("stream"))
-        self.plans[name] = DerivedPlan(query, (Project(join, items),), schema=schema)
-        renamed: dict[str, exp.Expr] = {column: column_tree(column_of(alias, column)) for column in used}
-        return StreamScan(name, alias, tuple(used), window, is_derived=True), renamed
-
-    @property
-    def _reader(self) -> str:
-        """What is being bound; a derived stream is the same for all queries."""
-        return self._open[-1] if self._open else self._owner
-
-    def _name_of(self, wanted: str, branches: tuple[Select, ...], owner: str, reader: str = "") -> str:
-        """The name of a subquery, or of a view for one ``reader``."""
-        if (reader, branches) not in self._local:
-            self._local[reader, branches] = self._free_name(wanted, owner)
-        return self._local[reader, branches]
-
-    def _free_name(self, wanted: str, owner: str) -> str:
-        """A name for a subquery that no other one has."""
-        number, name = 1, f"{owner}.{wanted}"
-        while name in self.plans or name in self._local.values():
-            number += 1
-            name = f"{owner}.{wanted}_{number}"
-        return name
-
-
-def bound_branches(
-    written: tuple[Select, ...], unbound: list[Branch], derived: Derived
-) -> tuple[Project, ...]:
+def bound_branches(written: tuple[Select, ...], unbound: list[Branch], derived: Joins) -> tuple[Project, ...]:
     """The branches of a query, all with the column names of the first."""
     branches = [branch.bound(derived) for branch in unbound]
     first = branches[0]
-    _check_names(first.items)
-    for select, branch in zip(written, branches, strict=True):
-        if len(branch.items) != len(first.items):
-            message = f"columns of this SELECT: {len(branch.items)}, of the first: {len(first.items)}"
-            raise QueryError(f"{message}; UNION ALL needs as many in each", select.span)
+    check_branches(written, [branch.items for branch in branches])
     pairs = [zip(branch.items, first.items, strict=True) for branch in branches]
     items = [tuple(replace(item, name=named.name) for item, named in own) for own in pairs]
     return tuple(replace(branch, items=own) for branch, own in zip(branches, items, strict=True))
+
+
+def check_branches(written: Sequence[Select], branches: Sequence[Sequence[NamedExpression]]) -> None:
+    """Reject two columns of one name, and branches of a UNION ALL that differ in their number of columns."""
+    first = branches[0]
+    _check_names(first)
+    for select, items in zip(written, branches, strict=True):
+        if len(items) != len(first):
+            message = f"columns of this SELECT: {len(items)}, of the first: {len(first)}"
+            raise QueryError(f"{message}; UNION ALL needs as many in each", select.span)
 
 
 def _check_names(items: Iterable[NamedExpression]) -> None:
@@ -203,8 +116,21 @@ class Clauses:
         return replace(self, ranking=ranking, items=items)
 
 
+class Joins(DerivedStreams, Protocol):
+    """The derived streams of a query, to which a SELECT adds what it computes as a stream of its own."""
+
+    def joined(
+        self, join: Node, read: Iterable[Expression], window: Window
+    ) -> tuple[StreamScan, dict[str, exp.Expr]]:
+        """The results of a join as a stream, and its columns in place of those that expressions read."""
+
+
 class Branch:
     """Binds one SELECT."""
+
+    scope_kind: ClassVar[type[Scope]] = Scope
+    reserved: ClassVar[frozenset[str]] = frozenset({TIMESTAMP})
+    """Names, in lower case, that no result column may have but the timestamp."""
 
     def __init__(self, select: Select, catalog: Catalog, derived: DerivedStreams) -> None:
         if select.is_aggregate and select.is_distinct:
@@ -213,7 +139,7 @@ class Branch:
             raise QueryError(f"{message}, {hint}", select.span)
         self._select = select
         self._catalog = catalog
-        self.scope = Scope(select, catalog, derived)
+        self.scope = self.scope_kind(select, catalog, derived)
         self._emission = None if select.emission is None else select.emission.kind
         if select.emission is not None:
             check_emission(select, select.emission, self.scope)
@@ -226,7 +152,7 @@ class Branch:
         types = {source.timestamp_type.lower() for source in self.scope.streams}
         return self.scope.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
 
-    def bound(self, derived: Derived) -> Project:
+    def bound(self, derived: Joins) -> Project:
         """The SELECT as a plan; ``derived`` takes what it computes as a stream of its own."""
         if self._select.is_distinct:
             return self._distinct(derived)
@@ -240,7 +166,7 @@ class Branch:
             node = Filter(node, (conjunct(clauses.having),))
         return Project(node if clauses.ranking is None else Top(node, clauses.ranking), clauses.items)
 
-    def _of_tuples(self, node: Node, clauses: Clauses, derived: Derived) -> Project:
+    def _of_tuples(self, node: Node, clauses: Clauses, derived: Joins) -> Project:
         """Results that are tuples, as they come, as they go, or all that a window holds."""
         if clauses.ranking is not None:
             return self._top(node, clauses, derived)
@@ -249,7 +175,7 @@ class Branch:
             return _of_window(node, clauses.items, kind)
         return Project(node, clauses.items)
 
-    def _top(self, node: Node, clauses: Clauses, derived: Derived) -> Project:
+    def _top(self, node: Node, clauses: Clauses, derived: Joins) -> Project:
         """The first tuples of every window."""
         if len(self.scope.streams) > 1:
             node, renamed = derived.joined(node, clauses.read, self.scope.streams[0].window)
@@ -354,7 +280,7 @@ class Branch:
             message = f"tuples of {windows[0]} cannot be ranked"
             raise QueryError(f"{message}; group them, or write [TUMBLE 10 SECONDS]", ranking.span)
 
-    def _aggregated(self, node: Node, grouping: Groups, derived: Derived) -> Node:
+    def _aggregated(self, node: Node, grouping: Groups, derived: Joins) -> Node:
         if len(self.scope.streams) > 1:
             node, renamed = derived.joined(node, grouping.expressions, self.scope.streams[0].window)
             grouping = grouping.over(renamed)
@@ -362,7 +288,7 @@ class Branch:
         keys = grouping.keys if grouping.aggregates else grouping.keys or (_ANY,)
         return Aggregate(node, keys, grouping.aggregates)
 
-    def _distinct(self, derived: Derived) -> Project:
+    def _distinct(self, derived: Joins) -> Project:
         """Distinct values enter the result as they enter the window; a sliding window lists all it holds."""
         select, window = self._select, self.scope.streams[0].window
         if select.ranking is not None:
@@ -424,7 +350,7 @@ class Branch:
         """The items; a name that the user did not choose gets a number where it is taken."""
         items = list(self._items(bind))
         self.types = tuple(str(kind) for _, _, _, kind in items)
-        taken = {TIMESTAMP} | {given.lower() for given, _, _, _ in items if given}
+        taken = {*self.reserved} | {given.lower() for given, _, _, _ in items if given}
         named = []
         for given, derived, expression, _ in items:
             name, number = given or derived, 1
@@ -443,12 +369,12 @@ class Branch:
         stars = [item for item in self._select.items if isinstance(item, Star)]
         brought = {(column.source.alias, column.name) for star in stars for column in self._expanded(star)}
         count = Counter(name.lower() for _, name in brought)
-        clashes = {TIMESTAMP} | {name for name, times in count.items() if times > 1}
+        clashes = {*self.reserved} | {name for name, times in count.items() if times > 1}
         for item in self._select.items:
             if isinstance(item, SelectItem):
                 column = self.scope.plain_column(item.expression)
                 given = item.alias.text if item.alias else (column.name if column else None)
-                if (given or "").lower() != TIMESTAMP or not self._is_timestamp(item, column):
+                if (given or "").lower() not in self.reserved or not self._is_timestamp(item, column):
                     derived = self._derived_name(item.expression)
                     yield given, derived, bind(item.expression), self.scope.type_of(item.expression)
             elif isinstance(item, cql.RankItem):
@@ -459,7 +385,7 @@ class Branch:
             else:
                 for own in self._expanded(item):
                     name = own.name
-                    if name.lower() != TIMESTAMP or not self._is_own_timestamp(own):
+                    if name.lower() not in self.reserved or not self._is_own_timestamp(own):
                         shown = f"{own.source.alias}_{name}" if name.lower() in clashes else name
                         yield shown, shown, Expression(own.tree, item.span), own.type
 

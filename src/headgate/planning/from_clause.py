@@ -22,7 +22,7 @@ from headgate.cql.windows import SPARK_WINDOWS, WINDOW_CALLS
 from headgate.errors import QueryError, Span, known_names
 from headgate.model import joins
 from headgate.model.expression import Expression, column_of
-from headgate.model.network import RelationDefinition, StreamDefinition
+from headgate.model.network import Column, RelationDefinition, StreamDefinition
 from headgate.model.sql_tree import operand
 from headgate.model.window import (
     HopWindow,
@@ -68,8 +68,11 @@ MOST_JOINED = 14
 class DerivedStreams(Protocol):
     """The derived streams that a query may read."""
 
-    def find(self, item: FromItem) -> StreamDefinition | None:
-        """The derived stream that is meant; None if there is none of that name."""
+    def find(self, item: FromItem) -> StreamDefinition | RelationDefinition | None:
+        """The derived stream or relation that is meant; None if there is none of that name."""
+
+    def instants(self, name: str) -> Mapping[str, int]:
+        """Columns that tell the timestamp of a derived stream, by how many microseconds later they are."""
 
 
 class Scope:
@@ -202,15 +205,17 @@ class Scope:
         node: Node = scans[0] if len(scans) == 1 else self._joined_streams(scans, conditions)
         for relation in self.sources:
             if relation not in self.streams:
-                scan = RelationScan(relation.definition.name, relation.alias, relation.schema.names)
+                assert isinstance(relation.definition, RelationDefinition)
+                named = relation.definition.name, relation.alias, relation.schema.names
+                scan = RelationScan(*named, relation.definition if relation.definition.selects else None)
                 kind = _RELATION_JOINS[relation.item.join]
-                own = () if relation.item.join is JoinKind.INNER else self._on(relation)
+                own = () if relation.item.join is JoinKind.INNER else self.on(relation)
                 node = RelationJoin(node, scan, own, kind)
         return node
 
     def _joined_streams(self, scans: tuple[StreamScan, ...], conditions: Sequence[Expression]) -> WindowJoin:
         outer = next((s for s in self.streams if s.item.join is not JoinKind.INNER), None)
-        on = () if outer is None else self._on(outer)
+        on = () if outer is None else self.on(outer)
         if outer is not None:
             self._check_condition_of_streams(outer, on)
         bounded = bounded_by_conditions(scans, conditions if outer is None else on, self._timestamps())
@@ -225,7 +230,7 @@ class Scope:
         kind = JoinKind.INNER if outer is None else outer.item.join
         return WindowJoin(bounded, on, self._probe_pools(), _STREAM_JOINS[kind])
 
-    def _on(self, source: Source) -> tuple[Expression, ...]:
+    def on(self, source: Source) -> tuple[Expression, ...]:
         """The condition of a join that is not inner."""
         with self._in_join_of(source):
             on = tuple(conjunct(self.condition(one)) for one in source.item.on)
@@ -255,13 +260,21 @@ class Scope:
         if (not are_numbers and len(kinds) > 1) or not kinds <= _WHOLE_NUMBERS | _TIMES:
             return Timestamps({}, are_numbers)
         columns = {
-            column_of(source.alias, column.name): source.alias
+            column_of(source.alias, column.name): (source.alias, later_us)
             for source in self.streams
             for column in source.schema.columns
             # results may have fractions of seconds, which whole numbers do not show
-            if source.is_timestamp(column) and not (are_numbers and source.definition.format == "derived")
+            if (later_us := self.later_us(source, column)) is not None
+            and not (are_numbers and source.is_derived)
         }
         return Timestamps(columns, are_numbers)
+
+    def later_us(self, source: Source, column: Column) -> int | None:
+        """How much later than the timestamp of a tuple a column of it is; None if that is not known."""
+        if source.is_timestamp(column):
+            return 0
+        name = source.definition.name
+        return self._derived.instants(name).get(column.name) if source.is_derived else None
 
     def _window_of(self, source: Source) -> Window:
         """What matches are found in; when totals over them are shown is up to the aggregate."""

@@ -8,14 +8,14 @@ state. Results that never change are replaced by later ones of the same key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headgate.cql import statement as cql
 from headgate.cql.statement import CreateQuery, FromItem, Name, Select, Setting, SinkClause
 from headgate.errors import QueryError, Span, known_names
 from headgate.model.expression import TIMESTAMP_US, Expression, NamedExpression, column_of, time_text
-from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
+from headgate.model.network import Column, Schema, StreamDefinition
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import (
     CHANGE,
@@ -32,12 +32,14 @@ from headgate.model.table import (
     Where,
 )
 from headgate.model.window import TimeWindow, UnboundedWindow, is_emitted_whole
-from headgate.planning.bind import TIMESTAMP, Branch, Clauses, Derived
+from headgate.planning.bind import TIMESTAMP, Branch, Clauses
 from headgate.planning.catalog import Catalog
-from headgate.planning.from_clause import conjunct
+from headgate.planning.derived import Derived
 from headgate.planning.grouping import RowGrouping, StateGrouping
 from headgate.planning.logical import Changes, Node, Table
 from headgate.planning.placed_calls import without_pool
+from headgate.planning.row_steps import columns_of, distinct_rows, finished
+from headgate.planning.stored import is_stored
 
 _CHANGES = "changes"
 _WITHOUT_ORDER = re.compile(r"\b(map|variant)\b", re.IGNORECASE)
@@ -128,6 +130,11 @@ class _Below:
         """The rows, in place of a derived stream."""
         return StreamDefinition(item.alias.text, "derived", self.rows.schema, timestamp=TIMESTAMP)
 
+    def instants(self, name: str) -> Mapping[str, int]:
+        """Rows are not joined by their times."""
+        del name
+        return {}
+
 
 @dataclass(frozen=True)
 class _Binding:
@@ -142,8 +149,7 @@ class _Binding:
 
     def holds(self, select: Select) -> bool:
         """Whether rows of a SELECT are those that a window over time holds, of one stream."""
-        relations = [self.catalog.find(one.source.text) for one in select.sources if not one.branches]
-        others = sum(isinstance(one, RelationDefinition) for one in relations)
+        others = sum(is_stored(one, self.catalog) for one in select.sources)
         windows = [one.window.window for one in select.sources if one.window is not None]
         is_one = len(windows) == 1 == len(select.sources) - others
         return is_one and isinstance(windows[0], TimeWindow) and not is_emitted_whole(windows[0])
@@ -174,7 +180,7 @@ class _Binding:
             steps.append(Where(clauses.predicates))
         if clauses.grouping is not None:
             steps.append(clauses.grouping)
-        steps += _finished(clauses)
+        steps += finished(clauses)
         key = _key_of(clauses) if clauses.grouping or clauses.ranking else _still_selected(below, clauses)
         rows = replace(below, steps=tuple(steps), items=clauses.items, types=branch.types, key=key)
         return _distinct_rows(rows) if select.is_distinct else rows
@@ -199,12 +205,12 @@ class _Binding:
             clauses = clauses.over(renamed)
         state: State
         if clauses.grouping is not None:
-            state, steps = clauses.grouping, _finished(clauses)
+            state, steps = clauses.grouping, finished(clauses)
         elif clauses.ranking is not None:
             state, steps = _ranked_state(clauses, clauses.ranking), [Named(clauses.items)]
         else:
             keys = _numbered(clauses.items)
-            state, steps = Groups(keys, ()), [Named(_columns_of(keys, clauses.items))]
+            state, steps = Groups(keys, ()), [Named(columns_of(keys, clauses.items))]
         key = tuple(item.name for item in clauses.items) if select.is_distinct else _key_of(clauses)
         return _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
 
@@ -214,7 +220,7 @@ class _Binding:
         assert isinstance(window, TimeWindow)
         node, clauses = branch.source(branch.clauses(RowGrouping))
         state = Held(tuple(clauses.read), window.range_us)
-        steps = _finished(clauses) if clauses.grouping is None else [clauses.grouping, *_finished(clauses)]
+        steps = finished(clauses) if clauses.grouping is None else [clauses.grouping, *finished(clauses)]
         key = _key_of(clauses)
         rows = _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
         return _distinct_rows(rows) if select.is_distinct else rows
@@ -258,36 +264,14 @@ class _Binding:
         return definition.primary_key if isinstance(definition, StreamDefinition) else ()
 
 
-def _finished(clauses: Clauses) -> list[Step]:
-    """HAVING, ranking and the select list."""
-    steps: list[Step] = []
-    if clauses.having is not None:
-        steps.append(Where((conjunct(clauses.having),)))
-    if clauses.ranking is not None:
-        steps.append(Ranked(clauses.ranking))
-    return [*steps, Named(clauses.items)]
-
-
 def _distinct_rows(rows: _Rows) -> _Rows:
     """The rows without duplicates."""
-    keys = tuple(
-        NamedExpression(f"k{number}", Expression(column_tree(item.name)))
-        for number, item in enumerate(rows.items)
-    )
-    distinct = (Groups(keys, ()), Named(_columns_of(keys, rows.items)))
-    return replace(rows, steps=rows.steps + distinct, key=tuple(item.name for item in rows.items))
+    key = tuple(item.name for item in rows.items)
+    return replace(rows, steps=rows.steps + distinct_rows(rows.items), key=key)
 
 
 def _numbered(items: Iterable[NamedExpression]) -> tuple[NamedExpression, ...]:
     return tuple(NamedExpression(f"k{number}", item.expression) for number, item in enumerate(items))
-
-
-def _columns_of(
-    keys: Iterable[NamedExpression], items: Iterable[NamedExpression]
-) -> tuple[NamedExpression, ...]:
-    """The columns of keys, named as select items are."""
-    pairs = zip(keys, items, strict=True)
-    return tuple(NamedExpression(item.name, Expression(column_tree(key.name))) for key, item in pairs)
 
 
 def _ranked_state(clauses: Clauses, ranking: Ranking) -> RankedState:
