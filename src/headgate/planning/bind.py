@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Protocol
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -33,8 +33,9 @@ from headgate.model.window import (
 )
 from headgate.planning.catalog import Catalog
 from headgate.planning.emission import check_emission
-from headgate.planning.from_clause import DerivedStreams, Scope, conjunct
+from headgate.planning.from_clause import DerivedStreams, Joins, Scope, conjunct
 from headgate.planning.grouping import Grouping
+from headgate.planning.join_chain import is_chain, joined_in_turn
 from headgate.planning.logical import (
     Aggregate,
     Filter,
@@ -105,7 +106,8 @@ class Clauses:
 
     def over(self, trees: Mapping[str, exp.Expr]) -> Clauses:
         """The clauses with columns of the sources replaced."""
-        return self.changed(lambda one: one.over(trees))
+        predicates = tuple(one.over(trees) for one in self.predicates)
+        return replace(self.changed(lambda one: one.over(trees)), predicates=predicates)
 
     def changed(self, change: Callable[[Expression], Expression]) -> Clauses:
         """The clauses with what is evaluated for each tuple changed; groups hide it from what is behind."""
@@ -114,15 +116,6 @@ class Clauses:
         ranking = None if self.ranking is None else self.ranking.changed(change)
         items = tuple(replace(item, expression=change(item.expression)) for item in self.items)
         return replace(self, ranking=ranking, items=items)
-
-
-class Joins(DerivedStreams, Protocol):
-    """The derived streams of a query, to which a SELECT adds what it computes as a stream of its own."""
-
-    def joined(
-        self, join: Node, read: Iterable[Expression], window: Window
-    ) -> tuple[StreamScan, dict[str, exp.Expr]]:
-        """The results of a join as a stream, and its columns in place of those that expressions read."""
 
 
 class Branch:
@@ -156,7 +149,7 @@ class Branch:
         """The SELECT as a plan; ``derived`` takes what it computes as a stream of its own."""
         if self._select.is_distinct:
             return self._distinct(derived)
-        node, clauses = self.source(self.clauses(Grouping))
+        node, clauses = self.source(self.clauses(Grouping), derived)
         if clauses.ranking is not None:
             self._check_ranked_windows()
         if clauses.grouping is None:
@@ -188,9 +181,16 @@ class Branch:
         rows = Aggregate(node, tuple(keys), (), physical.Contents)
         return Project(Top(rows, clauses.ranking), clauses.items)
 
-    def source(self, clauses: Clauses) -> tuple[Node, Clauses]:
+    def source(self, clauses: Clauses, derived: Joins) -> tuple[Node, Clauses]:
         """FROM and WHERE, and the clauses over what they give, with calls of placed functions as columns."""
-        node = self.scope.joined(clauses.predicates)
+        scope = self.scope
+        if is_chain(scope):
+            relations = [one for one in scope.sources if one not in scope.streams]
+            on = [condition for relation in relations for condition in scope.on_of_relation(relation)]
+            node, renamed = joined_in_turn(scope, clauses.predicates, (*clauses.read, *on), derived)
+            node, clauses = scope.with_relations(node, renamed), clauses.over(renamed)
+        else:
+            node = scope.joined(clauses.predicates)
         node = self._filtered(node, clauses.predicates)
         node, rewritten = with_values(node, clauses.read, self._catalog)
         return node, clauses.changed(rewritten)
@@ -300,7 +300,7 @@ class Branch:
         is_join = sum(not s.is_hidden or s in self.scope.streams for s in self.scope.sources) > 1
         if is_join:
             self._check_distinct_join(window)
-        node, clauses = self.source(self.clauses(Grouping))
+        node, clauses = self.source(self.clauses(Grouping), derived)
         if select.distinct_on:
             return self._distinct_on(node, clauses.items, window)
         if is_join:
@@ -390,6 +390,15 @@ class Branch:
                         yield shown, shown, Expression(own.tree, item.span), own.type
 
     def _expanded(self, star: Star) -> Iterator[BoundColumn]:
+        columns = list(self._all_of(star))
+        left_out = {name.text.lower() for name in star.without}
+        for name in star.without:
+            if name.text.lower() not in {column.name.lower() for column in columns}:
+                known = ", ".join(column.name for column in columns)
+                raise QueryError(f"unknown column {name.text} in EXCEPT; columns: {known}", name.span)
+        yield from (column for column in columns if column.name.lower() not in left_out)
+
+    def _all_of(self, star: Star) -> Iterator[BoundColumn]:
         sources = tuple(source for source in self.scope.sources if not source.is_hidden)
         if star.qualifier is not None:
             if struct := self.scope.struct(star.qualifier.text, star.qualifier.span):

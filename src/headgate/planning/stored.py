@@ -119,7 +119,7 @@ def _sides(scope: Scope) -> tuple[StoredSide, ...]:
     for source in scope.sources:
         assert isinstance(source.definition, RelationDefinition)
         join = source.item.join
-        on = () if join is JoinKind.INNER else scope.on(source)
+        on = scope.on_of_relation(source)
         words = _JOINS.get(join, join.value)
         own = source.definition.selects or source.definition.name
         found.append(StoredSide(own, source.alias, source.schema.names, words, on))

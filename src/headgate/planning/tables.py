@@ -22,6 +22,7 @@ from headgate.model.table import (
     RANK,
     Groups,
     Held,
+    LastRows,
     Named,
     Ranked,
     RankedState,
@@ -31,7 +32,7 @@ from headgate.model.table import (
     Step,
     Where,
 )
-from headgate.model.window import TimeWindow, UnboundedWindow, is_emitted_whole
+from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, is_emitted_whole
 from headgate.planning.bind import TIMESTAMP, Branch, Clauses
 from headgate.planning.catalog import Catalog
 from headgate.planning.derived import Derived
@@ -39,6 +40,7 @@ from headgate.planning.grouping import RowGrouping, StateGrouping
 from headgate.planning.logical import Changes, Node, Table
 from headgate.planning.placed_calls import without_pool
 from headgate.planning.row_steps import columns_of, distinct_rows, finished
+from headgate.planning.sources import Source
 from headgate.planning.stored import is_stored
 
 _CHANGES = "changes"
@@ -70,7 +72,7 @@ def changes_of(table: Table, query: CreateQuery) -> Changes:
         message = f"the kind of a change is called {CHANGE}; write AS another_name"
         raise QueryError(message, found)
     state, hint = table.state, "write mode 'latest'"
-    if isinstance(state, Held):
+    if isinstance(state, (Held, LastRows)):
         message = "changes are those of all tuples so far, and a window loses tuples at any time"
         raise QueryError(f"{message}; {hint}, or leave the window out", span)
     if any(isinstance(step, (Groups, Ranked)) for step in table.steps):
@@ -148,11 +150,12 @@ class _Binding:
         return self._table_below(select) is not None or (select.summarizes_windows and not is_whole)
 
     def holds(self, select: Select) -> bool:
-        """Whether rows of a SELECT are those that a window over time holds, of one stream."""
+        """Whether rows of a SELECT are those that a window of time or by rows holds, of one stream."""
         others = sum(is_stored(one, self.catalog) for one in select.sources)
         windows = [one.window.window for one in select.sources if one.window is not None]
-        is_one = len(windows) == 1 == len(select.sources) - others
-        return is_one and isinstance(windows[0], TimeWindow) and not is_emitted_whole(windows[0])
+        if not len(windows) == 1 == len(select.sources) - others or is_emitted_whole(windows[0]):
+            return False
+        return isinstance(windows[0], TimeWindow) or (isinstance(windows[0], RowWindow) and not others)
 
     def _table_below(self, select: Select) -> Select | None:
         """The subquery or view that a SELECT reads the current rows of; with a window it is a stream."""
@@ -189,17 +192,20 @@ class _Binding:
         """All tuples so far, grouped or ranked."""
         branch = Branch(select, self.catalog, self.derived)
         if self.holds(select):
-            return self._over_window(select, branch)
+            is_by_rows = isinstance(branch.scope.streams[0].window, RowWindow)
+            return (self._over_rows if is_by_rows else self._over_window)(select, branch)
         for source in branch.scope.streams:
             if not isinstance(source.window, UnboundedWindow):
                 written = source.item.window
                 assert written is not None
+                shown = " ".join(written.span.excerpt.split())
                 message = (
-                    f"a table is of all tuples so far, or of one stream [RANGE t], not {written.span.excerpt}"
+                    f"a table is of all tuples so far, of one stream [RANGE t], or of [ROWS n], not {shown}"
                 )
+                message += " in a join" if isinstance(source.window, RowWindow) else ""
                 hint = "write [TUMBLE 10 SECONDS] and a key, to keep those of the last window"
                 raise QueryError(f"{message}; {hint}", written.span)
-        node, clauses = branch.source(branch.clauses(StateGrouping))
+        node, clauses = branch.source(branch.clauses(StateGrouping), self.derived)
         if len(branch.scope.streams) > 1:
             node, renamed = self.derived.joined(node, clauses.read, UnboundedWindow())
             clauses = clauses.over(renamed)
@@ -218,10 +224,27 @@ class _Binding:
         """The tuples of the last stretch of time: grouped, ranked, or as they are."""
         window = branch.scope.streams[0].window
         assert isinstance(window, TimeWindow)
-        node, clauses = branch.source(branch.clauses(RowGrouping))
+        node, clauses = branch.source(branch.clauses(RowGrouping), self.derived)
         state = Held(tuple(clauses.read), window.range_us)
         steps = finished(clauses) if clauses.grouping is None else [clauses.grouping, *finished(clauses)]
         key = _key_of(clauses)
+        rows = _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
+        return _distinct_rows(rows) if select.is_distinct else rows
+
+    def _over_rows(self, select: Select, branch: Branch) -> _Rows:
+        """The last tuples of a stream or of each key, before WHERE: grouped, ranked, or as they are."""
+        [source], clauses = branch.scope.streams, branch.clauses(RowGrouping)
+        read = [*clauses.predicates, *clauses.read]
+        for expression in read:
+            without_pool(expression, self.catalog)
+        state = _last_rows(source, read)
+        # without the ranks of the state
+        steps: list[Step] = [
+            Named(tuple(NamedExpression(one, Expression(column_tree(one))) for one in state.columns))
+        ]
+        steps += [Where(clauses.predicates)] if clauses.predicates else []
+        steps += finished(clauses) if clauses.grouping is None else [clauses.grouping, *finished(clauses)]
+        node, key = branch.scope.joined(()), _key_of(clauses)
         rows = _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
         return _distinct_rows(rows) if select.is_distinct else rows
 
@@ -237,7 +260,7 @@ class _Binding:
             (cql.Star(None, first.span),), (FromItem(name, None, name, branches),), (), (), None, first.span
         )
         branch = Branch(star, self.catalog, self.derived)
-        node, clauses = branch.source(branch.clauses(StateGrouping))
+        node, clauses = branch.source(branch.clauses(StateGrouping), self.derived)
         [source] = branch.scope.sources
         keys = []
         for column in wanted:
@@ -275,9 +298,25 @@ def _numbered(items: Iterable[NamedExpression]) -> tuple[NamedExpression, ...]:
 
 
 def _ranked_state(clauses: Clauses, ranking: Ranking) -> RankedState:
-    read = replace(clauses, ranking=ranking).read
+    columns = _read_columns(replace(clauses, ranking=ranking).read)
+    return RankedState(tuple(column for column in columns if column != TIMESTAMP_US), ranking)
+
+
+def _read_columns(read: Iterable[Expression]) -> list[str]:
     columns = dict.fromkeys(column for one in read for column in one.columns)
-    return RankedState(tuple(column for column in columns if column not in (TIMESTAMP_US, RANK)), ranking)
+    return [column for column in columns if column != RANK]
+
+
+def _last_rows(source: Source, read: Iterable[Expression]) -> LastRows:
+    """What a window by rows holds; of equal timestamps the tuples with the greatest values that are read."""
+    window = source.window
+    assert isinstance(window, RowWindow)
+    keys = [Expression(column_tree(column_of(source.alias, key))) for key in window.keys]
+    types = {column_of(source.alias, column.name): column.type for column in source.schema.columns}
+    columns = [column for column in _read_columns([*keys, *read]) if column != TIMESTAMP_US]
+    ordered = [column for column in columns if not _WITHOUT_ORDER.search(types[column])]
+    order = (SortKey(Expression(column_tree(c)), is_descending=True) for c in (TIMESTAMP_US, *ordered))
+    return LastRows(tuple(columns), Ranking("ROW_NUMBER", tuple(keys), tuple(order), window.rows))
 
 
 def _key_of(clauses: Clauses) -> tuple[str, ...] | None:
