@@ -16,6 +16,7 @@ from headgate.model.operator import Operator
 from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.shedding import Utility
 from headgate.model.sql_tree import quote
+from headgate.model.stored import StoredSelect
 
 # splitting and joining again doubles the number of paths
 _MOST_PATHS = 2_000
@@ -115,13 +116,17 @@ class StreamDefinition:
 
 @dataclass(frozen=True)
 class RelationDefinition:
-    """A stored relation as declared; with ``refresh_us``, it is read again when so much time has passed."""
+    """A stored relation as declared; with ``refresh_us``, it is read again when so much time has passed.
+
+    One with ``selects`` is computed from others, by SELECTs of which it is the union.
+    """
 
     name: str
     format: str
     schema: Schema | None
     options: tuple[tuple[str, str], ...] = ()
     refresh_us: int | None = None
+    selects: tuple[StoredSelect, ...] = field(default=(), repr=False)
 
 
 SINK_MODES = ("append", "latest", "changes")

@@ -15,7 +15,6 @@ from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import OperatorState
 from headgate.spark.operators.inputs import Retained, StoreTask, TickInput
-from headgate.spark.relations import StoredRelation
 from headgate.spark.sql import TS
 from headgate.statistics.store import PredicateOrder
 
@@ -89,6 +88,14 @@ def orderable(columns: StructType) -> list[str]:
     """The timestamp, and the columns whose values have an order."""
     own = [f.name for f in columns.fields if not isinstance(f.dataType, (MapType, VariantType))]
     return sql.names([TS, *(name for name in own if not sql.is_system(name))])
+
+
+@dataclass
+class StoredRelation:
+    """A stored relation as operators read it: a view of its current version, and the hint for joining it."""
+
+    view: str
+    hint: str
 
 
 class OperatorContext(Protocol):
