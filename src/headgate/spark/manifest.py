@@ -13,8 +13,8 @@ import hashlib
 import json
 import types
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -126,6 +126,11 @@ class StreamState:
     source: str = ""
     """The name of its source in Spark's logs."""
 
+    def held(self, blocks: Iterable[BlockRef], kept: Collection[str]) -> StreamState:
+        """Its log holds only those of its blocks that are kept: from after the others on, all tuples."""
+        released = (block.max_ts + 1 for block in blocks if block.path not in kept)
+        return replace(self, whole_from_ts=max([self.whole_from_ts, *released]))
+
 
 @dataclass(frozen=True)
 class OperatorState:
@@ -153,6 +158,11 @@ class OperatorState:
         for streams, sides in ((self.reads, self.blocks), (self.pushes, self.pushing)):
             for stream, blocks in zip(streams, sides, strict=False):
                 yield from ((stream, block) for block in blocks if stream)
+
+
+def kept_paths(operators: Mapping[str, OperatorState]) -> set[str]:
+    """The blocks of logs that operators need, by path."""
+    return {block.path for state in operators.values() for _, block in state.log_blocks()}
 
 
 @dataclass(frozen=True)
