@@ -12,6 +12,7 @@ from headgate.control.controller import AdaptiveController
 from headgate.control.work_model import ControlledRun
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 from headgate.model.profile import Profile
+from headgate.model.join_order import JoinOrder
 from headgate.model.shedding import TickSettings
 from headgate.planning.join_order.choose import work_of
 from headgate.planning.lower import Stages
@@ -59,7 +60,7 @@ class MadeUp:
             links = zip(((0,), (1,)), selectivities, strict=True)
             self.statistics.joins.add({("q.join", p): PairCounts(pairs, f * pairs) for p, f in links})
         problem = self._problem(rates, selectivities)
-        order = self.settings.orders.get("q.join", ("a", "b", "c"))
+        order = self.settings.orders.get("q.join", JoinOrder("abc"))
         work = work_of(problem, order, self.settings.keep) if problem else None
         busy_s = work.handled_per_s * HANDLED_S * arrived_s if work else 0.1
         seconds = OVERHEAD_S + busy_s

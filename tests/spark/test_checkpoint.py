@@ -18,6 +18,7 @@ from tests.spark.ticks import OWNER, State
 from headgate import Session
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.event import Event, TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.shedding import TickSettings
 from headgate.spark import held_rows
 from headgate.spark.checkpoint import Checkpoint, roll_back

@@ -9,9 +9,10 @@ from headgate.control.overrides import FixedController
 from headgate.control.throttle import Throttle, TickLoad
 from headgate.control.work_model import COLD_TICKS, ControlledRun, WorkModel
 from headgate.model.event import Event, TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.profile import TickCosts
 from headgate.model.shedding import TickSettings
-from headgate.planning.join_order.choose import Decision, Reoptimizer, connected_plans, plan_in_order
+from headgate.planning.join_order.choose import Decision, Reoptimizer, plan_in_order, plans_on_spark
 from headgate.planning.join_order.plans import Plans
 from headgate.planning.join_order.problem import JoinProblem
 from headgate.runtime.allowance import Allowance, first_rows
@@ -123,8 +124,7 @@ class AdaptiveController(FixedController):
     def _rows_in_memory(self, held_bytes: float) -> float:
         """Rows that the memory budget has room for, beside what queues and windows hold."""
         width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
-        left = _MEMORY_SHARE * self._run.memory_bytes - held_bytes
-        return max(_LEAST_ROWS, left / max(1.0, width))
+        return size_bytes / max(1.0, width)
 
     def _planned_rows(self) -> float:
         """Rows that the model lets into a tick of the length that it should have, if it sheds any.
@@ -161,7 +161,7 @@ class AdaptiveController(FixedController):
 
     def _plans_of(self, problem: JoinProblem) -> Plans:
         order = self._run.orders.get(f"{problem.query}.join")
-        return connected_plans(problem) if order is None else plan_in_order(problem, order)
+        return plans_on_spark(problem) if order is None else plan_in_order(problem, order)
 
     def _load(
         self, tick: TickCommitted, interval: Interval, costs: TickCosts | None, share: float
@@ -200,11 +200,11 @@ class AdaptiveController(FixedController):
     def _decision(self) -> Decision | None:
         return None if self._reoptimizer is None else self._reoptimizer.decision
 
-    def _orders(self, settings: TickSettings) -> dict[str, tuple[str, ...]]:
+    def _orders(self, settings: TickSettings) -> dict[str, JoinOrder]:
         if self._decision is None:
             return dict(settings.orders)
         chosen = {
-            f"{name}.join": tuple(str(alias) for alias in d.chosen.order)
+            f"{name}.join": d.chosen.order
             for name, d in self._decision.queries.items()
             if len(d.chosen.problem.inputs) > 2 and d.chosen.problem.shares_with is None
         }

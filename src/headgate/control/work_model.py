@@ -8,6 +8,7 @@ from math import inf
 
 from headgate.control.overrides import has_orders
 from headgate.model.event import TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.joins import WindowJoin, connected_order
 from headgate.model.network import Network
 from headgate.model.profile import TickCosts
@@ -72,7 +73,7 @@ class ControlledRun:
     memory_bytes: float
     is_live: bool
     processors: int = 1
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    orders: Mapping[str, JoinOrder] = field(default_factory=dict)
     """Join orders fixed by hand, by operator."""
 
     @property
@@ -215,12 +216,12 @@ class WorkModel:
     def _work(self, problem: JoinProblem, settings: TickSettings) -> PlanWork:
         return work_of(problem, self._order(problem, settings), settings.keep)
 
-    def _order(self, problem: JoinProblem, settings: TickSettings) -> Sequence[str]:
+    def _order(self, problem: JoinProblem, settings: TickSettings) -> JoinOrder:
         name = self._run.network.running(f"{problem.query}.join")
         join = self._run.network.operators.get(name)
         if not isinstance(join, WindowJoin):
-            return problem.aliases
-        return settings.orders.get(name) or [join.sides[i].alias for i in connected_order(join)]
+            return JoinOrder(problem.aliases)
+        return settings.orders.get(name) or JoinOrder(join.sides[i].alias for i in connected_order(join))
 
     def _counted(self, problem: JoinProblem, tick: TickCommitted) -> str | None:
         """The query whose results are those of this problem alone; None if the tick does not count them."""

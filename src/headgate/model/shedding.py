@@ -73,7 +73,7 @@ class TickSettings:
 
     keep: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    orders: Mapping[str, JoinOrder] = field(default_factory=dict)
     most_rows: int | None = None
 
     def __post_init__(self) -> None:
@@ -101,7 +101,7 @@ class TickSettings:
         return replace(self, most_rows=other.most_rows) == other
 
     def to_json(self) -> dict[str, object]:
-        orders = {name: list(order) for name, order in self.orders.items()}
+        orders = {name: order.to_json() for name, order in self.orders.items()}
         return {"keep": dict(self.keep), "orders": orders}
 
     def boxes(self) -> dict[str, DropBox]:
