@@ -52,6 +52,8 @@ class AdaptiveController(FixedController):
         """Whether Java compiles the joins of this tick, or of the next one."""
 
     def first(self) -> TickSettings:
+        if self._run.keeps_limit:
+            return TickSettings(most_rows=self._rows_with_room(0.0))
         rows = min(self._most_rows.amount, self._rows_in_memory(0.0))
         return TickSettings(most_rows=round(rows) if self._run.sheds else None)
 
@@ -114,6 +116,8 @@ class AdaptiveController(FixedController):
     def _rows_that_fit(self, tick: TickCommitted) -> int | None:
         """Rows that drop boxes may let into the next tick, within its length and the memory budget."""
         if not self._run.sheds:
+        if self._run.keeps_limit:
+            return self._rows_with_room(tick.backlog_bytes)
             return None
         in_time = max(self._most_rows.amount, self._planned_rows())
         if self._decision is None and self._is_known:
@@ -124,6 +128,14 @@ class AdaptiveController(FixedController):
     def _rows_in_memory(self, held_bytes: float) -> float:
         """Rows that the memory budget has room for, beside what queues and windows hold."""
         width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
+        return max(_LEAST_ROWS, self._rows_of(_MEMORY_SHARE * self._run.memory_bytes - held_bytes))
+
+    def _rows_with_room(self, queued_bytes: float) -> int:
+        """Rows for which the strategy has room; what does not fit is shed before it enters a queue."""
+        assert self._run.room_bytes is not None
+        return round(max(_LEAST_ROWS, self._rows_of(_MEMORY_SHARE * self._run.room_bytes(queued_bytes))))
+
+    def _rows_of(self, size_bytes: float) -> float:
         return size_bytes / max(1.0, width)
 
     def _planned_rows(self) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
@@ -75,10 +75,21 @@ class ControlledRun:
     processors: int = 1
     orders: Mapping[str, JoinOrder] = field(default_factory=dict)
     """Join orders fixed by hand, by operator."""
+    room_bytes: Callable[[float], float] | None = None
+    """Of a strategy that keeps a memory limit: how many bytes may arrive, given those in queues.
+
+    Drop boxes then close only where that strategy cannot keep its limit by itself, whatever ticks take.
+    """
 
     @property
     def sheds(self) -> bool:
-        return self.is_live and bool(self.network.sheddable())
+        """Whether drop boxes keep ticks short."""
+        return self.is_live and self.room_bytes is None and bool(self.network.sheddable())
+
+    @property
+    def keeps_limit(self) -> bool:
+        """Whether drop boxes keep the limit of the strategy."""
+        return self.is_live and self.room_bytes is not None and bool(self.network.sheddable())
 
     @property
     def target_s(self) -> float:
