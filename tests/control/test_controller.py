@@ -12,8 +12,8 @@ from tests.planning.support import bound, catalog_of
 from headgate.control.controller import AdaptiveController
 from headgate.control.work_model import ControlledRun
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
-from headgate.model.profile import Profile
 from headgate.model.join_order import JoinOrder
+from headgate.model.profile import Profile
 from headgate.model.shedding import TickSettings
 from headgate.planning.join_order.choose import work_of
 from headgate.planning.lower import Stages

@@ -84,7 +84,8 @@ class AdaptiveController(FixedController):
         reason = self._adapt(self._load(tick, interval, costs, settings.share_that_fits(arrived)), costs)
         orders = self._orders(settings)
         self._next_orders_are_new = orders != settings.orders
-        chosen = TickSettings(self._keep_ratios(settings), settings.seed, orders, most_rows)
+        tables = self._statistics.joins.key_tables or settings.key_tables
+        chosen = TickSettings(self._keep_ratios(settings), settings.seed, orders, most_rows, dict(tables))
         # what arrives during this tick is the work of the next
         growth = tick.seconds / interval.arrived_s
         expected = {stream: round(growth * rows) for stream, rows in arrived.items()}
@@ -115,9 +116,9 @@ class AdaptiveController(FixedController):
 
     def _rows_that_fit(self, tick: TickCommitted) -> int | None:
         """Rows that drop boxes may let into the next tick, within its length and the memory budget."""
-        if not self._run.sheds:
         if self._run.keeps_limit:
             return self._rows_with_room(tick.backlog_bytes)
+        if not self._run.sheds:
             return None
         in_time = max(self._most_rows.amount, self._planned_rows())
         if self._decision is None and self._is_known:
@@ -127,7 +128,6 @@ class AdaptiveController(FixedController):
 
     def _rows_in_memory(self, held_bytes: float) -> float:
         """Rows that the memory budget has room for, beside what queues and windows hold."""
-        width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
         return max(_LEAST_ROWS, self._rows_of(_MEMORY_SHARE * self._run.memory_bytes - held_bytes))
 
     def _rows_with_room(self, queued_bytes: float) -> int:
@@ -136,6 +136,7 @@ class AdaptiveController(FixedController):
         return round(max(_LEAST_ROWS, self._rows_of(_MEMORY_SHARE * self._run.room_bytes(queued_bytes))))
 
     def _rows_of(self, size_bytes: float) -> float:
+        width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
         return size_bytes / max(1.0, width)
 
     def _planned_rows(self) -> float:

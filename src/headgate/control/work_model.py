@@ -97,8 +97,9 @@ class ControlledRun:
 
     @property
     def has_choices(self) -> bool:
-        """Whether there are drop boxes or join orders to choose."""
-        return self.sheds or has_orders(self.network)
+        """Whether there are drop boxes or join orders to choose, or keys to count."""
+        is_ranking = bool(self.network.productivity())
+        return self.sheds or self.keeps_limit or is_ranking or has_orders(self.network)
 
 
 class WorkModel:
