@@ -18,6 +18,7 @@ from tests.spark.ticks import OWNER, State
 from headgate import Session
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.event import Event, TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.shedding import TickSettings
 from headgate.spark import held_rows
 from headgate.spark.checkpoint import Checkpoint, roll_back
@@ -168,9 +169,9 @@ def test_a_manifest_of_the_first_format_is_read(state: State) -> None:
 
 
 def test_a_manifest_survives_the_way_to_json_and_back(state: State) -> None:
-    full = replace(
-        state.manifest, settings=TickSettings({"s": 0.5}, 7, {"q": ("a", "b")}), owner=OWNER, written_s=1.5
-    )
+    order, tables = JoinOrder.of(["a", ["b", "c"]]), {"q.0: k": (0.5, 1.5)}
+    settings = TickSettings({"s": 0.5}, 7, {"q": order}, key_tables=tables)
+    full = replace(state.manifest, settings=settings, owner=OWNER, written_s=1.5)
     assert Manifest.from_json(full.to_json()) == full
 
 

@@ -20,11 +20,12 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.event import StreamCounts
+from headgate.model.join_order import JoinOrder
 from headgate.model.shedding import TickSettings
 from headgate.spark.rows import Spread
 from headgate.spark.sql import BEGINNING_US
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Format of documents, incremented whenever the previous version could not read new ones."""
 
 Kind = TypeVar("Kind")
@@ -361,6 +362,11 @@ def _value(kind: Any, raw: Any, place: str) -> Any:
         return None if raw is None else _value(inner, raw, place)
     if is_dataclass(kind):
         return raw if isinstance(raw, kind) else _built(kind, raw, place)  # type: ignore[arg-type]
+    if kind is JoinOrder:
+        try:
+            return JoinOrder.of(raw)
+        except ValueError:
+            raise _other_version(f"{place} is no join order") from None
     if origin is tuple:
         return tuple(_value(arguments[0], item, place) for item in _expect(raw, list, place))
     if origin is not None and issubclass(origin, Mapping):

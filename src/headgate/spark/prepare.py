@@ -27,6 +27,7 @@ from headgate.model.operator import (
     expressions_of,
 )
 from headgate.model.operator_inputs import DerivedInput, OperatorInput, StreamInput
+from headgate.model.productivity import PRODUCTIVITY
 from headgate.model.shedding import KEEP
 from headgate.model.table import Groups
 from headgate.model.window import RowWindow, TimeWindow
@@ -261,6 +262,8 @@ class Preparation:
 
     def _check_utilities(self) -> None:
         for stream, text in self.network.utilities().items():
+            if text == PRODUCTIVITY:
+                continue
             try:
                 self.spark.createDataFrame([], self._raw[stream]).selectExpr(utility_of(text))
             except PySparkException as error:

@@ -254,6 +254,8 @@ def carried_over(
         before.settings,
         keep={stream: ratio for stream, ratio in before.settings.keep.items() if stream in sheddable},
         orders={renamed[n]: order for n, order in before.settings.orders.items() if n in renamed},
+        # counted anew, as joins may have other names
+        key_tables={},
     )
     kept = set(transition.goes_on)
     return replace(

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from pyspark.sql.types import MapType, StructType, VariantType
 
+from headgate.model.join_order import JoinOrder
 from headgate.model.operator import Eddy, Operator, is_ordered
 from headgate.model.window import Window
 from headgate.spark import sql
@@ -30,7 +31,7 @@ class Stretch:
     new_ts: int
     since_ts: int
     state: OperatorState
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    orders: Mapping[str, JoinOrder] = field(default_factory=dict)
     tasks: int = 1
     """How many tasks run at a time."""
 
