@@ -191,6 +191,16 @@ def test_a_manifest_without_offsets_of_its_tick_is_refused(state: State) -> None
     assert refusal(state).startswith(f"{state.root}/spark/offsets has no entry 7")
 
 
+@pytest.mark.parametrize("content", [b"", b"v2", b"v2\n{}\ns:{oops", b"\xff\xfe", b"v9\n{}\n-"])
+def test_damaged_offsets_of_the_last_tick_are_named_with_the_tick_before_it(
+    state: State, content: bytes
+) -> None:
+    (state.root / "spark/offsets/7").write_bytes(content)
+    said = refusal(state)
+    assert said.startswith(f"{state.root}/spark/offsets/7 is damaged: ")
+    assert said.endswith(rollback_hint(state, 6))
+
+
 # a block while a run goes on
 
 
