@@ -33,9 +33,11 @@ def processes() -> Iterator[FunctionProcesses]:
 def is_running(process: int) -> bool:
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+        threads = list(Path(f"/proc/{process}/task").iterdir())
     except FileNotFoundError:
         return False
-    return state != "Z"
+    # the parent sees the end once the last thread is gone
+    return state != "Z" or len(threads) > 1
 
 
 def test_calls_at_a_time_are_made_in_as_many_processes_which_later_calls_use_again(
