@@ -150,7 +150,7 @@ class Branch:
         if self._select.is_distinct:
             return self._distinct(derived)
         node, clauses = self.source(self.clauses(Grouping), derived)
-        if clauses.ranking is not None:
+        if clauses.ranking is not None and not self._ranks_instants:
             self._check_ranked_windows()
         if clauses.grouping is None:
             return self._of_tuples(node, clauses, derived)
@@ -161,6 +161,8 @@ class Branch:
 
     def _of_tuples(self, node: Node, clauses: Clauses, derived: Joins) -> Project:
         """Results that are tuples, as they come, as they go, or all that a window holds."""
+        if clauses.ranking is not None and self._ranks_instants:
+            return Project(Top(node, clauses.ranking), clauses.items)
         if clauses.ranking is not None:
             return self._top(node, clauses, derived)
         if self._emission in (Emission.DELETED, Emission.WHOLE):
@@ -264,6 +266,21 @@ class Branch:
             if item is not None and self.scope.find(reference.name, reference.span) is None:
                 return self.scope.bind(item.expression)
         return self.scope.bind(expression)
+
+    @property
+    def _ranks_instants(self) -> bool:
+        """Whether what is ranked against each other has one timestamp, as the results of one window have."""
+        ranking, streams = self._select.ranking, self.scope.streams
+        if (
+            ranking is None
+            or self._select.is_aggregate
+            or len(streams) > 1
+            or streams[0].item.window is not None
+        ):
+            return False
+        keys = (self.scope.plain_column(key) for key in ranking.keys)
+        own = (key for key in keys if key is not None and key.source is streams[0] and key.field is None)
+        return any(self.scope.later_us(key.source, key.column) is not None for key in own)
 
     def _check_ranked_windows(self) -> None:
         """Ranks that every tuple may change are those of a table."""
