@@ -20,10 +20,11 @@ from headgate.model.network import (
 )
 from headgate.model.sql_tree import column_tree
 from headgate.model.window import Window
-from headgate.planning.bind import TIMESTAMP, Branch, bound_branches
+from headgate.planning.bind import Branch, bound_branches
 from headgate.planning.catalog import Catalog
 from headgate.planning.instants import in_common, instants_of
 from headgate.planning.logical import DerivedPlan, Node, Project, StreamScan
+from headgate.planning.select_list import TIMESTAMP
 from headgate.planning.stored import is_stored, relation_of
 
 

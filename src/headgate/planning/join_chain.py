@@ -13,8 +13,10 @@ from sqlglot import exp
 from headgate.cql.statement import JoinKind
 from headgate.model.expression import Expression, column_of
 from headgate.model.sql_tree import column_tree
-from headgate.planning.from_clause import STREAM_JOINS, Joins, Scope
+from headgate.planning.from_clause import Scope
 from headgate.planning.logical import Filter, Node, WindowJoin
+from headgate.planning.source_checks import STREAM_JOINS
+from headgate.planning.source_columns import Joins
 from headgate.planning.sources import Source
 
 _KEEPS_RIGHT = (JoinKind.RIGHT, JoinKind.FULL)
