@@ -55,7 +55,7 @@ class SourceChecks(SourceColumns):
         if len(self.streams) > 1 and (select.is_aggregate or select.ranking is not None):
             self._check_aggregated_join(select)
         for source in self.streams:
-            source.check_time()
+            source.check_time([one.name for one in source.schema.columns if self.later_us(source, one) == 0])
             source.check_until(self._catalog.known_functions)
             self._check_until_calls(source)
         for source in self.streams if len(self.streams) > 1 else ():
