@@ -95,10 +95,10 @@ class Derived:
         return self._instants.get(name, {})
 
     def joined(
-        self, join: Node, read: Iterable[Expression], window: Window
+        self, join: Node, read: Iterable[Expression], window: Window, alias: str = "joined"
     ) -> tuple[StreamScan, dict[str, exp.Expr]]:
         """The results of a join as a stream, and its columns in place of those that expressions read."""
-        name, alias = self._free_name("joined", self._reader), "joined"
+        name = self._free_name("joined", self._reader)
         used = dict.fromkeys(c for one in read for c in one.columns if c != TIMESTAMP_US)
         items = tuple(NamedExpression(column, Expression(column_tree(column))) for column in used)
         schema = Schema(tuple(Column(column, "?") for column in used))

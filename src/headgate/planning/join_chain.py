@@ -37,6 +37,8 @@ def joined_in_turn(
     """
     streams, scans = scope.streams, scope.scans()
     conditions = [scope.on_of_stream(stream) for stream in streams]
+    taken = {stream.alias.lower() for stream in streams}
+    alias = next(one for one in map("joined{}".format, ("", *range(len(taken)))) if one not in taken)
     renamed: dict[str, exp.Expr] = {}
     node: Node = scans[0]
     for place in range(1, len(scans)):
@@ -53,7 +55,7 @@ def joined_in_turn(
             column for one in (*predicates, *later, *read) for column in one.columns if column in below
         )
         current = {column: renamed.get(column, column_tree(column)) for column in needed}
-        node, again = derived.joined(node, map(Expression, current.values()), streams[0].window)
+        node, again = derived.joined(node, map(Expression, current.values()), streams[0].window, alias)
         renamed = {column: again[tree.name] for column, tree in current.items()}
     return node, renamed
 

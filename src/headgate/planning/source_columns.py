@@ -47,7 +47,7 @@ class Joins(DerivedStreams, Protocol):
     """The derived streams of a query, to which a SELECT adds what it computes as a stream of its own."""
 
     def joined(
-        self, join: Node, read: Iterable[Expression], window: Window
+        self, join: Node, read: Iterable[Expression], window: Window, alias: str = "joined"
     ) -> tuple[StreamScan, dict[str, exp.Expr]]:
         """The results of a join as a stream, and its columns in place of those that expressions read."""
 
