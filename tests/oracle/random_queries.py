@@ -407,8 +407,8 @@ class QueryMaker:
         keys = rng.sample(
             (column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((0, 1, 1, 2))
         )
-        remembering = side.window is not None and _remembers(side.window)
-        calls = rng.sample([c for c in CALLS if remembering or not c.distinct], rng.randint(1, 4))
+        collects = side.window is not None and (_remembers(side.window) or side.window.gap)
+        calls = rng.sample([c for c in CALLS if collects or not c.distinct], rng.randint(1, 4))
         if rng.random() < 0.3:
             calls[0] = replace(calls[0], condition=self._conditions("a", most=1, often=1.0)[0])
         having = None

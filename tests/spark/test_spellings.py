@@ -138,6 +138,44 @@ PAIRS = {
         "(SELECT k, v FROM s) UNION ALL (SELECT k, v FROM r WHERE v = 2 UNION ALL SELECT k, k FROM r)",
         "SELECT k, v FROM s UNION ALL SELECT k, v FROM r WHERE v = 2 UNION ALL SELECT k, k FROM r",
     ),
+    "lists_of_sessions": (
+        """
+        SELECT k, COUNT(DISTINCT v) AS n, LISTAGG(v, '-') AS vs,
+          string_agg(DISTINCT v % 2) FILTER (WHERE v > 3) AS odd
+        FROM s [SESSION 1 SECOND] GROUP BY k
+        """,
+        """
+        SELECT k, COUNT(DISTINCT v), string_agg(v, '-' ORDER BY seen, v),
+          string_agg(DISTINCT v % 2, '' ORDER BY v % 2) FILTER (v > 3)
+        FROM (SELECT *, SUM(starts::INT) OVER (PARTITION BY k ORDER BY seen) AS n FROM (
+          SELECT *, coalesce(seen - lag(seen) OVER a >= INTERVAL 1 SECOND, true) AS starts
+          FROM s WINDOW a AS (PARTITION BY k ORDER BY seen)
+        )) GROUP BY k, n
+        """,
+    ),
+    "first_of_windows": (
+        """
+        SELECT * FROM (
+          SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n DESC, v) AS r FROM (
+            SELECT v, COUNT(*) AS n, window_start, window_end
+            FROM TABLE(HOP(TABLE s, DESCRIPTOR(seen), INTERVAL '4' SECOND, INTERVAL '8' SECOND))
+            GROUP BY window_start, window_end, v
+          )
+        ) WHERE r <= 2
+        """,
+        """
+        SELECT v, COUNT(*) AS n, e - INTERVAL 8 SECONDS, e,
+          row_number() OVER (PARTITION BY e ORDER BY n DESC, v)
+        FROM (
+          SELECT v, unnest([e, e + INTERVAL 4 SECONDS]) AS e
+          FROM (SELECT v, time_bucket(INTERVAL 4 SECONDS, seen) + INTERVAL 4 SECONDS AS e FROM s)
+        ) GROUP BY v, e QUALIFY row_number() OVER (PARTITION BY e ORDER BY n DESC, v) <= 2
+        """,
+    ),
+    "most_of_instants": (
+        "SELECT seen, v FROM s WHERE k > 1 QUALIFY RANK() OVER (PARTITION BY seen ORDER BY v DESC) = 1",
+        "SELECT seen, v FROM s WHERE k > 1 QUALIFY rank() OVER (PARTITION BY seen ORDER BY v DESC) = 1",
+    ),
     "left_then_left": (
         """
         SELECT a.k, a.v, b.v AS w, c.v AS x, window_start AS e

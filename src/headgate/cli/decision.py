@@ -34,13 +34,16 @@ def show_decision(file: Path, profile: Path, capacity: float, bushy: bool, as_js
     plans_of = all_plans if bushy else left_deep_plans
     executed = Script.read(file).with_queries()
     with Working("comparing plans"):
-        decision = _decide(executed.catalog, profile, capacity, plans_of)
+        decision, assumed = _decide(executed.catalog, profile, capacity, plans_of)
     if as_json:
         queries = {name: _query_json(own, capacity) for name, own in decision.queries.items()}
-        print(json_text({**answers_json(executed.answers), "capacity": capacity, "queries": queries}))
+        found = {"capacity": capacity, "queries": queries, **({"assumed": assumed} if assumed else {})}
+        print(json_text({**answers_json(executed.answers), **found}))
         return
     print_answers(executed.answers)
     console = screen()
+    for assumption in assumed:
+        console.print(f"assumed: {assumption}", soft_wrap=True, markup=False)
     for name, own in decision.queries.items():
         console.print(f"query {name}: {own.why}", soft_wrap=True, markup=False)
         console.print(_table(own, capacity))
@@ -48,7 +51,10 @@ def show_decision(file: Path, profile: Path, capacity: float, bushy: bool, as_js
         console.print()
 
 
-def _decide(catalog: Catalog, profile: Path, capacity: float, plans_of: PlansOf) -> Decision:
+def _decide(
+    catalog: Catalog, profile: Path, capacity: float, plans_of: PlansOf
+) -> tuple[Decision, list[str]]:
+    """The decision, and what it assumes."""
     stages = Stages.of(catalog)
     measured = profile / FILE_NAME if profile.is_dir() else profile
     statistics: MeasuredStatistics | WrittenStatistics
@@ -74,7 +80,7 @@ def _decide(catalog: Catalog, profile: Path, capacity: float, plans_of: PlansOf)
             f"{profile} lacks {', '.join(missing.by_hand)}, which nothing measures; write a profile "
             "in TOML with [streams.NAME] keys = 50"
         )
-    return choose([one.problem for one in posed], capacity, plans_of)
+    return choose([one.problem for one in posed], capacity, plans_of), missing.assumed
 
 
 def _query_json(own: QueryDecision, capacity: float) -> Json:

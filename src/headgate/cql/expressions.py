@@ -45,6 +45,8 @@ AGGREGATES = frozenset(
         "COLLECT_LIST",
         "ARRAY_AGG",
         "COLLECT_SET",
+        "LISTAGG",
+        "STRING_AGG",
         "MODE",
         "MEDIAN",
         "PERCENTILE",

@@ -71,6 +71,8 @@ class FromReader(WindowReader):
         return branches
 
     def from_clause(self) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
+        # other FROM clauses of the text are none of its business
+        around, self._unnamed = self._unnamed, 0
         sources = [self._from_item()]
         conditions: list[ScalarExpression] = []
         while True:
@@ -84,6 +86,7 @@ class FromReader(WindowReader):
                 sources.append(joined)
             else:
                 break
+        self._unnamed = around
         self.refuse_clause()
         if twice := repeated([source.alias for source in sources]):
             message = f"{one_line(twice.text)} is in FROM twice; give each an alias of its own with AS"

@@ -50,7 +50,8 @@ class MeasureKind:
             start = len(text) - len(text.lstrip())
             raise MeasureError(message, start, max(start, len(text.rstrip())))
         number, unit, rest = match["number"], match["unit"], match["rest"].rstrip()
-        right = f"{write}{number} {self.example_unit}"
+        known = unit if unit.lower() in self.factors else self.example_unit
+        right = f"{write}{number} {known}"
         if len(number) > _LONGEST_NUMBER:
             message = f"a number of {len(number)} digits is too long for a {self.noun}"
             raise MeasureError(message, *match.span("number"))

@@ -22,6 +22,7 @@ _EMISSIONS = tuple(kind.value for kind in cql.Emission)
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
 _NO_UNION = "UNION would have to remember all rows to drop duplicates; write UNION ALL"
 _DISTINCT_UNION = "SELECT DISTINCT a FROM (SELECT ... UNION ALL SELECT ...) AS x [RANGE 1 HOUR]"
+_NO_SETS = "is not supported; write a SELECT for each grouping, with UNION ALL"
 _NO_INTERSECT = "is not supported; write WHERE EXISTS (SELECT ... WHERE ...) with equal columns"
 _NO_EXCEPT = "is not supported; write WHERE NOT EXISTS (SELECT ... WHERE ...) with equal columns"
 # words that begin a clause, and why it is not supported; some are names or functions too, such as LEFT(s, 2),
@@ -194,8 +195,10 @@ class SelectReader(FromReader, RankingReader):
 
     def _group(self) -> ScalarExpression:
         if self.word() in ("ROLLUP", "CUBE", "GROUPING SETS") and self.word(1) == "(":
-            raise self.fail(f"{self.word()} is not supported; write one query for each grouping")
+            raise self.fail(f"{self.word()} {_NO_SETS}")
         tokens = self.expression("an expression after GROUP BY")
+        if tokens[-1].word in ("ROLLUP", "CUBE") and len(tokens) > 2 and tokens[-2].word == "WITH":
+            raise QueryError(f"WITH {tokens[-1].word} {_NO_SETS}", tokens[-2].span)
         return scalar_without_aggregates(tokens, "GROUP BY")
 
 

@@ -150,6 +150,13 @@ class AggregateExpression:
         """Whether values of parts of a window can be merged, so that its tuples need not be kept."""
         return self.function in _MERGEABLE and not self.distinct
 
+    @property
+    def is_collected(self) -> bool:
+        """Whether its value can be told from the values of the argument, collected part by part."""
+        if self.distinct:
+            return self.function == "COUNT"
+        return self.function in ("COLLECT_LIST", "COLLECT_SET")
+
     def over(self, trees: Mapping[str, exp.Expr]) -> AggregateExpression:
         """The aggregate with the columns of these names replaced in its arguments."""
         return self.changed(lambda argument: argument.over(trees))

@@ -7,10 +7,11 @@ by value among tuples of one timestamp.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, Expression
 from headgate.model.sql_tree import operand
 
@@ -21,6 +22,7 @@ _SAME = {
     "ANY_VALUE": "FIRST",
     "LAST_VALUE": "LAST",
     "ARRAY_AGG": "COLLECT_LIST",
+    "STRING_AGG": "LISTAGG",
 }
 _BY_TIME = f"named_struct('by', `{TIMESTAMP_US}`, 'value', x)"
 _IF_ANY = f"CASE WHEN x IS NOT NULL THEN {_BY_TIME} END"
@@ -47,6 +49,7 @@ _MADE = {
     ("COLLECT_LIST", 1): _Made("COLLECT_LIST", _IF_ANY, "transform(array_sort(v), e -> e.value)"),
     ("COLLECT_SET", 1): _Made("COLLECT_SET", "x", "array_sort(v)"),
 }
+_JOINED = "CASE WHEN size(v) > 0 THEN array_join(transform({list}, e -> CAST(e AS STRING)), s) END"
 _IGNORING_NULLS = {
     "FIRST": _Made("MIN", _IF_ANY, "v.value"),
     "LAST": _Made("MAX", _IF_ANY, "v.value"),
@@ -77,6 +80,8 @@ def parts_of(
     if name in _IGNORING_NULLS and len(given) == 2:
         ignores = given[1].text.upper() == "TRUE"
         made, given = (_IGNORING_NULLS[name] if ignores else _MADE[name, 1]), given[:1]
+    if name == "LISTAGG":
+        return _listed(given, distinct, condition)
     if made is not None:
         name, final = made.function, made.value
         given = (_over(made.argument, given),)
@@ -93,6 +98,17 @@ def parts_of(
         # some functions insist on constants
         given = (_if(condition, first), *(_if(condition, one) if one.columns else one for one in others))
     return Parts(name, given, distinct and name not in ("MIN", "MAX"), final)
+
+
+def _listed(given: tuple[Expression, ...], distinct: bool, condition: Expression | None) -> Parts:
+    """The values as one text, in the order of time; distinct ones in their own."""
+    found = parts_of("COLLECT_SET" if distinct else "COLLECT_LIST", given[:1], False, condition)
+    separator = given[1] if len(given) > 1 else Expression.parse("''")
+    if separator.columns:
+        message = "the separator is a constant; write a text, as in LISTAGG(x, ',')"
+        raise QueryError(message, separator.span)
+    text = _JOINED.format(list=found.final)
+    return replace(found, final=Expression.parse(text).over({"s": operand(separator.tree)}).text)
 
 
 def parts_of_registered(

@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from sqlglot import exp
 
-from headgate.cql import statement as cql
-from headgate.cql.statement import Emission, ScalarExpression, Select, SelectItem, Star
+from headgate.cql.statement import Emission, ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import (
@@ -33,7 +30,7 @@ from headgate.model.window import (
 )
 from headgate.planning.catalog import Catalog
 from headgate.planning.emission import check_emission
-from headgate.planning.from_clause import DerivedStreams, Joins, Scope, conjunct
+from headgate.planning.from_clause import Scope, conjunct
 from headgate.planning.grouping import Grouping
 from headgate.planning.join_chain import is_chain, joined_in_turn
 from headgate.planning.logical import (
@@ -45,11 +42,9 @@ from headgate.planning.logical import (
     Top,
 )
 from headgate.planning.placed_calls import with_pool, with_values, without_pool
-from headgate.planning.sources import BoundColumn
-from headgate.planning.types import Type
+from headgate.planning.select_list import SelectList
+from headgate.planning.source_columns import DerivedStreams, Joins
 
-# every result row starts with its timestamp, which the engine adds
-TIMESTAMP = "ts"
 # the key of all tuples
 _ANY = NamedExpression("k0", Expression.parse("TRUE"))
 
@@ -118,26 +113,21 @@ class Clauses:
         return replace(self, ranking=ranking, items=items)
 
 
-class Branch:
+class Branch(SelectList):
     """Binds one SELECT."""
 
     scope_kind: ClassVar[type[Scope]] = Scope
-    reserved: ClassVar[frozenset[str]] = frozenset({TIMESTAMP})
-    """Names, in lower case, that no result column may have but the timestamp."""
 
     def __init__(self, select: Select, catalog: Catalog, derived: DerivedStreams) -> None:
         if select.is_aggregate and select.is_distinct:
             message = "DISTINCT is for tuples; leave it out, as groups differ in their keys"
             hint = "or select the distinct values of a subquery, (SELECT ... GROUP BY ...) AS x [NOW]"
             raise QueryError(f"{message}, {hint}", select.span)
-        self._select = select
+        super().__init__(select, self.scope_kind(select, catalog, derived))
         self._catalog = catalog
-        self.scope = self.scope_kind(select, catalog, derived)
         self._emission = None if select.emission is None else select.emission.kind
         if select.emission is not None:
             check_emission(select, select.emission, self.scope)
-        self.types: tuple[str, ...] = ()
-        """Of the select list, once it is bound; as far as they are known without Spark."""
 
     @property
     def timestamp_type(self) -> str:
@@ -150,7 +140,7 @@ class Branch:
         if self._select.is_distinct:
             return self._distinct(derived)
         node, clauses = self.source(self.clauses(Grouping), derived)
-        if clauses.ranking is not None:
+        if clauses.ranking is not None and not self._ranks_instants:
             self._check_ranked_windows()
         if clauses.grouping is None:
             return self._of_tuples(node, clauses, derived)
@@ -161,6 +151,8 @@ class Branch:
 
     def _of_tuples(self, node: Node, clauses: Clauses, derived: Joins) -> Project:
         """Results that are tuples, as they come, as they go, or all that a window holds."""
+        if clauses.ranking is not None and self._ranks_instants:
+            return Project(Top(node, clauses.ranking), clauses.items)
         if clauses.ranking is not None:
             return self._top(node, clauses, derived)
         if self._emission in (Emission.DELETED, Emission.WHOLE):
@@ -220,7 +212,7 @@ class Branch:
         """The clauses behind FROM; groups are of a kind."""
         predicates, select = self._predicates(), self._select
         grouping = kind(select, self.scope) if select.is_aggregate else None
-        items = self._select_list(self.scope.bind if grouping is None else grouping.bind)
+        items = self.select_list(self.scope.bind if grouping is None else grouping.bind)
         written = select.having
         having = None if grouping is None or written is None else grouping.condition(written)
         ranking = self._ranking(grouping)
@@ -264,6 +256,21 @@ class Branch:
             if item is not None and self.scope.find(reference.name, reference.span) is None:
                 return self.scope.bind(item.expression)
         return self.scope.bind(expression)
+
+    @property
+    def _ranks_instants(self) -> bool:
+        """Whether what is ranked against each other has one timestamp, as the results of one window have."""
+        ranking, streams = self._select.ranking, self.scope.streams
+        if (
+            ranking is None
+            or self._select.is_aggregate
+            or len(streams) > 1
+            or streams[0].item.window is not None
+        ):
+            return False
+        keys = (self.scope.plain_column(key) for key in ranking.keys)
+        own = (key for key in keys if key is not None and key.source is streams[0] and key.field is None)
+        return any(self.scope.later_us(key.source, key.column) is not None for key in own)
 
     def _check_ranked_windows(self) -> None:
         """Ranks that every tuple may change are those of a table."""
@@ -346,92 +353,6 @@ class Branch:
         names = (Expression(column_tree(column.name)) for column in columns)
         return Project(distinct, tuple(map(NamedExpression, (item.name for item in items), names)))
 
-    def _select_list(self, bind: Callable[[ScalarExpression], Expression]) -> tuple[NamedExpression, ...]:
-        """The items; a name that the user did not choose gets a number where it is taken."""
-        items = list(self._items(bind))
-        self.types = tuple(str(kind) for _, _, _, kind in items)
-        taken = {*self.reserved} | {given.lower() for given, _, _, _ in items if given}
-        named = []
-        for given, derived, expression, _ in items:
-            name, number = given or derived, 1
-            while given is None and name.lower() in taken:
-                number += 1
-                name = f"{derived}_{number}"
-            taken.add(name.lower())
-            named.append(NamedExpression(name, expression))
-        return tuple(named)
-
-    def _items(
-        self, bind: Callable[[ScalarExpression], Expression]
-    ) -> Iterator[tuple[str | None, str, Expression, Type]]:
-        """Every item: the name that the user chose, one derived from what was written, its value and type."""
-        # names that stars expand to from more than one source
-        stars = [item for item in self._select.items if isinstance(item, Star)]
-        brought = {(column.source.alias, column.name) for star in stars for column in self._expanded(star)}
-        count = Counter(name.lower() for _, name in brought)
-        clashes = {*self.reserved} | {name for name, times in count.items() if times > 1}
-        for item in self._select.items:
-            if isinstance(item, SelectItem):
-                column = self.scope.plain_column(item.expression)
-                given = item.alias.text if item.alias else (column.name if column else None)
-                if (given or "").lower() not in self.reserved or not self._is_timestamp(item, column):
-                    derived = self._derived_name(item.expression)
-                    yield given, derived, bind(item.expression), self.scope.type_of(item.expression)
-            elif isinstance(item, cql.RankItem):
-                rank = Expression(column_tree(RANK), item.name.span)
-                yield item.name.text, item.name.text, rank, Type.declared("INT")
-            elif self._select.is_aggregate:
-                raise QueryError("* cannot be combined with an aggregate; name the columns", item.span)
-            else:
-                for own in self._expanded(item):
-                    name = own.name
-                    if name.lower() not in self.reserved or not self._is_own_timestamp(own):
-                        shown = f"{own.source.alias}_{name}" if name.lower() in clashes else name
-                        yield shown, shown, Expression(own.tree, item.span), own.type
-
-    def _expanded(self, star: Star) -> Iterator[BoundColumn]:
-        columns = list(self._all_of(star))
-        left_out = {name.text.lower() for name in star.without}
-        for name in star.without:
-            if name.text.lower() not in {column.name.lower() for column in columns}:
-                known = ", ".join(column.name for column in columns)
-                raise QueryError(f"unknown column {name.text} in EXCEPT; columns: {known}", name.span)
-        yield from (column for column in columns if column.name.lower() not in left_out)
-
-    def _all_of(self, star: Star) -> Iterator[BoundColumn]:
-        sources = tuple(source for source in self.scope.sources if not source.is_hidden)
-        if star.qualifier is not None:
-            if struct := self.scope.struct(star.qualifier.text, star.qualifier.span):
-                yield from (replace(struct, field=name) for name in struct.type.fields)
-                return
-            sources = (self.scope.source(star.qualifier.text, star.qualifier.span),)
-        for source in sources:
-            for column in source.schema.columns:
-                yield BoundColumn(source, column)
-
-    def _derived_name(self, expression: ScalarExpression) -> str:
-        """A name for an expression that has none: ``COUNT(*)`` is count, ``SUM(x)`` is sum_x."""
-        if [call.span for call in expression.aggregates] != [expression.span]:
-            return _words(expression.text) or "value"
-        [call] = expression.aggregates
-        parts = [call.function.lower(), *(["distinct"] if call.distinct else [])]
-        for argument in call.arguments:
-            column = self.scope.plain_column(argument)
-            parts.append(_words(argument.text) if column is None else column.name)
-        return "_".join(part for part in parts if part)
-
-    def _is_timestamp(self, item: SelectItem, column: BoundColumn | None) -> bool:
-        """Whether the item is the timestamp that the engine adds anyway; rejects others of that name."""
-        if column is not None and not self._select.is_aggregate and self._is_own_timestamp(column):
-            return True
-        written = " ".join(item.expression.text.split())
-        message = f"the result's own timestamp is called {TIMESTAMP}; write {written} AS another_name"
-        raise QueryError(message, item.alias.span if item.alias else item.expression.span)
-
-    def _is_own_timestamp(self, column: BoundColumn) -> bool:
-        is_plain = len(self.scope.streams) == 1 and column.field is None
-        return is_plain and column.source.is_timestamp(column.column)
-
 
 def _of_window(node: Node, items: Sequence[NamedExpression], kind: type[physical.Aggregate]) -> Project:
     """The select list as an operator shows it that keeps a window, whose bounds are known behind it."""
@@ -452,7 +373,3 @@ def _of_window(node: Node, items: Sequence[NamedExpression], kind: type[physical
         keys[_ANY.expression] = _ANY.name
     own = tuple(NamedExpression(name, key) for key, name in keys.items())
     return Project(Aggregate(node, own, (), kind), tuple(named))
-
-
-def _words(text: str) -> str:
-    return re.sub(r"\W+", "_", text.lower()).strip("_")

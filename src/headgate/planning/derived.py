@@ -20,10 +20,11 @@ from headgate.model.network import (
 )
 from headgate.model.sql_tree import column_tree
 from headgate.model.window import Window
-from headgate.planning.bind import TIMESTAMP, Branch, bound_branches
+from headgate.planning.bind import Branch, bound_branches
 from headgate.planning.catalog import Catalog
 from headgate.planning.instants import in_common, instants_of
 from headgate.planning.logical import DerivedPlan, Node, Project, StreamScan
+from headgate.planning.select_list import TIMESTAMP
 from headgate.planning.stored import is_stored, relation_of
 
 
@@ -94,10 +95,10 @@ class Derived:
         return self._instants.get(name, {})
 
     def joined(
-        self, join: Node, read: Iterable[Expression], window: Window
+        self, join: Node, read: Iterable[Expression], window: Window, alias: str = "joined"
     ) -> tuple[StreamScan, dict[str, exp.Expr]]:
         """The results of a join as a stream, and its columns in place of those that expressions read."""
-        name, alias = self._free_name("joined", self._reader), "joined"
+        name = self._free_name("joined", self._reader)
         used = dict.fromkeys(c for one in read for c in one.columns if c != TIMESTAMP_US)
         items = tuple(NamedExpression(column, Expression(column_tree(column))) for column in used)
         schema = Schema(tuple(Column(column, "?") for column in used))

@@ -48,10 +48,6 @@ _BY_NAME = {
     **dict.fromkeys(
         ("grouping", "grouping_id"), "is for GROUPING SETS, which are not supported; write one query for each"
     ),
-    **dict.fromkeys(
-        ("string_agg", "listagg"),
-        "is not supported; write array_join(collect_list(x), ','), in the order of time",
-    ),
     "window_time": "is of windows in GROUP BY, which are not supported; every result has its timestamp in ts",
 }
 _WITH_VECTOR = 5

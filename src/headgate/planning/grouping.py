@@ -137,7 +137,7 @@ class Grouping:
         if not new.is_mergeable and isinstance(window, UnboundedWindow):
             message = f"{shown} without a window would keep all values"
             raise QueryError(f"{message}; add [RANGE 1 HOUR]", call.span)
-        if not new.is_mergeable and isinstance(window, SessionWindow):
+        if not (new.is_mergeable or new.is_collected) and isinstance(window, SessionWindow):
             message = f"{shown} over sessions would keep all their tuples"
             raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", call.span)
         if new.distinct and new.function != "COUNT" and not is_emitted_whole(window):

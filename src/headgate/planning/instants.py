@@ -12,7 +12,7 @@ from headgate.model.expression import Expression
 from headgate.model.sql_tree import column_tree
 from headgate.model.window import HopWindow, SessionWindow, TimeWindow
 from headgate.planning.from_clause import Scope
-from headgate.planning.logical import Aggregate, Project, nodes
+from headgate.planning.logical import Aggregate, Project, Top, nodes
 from headgate.planning.sources import END, START, BoundColumn, WindowBound
 
 _NOW = TimeWindow(0)
@@ -46,7 +46,10 @@ def _known(project: Project, select: Select, scope: Scope) -> Iterator[tuple[Exp
             if key.expression in of_tuples
         )
     is_deleted = select.emission is not None and select.emission.kind is Emission.DELETED
-    if not select.summarizes_windows and not is_deleted:
+    is_of_instants = isinstance(project.input, Top) and not any(
+        isinstance(node, Aggregate) for node in nodes(project)
+    )
+    if is_of_instants or not (select.summarizes_windows or is_deleted):
         yield from of_tuples.items()
 
 

@@ -13,8 +13,10 @@ from sqlglot import exp
 from headgate.cql.statement import JoinKind
 from headgate.model.expression import Expression, column_of
 from headgate.model.sql_tree import column_tree
-from headgate.planning.from_clause import STREAM_JOINS, Joins, Scope
+from headgate.planning.from_clause import Scope
 from headgate.planning.logical import Filter, Node, WindowJoin
+from headgate.planning.source_checks import STREAM_JOINS
+from headgate.planning.source_columns import Joins
 from headgate.planning.sources import Source
 
 _KEEPS_RIGHT = (JoinKind.RIGHT, JoinKind.FULL)
@@ -35,6 +37,8 @@ def joined_in_turn(
     """
     streams, scans = scope.streams, scope.scans()
     conditions = [scope.on_of_stream(stream) for stream in streams]
+    taken = {stream.alias.lower() for stream in streams}
+    alias = next(one for one in map("joined{}".format, ("", *range(len(taken)))) if one not in taken)
     renamed: dict[str, exp.Expr] = {}
     node: Node = scans[0]
     for place in range(1, len(scans)):
@@ -51,7 +55,7 @@ def joined_in_turn(
             column for one in (*predicates, *later, *read) for column in one.columns if column in below
         )
         current = {column: renamed.get(column, column_tree(column)) for column in needed}
-        node, again = derived.joined(node, map(Expression, current.values()), streams[0].window)
+        node, again = derived.joined(node, map(Expression, current.values()), streams[0].window, alias)
         renamed = {column: again[tree.name] for column, tree in current.items()}
     return node, renamed
 

@@ -12,12 +12,12 @@ from headgate.cql.statement import PLURALS, CreateQuery, CreateView, DeriveStrea
 from headgate.display import html_table, html_text
 from headgate.errors import QueryError, Span, unknown_name
 from headgate.model.network import ComputedColumn, StreamDefinition
-from headgate.planning.bind import TIMESTAMP
 from headgate.planning.catalog import Catalog
 from headgate.planning.dependencies import Reader, callers, calls_of, readers, sources_of
 from headgate.planning.logical import Json
 from headgate.planning.queries import bind, is_stored_view, selected_columns
 from headgate.planning.rules import optimize
+from headgate.planning.select_list import TIMESTAMP
 
 Value = str | int | None | tuple[str, ...] | Mapping[str, str]
 # keys and values of options that are no one else's business

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -69,12 +69,12 @@ class Source:
         own = self.definition.computed if isinstance(self.definition, StreamDefinition) else ()
         return next((one.value for one in own if one.name == column.name), None)
 
-    def check_time(self) -> None:
+    def check_time(self, timestamps: Collection[str]) -> None:
         """Reject a window that GROUP BY or a function in FROM makes of another column than the timestamp."""
         window = self.item.window
         time = None if window is None else window.time or window.descriptor
-        if time is not None and not self.is_timestamp(self.column(time)):
-            own = self._timestamp or "none: declare it with OPTIONS (timestamp 'column')"
+        if time is not None and self.column(time).name not in timestamps:
+            own = " or ".join(timestamps) or "none: declare it with OPTIONS (timestamp 'column')"
             message = f"{time.span.excerpt} is not the timestamp of {self.alias}, which is {own}"
             raise QueryError(message, time.span)
 

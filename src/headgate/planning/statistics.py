@@ -111,9 +111,11 @@ class Missing:
     what: list[str] = field(default_factory=list)
     by_hand: list[str] = field(default_factory=list)
     """Those that no run measures."""
+    assumed: list[str] = field(default_factory=list)
+    """What was taken for those that no one can state, in words."""
 
     def __bool__(self) -> bool:
-        return bool(self.what or self.by_hand)
+        return bool(self.what or self.by_hand or self.assumed)
 
     def add(self, what: str, is_measured: bool = True) -> float:
         """Note a missing statistic; returns the value to continue with."""

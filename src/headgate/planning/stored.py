@@ -14,7 +14,6 @@ from headgate.planning.bind import Branch, Clauses, check_branches
 from headgate.planning.catalog import Catalog
 from headgate.planning.from_clause import Scope
 from headgate.planning.grouping import RowGrouping
-from headgate.planning.placed_calls import without_pool
 from headgate.planning.row_steps import distinct_rows, finished
 from headgate.planning.sources import Source, WindowBound
 
@@ -128,7 +127,12 @@ def _sides(scope: Scope) -> tuple[StoredSide, ...]:
 
 def _steps(select: Select, clauses: Clauses, names: Sequence[str], catalog: Catalog) -> tuple[Step, ...]:
     for expression in (*clauses.predicates, *clauses.read):
-        without_pool(expression, catalog)
+        for function in sorted(expression.functions):
+            if (placed := catalog.placed(function)) is not None:
+                message = (
+                    f"{placed[0].name} is placed on pool {placed[1]}, and stored relations do not wait for it"
+                )
+                raise QueryError(f"{message}; call it where the stream is joined", expression.span)
     items = tuple(replace(item, name=name) for item, name in zip(clauses.items, names, strict=True))
     steps: list[Step] = [Where(clauses.predicates)] if clauses.predicates else []
     if clauses.grouping is not None:

@@ -33,13 +33,14 @@ from headgate.model.table import (
     Where,
 )
 from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, is_emitted_whole
-from headgate.planning.bind import TIMESTAMP, Branch, Clauses
+from headgate.planning.bind import Branch, Clauses
 from headgate.planning.catalog import Catalog
 from headgate.planning.derived import Derived
 from headgate.planning.grouping import RowGrouping, StateGrouping
 from headgate.planning.logical import Changes, Node, Table
 from headgate.planning.placed_calls import without_pool
 from headgate.planning.row_steps import columns_of, distinct_rows, finished
+from headgate.planning.select_list import TIMESTAMP
 from headgate.planning.sources import Source
 from headgate.planning.stored import is_stored
 

@@ -62,6 +62,7 @@ _WRITTEN_ELSEWHERE = {
     ),
     **dict.fromkeys(("session_start", "session_end"), "write FROM s [SESSION 10 SECONDS], and window_end"),
     "proctime": "write the stream's timestamp column",
+    "split_index": "write split(text, '/')[3]",
 }
 
 

@@ -42,6 +42,10 @@ def problems_of(
     return tuple(Posed(walk.problem(), tuple(walk.predicates)) for walk in walks)
 
 
+# what windows that are not bounded by time are compared as
+_LONG = TimeWindow(3_600_000_000)
+
+
 @dataclass
 class _Branch:
     """Walks one branch from its select list down to its streams."""
@@ -102,9 +106,11 @@ class _Branch:
             return RowWindow(round(scan.window.rows * self.statistics.keys(scan.name, self.missing)))
         if isinstance(scan.window, (RowWindow, TimeWindow)):
             return scan.window
-        # it holds as many tuples as there were
-        self.missing.add(f"the length of the window of {scan.name}", is_measured=False)
-        return RowWindow(1)
+        # it holds as many tuples as there were, or as live
+        assumption = f"{scan.alias} {scan.window} is taken for {scan.alias} {_LONG}"
+        if assumption not in self.missing.assumed:
+            self.missing.assumed.append(assumption)
+        return _LONG
 
     def _payer(self, operator: str) -> str | None:
         """The query whose operator does the work, if it is not this one's own."""

@@ -118,9 +118,12 @@ def _scaled(branch: Project, quality: bool) -> Project:
 
 
 def _lists_rows(branch: Project) -> bool:
-    """Whether results are the first tuples of windows, which shedding may replace by others."""
-    below = branch.input.input if isinstance(branch.input, Top) else None
-    return isinstance(below, Aggregate) and below.operator is physical.Contents
+    """Whether results are the first tuples of windows or instants, which shedding may replace by others."""
+    if not isinstance(branch.input, Top):
+        return False
+    below = branch.input.input
+    groups = below.input if isinstance(below, Filter) else below
+    return not isinstance(groups, Aggregate) or groups.operator is physical.Contents
 
 
 def _with_probability(branch: Project) -> Project:

@@ -186,6 +186,8 @@ def merge(name: str, over: str = "") -> str:
     kind = name.rsplit("_", 1)[1]
     if kind == "set":
         return f"array_distinct(flatten(collect_list({sql.name(name)}) {over}))"
+    if kind == "list":
+        return f"flatten(collect_list({sql.name(name)}) {over})"
     function = kind if kind in ("min", "max") else "sum"
     return f"{function}({sql.name(name)}) {over}".rstrip()
 
