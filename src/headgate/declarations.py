@@ -71,9 +71,10 @@ class Declarations(SessionState):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        own = self._registered, self._functions, self.options.given, self._frames, self._texts
-        with self._on_spark(), restored_on_failure(*own), self.catalog.all_or_nothing():
-            yield
+        with self.turn:
+            own = self._registered, self._functions, self.options.given, self._frames, self._texts
+            with self._on_spark(), restored_on_failure(*own), self.catalog.all_or_nothing():
+                yield
 
     @property
     def _frames(self) -> dict[str, DataFrame]:

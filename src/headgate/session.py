@@ -117,6 +117,7 @@ class Session(Declarations):
         self._is_closed = True
         failures = []
         for run in self._runs:
+            run.close_dashboard()
             try:
                 run.discard()
             except Exception as failure:
@@ -289,7 +290,7 @@ class Session(Declarations):
                 run = self._launcher().launch(network, settings)
         except OSError as error:
             raise SetupError(f"the run does not start: {error}") from error
-        self._runs = (*self._runs, run)
+        run._session, self._runs = self, (*self._runs, run)
         return run
 
     def advise(
