@@ -72,7 +72,8 @@ ALLOWED: dict[str, set[str]] = {
     "declarations": BELOW_SESSION | {"arguments", "placed", "session_state", "statements"},
     # by the models of queueing, with the priorities of the simulator
     "predicting": {"control", "errors", "model", "queueing", "scheduling", "simulator", "statistics"},
-    "preview": {"errors", "planning", "predicting", "queueing", "statistics"} | PLAIN,
+    "preview": {"changing", "control", "errors", "handle", "planning", "predicting", "queueing", "statistics"}
+    | PLAIN,
     "session": BELOW_SESSION
     | {"arguments", "changing", "declarations", "handle", "launching", "placed", "predicting", "preview"}
     | {"profile_runs", "run_settings", "status"},

@@ -343,7 +343,7 @@ class Session(Declarations):
             with self._all_or_nothing():
                 self._perform(statements)
                 conditions = Conditions(Fifo(), self._processors())
-                raise _Undone(preview(self.catalog, new, measured, conditions))
+                raise _Undone(preview(self.catalog, new, measured, conditions, run))
         except _Undone as undone:
             return undone.found
 
