@@ -96,6 +96,7 @@ def test_other_hosts_are_refused_so_that_a_page_cannot_reach_loopback_by_a_name_
     [
         (b"{", "application/json", 400, "the body is not valid JSON"),
         (b"[" * 100_000, "application/json", 400, "the body is not valid JSON"),
+        (rb'{"text": "SHOW \ud800"}', "application/json", 400, "the body is not valid JSON"),
         (b"[]", "application/json", 400, "the body is not a JSON object; keys: text, force, limit"),
         (b'{"text": 5}', "application/json", 400, "text is a whole number, not a text"),
         (b'{"text": "SHOW POOLS", "limit": true}', "application/json", 400, "limit is true or false, not"),
