@@ -19,6 +19,7 @@ BENCHMARKS = (
     "queueing.py",
     "optimizer.py",
     "eddies.py",
+    "dashboard.py",
 )
 
 

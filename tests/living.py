@@ -36,16 +36,23 @@ def lives(folder: Path, seed: int) -> str:
         if life < KILLS:
             while not (folder / "begun").exists() and process.poll() is None:
                 time.sleep(0.1)
-            try:
-                process.wait(rng.uniform(2, 30))
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+            if not ended(process, rng.uniform(2, 30)):
                 continue
-        if process.wait(TIMEOUT_S) != 0:
-            return log.read_text()[-4000:]
-        return ""
+        elif not ended(process, TIMEOUT_S):
+            return f"not done within {TIMEOUT_S} s; {log.read_text()[-4000:]}"
+        return "" if process.returncode == 0 else log.read_text()[-4000:]
     raise AssertionError("the last life is not killed")
+
+
+def ended(process: subprocess.Popen[bytes], within_s: float) -> bool:
+    """Whether a life ends by itself in time; otherwise it is killed, with its JVM."""
+    try:
+        process.wait(within_s)
+    except subprocess.TimeoutExpired:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        return False
+    return True
 
 
 def child(folder: Path, seed: int) -> int:

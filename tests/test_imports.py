@@ -53,11 +53,13 @@ ALLOWED: dict[str, set[str]] = {
     # tables and plots of results
     "report": ENGINE | {"simulator", "spark", "status"},
     "watching": {"report", "status"} | PLAIN,
-    "run_settings": ENGINE | {"control", "planning", "spark"},
+    # of a run, by observers that come late
+    "following": {"model", "runtime"},
+    "run_settings": ENGINE | {"control", "following", "planning", "spark"},
     "handle": ENGINE
     | {"arguments", "control", "cql", "planning", "run_settings", "spark", "status", "watching"},
     # all that it takes to start a network that has been planned
-    "launching": ENGINE | {"control", "handle", "run_settings", "spark", "status"},
+    "launching": ENGINE | {"control", "following", "handle", "run_settings", "spark", "status"},
     # a run that goes on with other queries
     "changing": ENGINE | {"handle", "launching", "planning", "run_settings", "spark"},
     # a run for each round of a profiler
@@ -70,12 +72,13 @@ ALLOWED: dict[str, set[str]] = {
     "declarations": BELOW_SESSION | {"arguments", "placed", "session_state", "statements"},
     # by the models of queueing, with the priorities of the simulator
     "predicting": {"control", "errors", "model", "queueing", "scheduling", "simulator", "statistics"},
-    "preview": {"errors", "planning", "predicting", "queueing", "statistics"} | PLAIN,
+    "preview": {"changing", "control", "errors", "handle", "planning", "predicting", "queueing", "statistics"}
+    | PLAIN,
     "session": BELOW_SESSION
     | {"arguments", "changing", "declarations", "handle", "launching", "placed", "predicting", "preview"}
     | {"profile_runs", "run_settings", "status"},
     # all that it knows of queries and runs it asks the session
-    "server": {"cql", "errors", "handle", "model", "session", "status"} | PLAIN,
+    "server": {"cql", "errors", "following", "handle", "model", "session", "status"} | PLAIN,
     # a table or figure of a paper is drawn by report
     "experiments": BELOW_FRONT | {"report"},
     # a command starts the thing it is named after

@@ -48,9 +48,15 @@ def test_advice_is_on_all_queries_together_and_left_out_with_its_reason() -> Non
         assert (found.fits, document["fits"]) == (fits, fits)
         assert set(document["queries"]) == {"a", "b"}
         assert bool(document["queries"]["b"]["broken"]) is not fits
-    session.measured = measured(session, 1e-5)
-    found = session.preview(NEW)
-    assert found.fits is None and found.reason.startswith("the profile has no profile of operator b.")
+    # of the new query nothing has been measured
+    for seconds_per_tuple, fits in ((1e-5, True), (1.0, False)):
+        session.measured = measured(session, seconds_per_tuple)
+        found = session.preview(NEW)
+        assert found.fits is fits
+        assert "estimates of operator b.select_s (as a.select_s)" in found.to_json()["advice"]
+    of_another_kind = session.preview("CREATE QUERY c AS SELECT COUNT(*) AS n FROM s [TUMBLE 1 SECOND];")
+    assert of_another_kind.fits is None
+    assert of_another_kind.reason.startswith("the profile has no profile of operator c.aggregate")
 
 
 def test_an_error_is_that_of_execute_and_changes_nothing() -> None:
@@ -64,7 +70,7 @@ def test_a_preview_rests_on_the_statistics_of_the_run_that_is_on(monkeypatch: py
     session = without_spark(monkeypatch, Session().execute(SCRIPT))
     run = session.start()
     monkeypatch.setattr(type(run), "measured", lambda self: measured(session, 1e-5))
-    assert "b." in session.preview(NEW).reason
+    assert session.preview(NEW).fits is True
     assert session.preview("CREATE STREAM u (v INT) FROM rate").fits is True
     behind(run).over.set()
     assert session.preview(NEW).reason.startswith("nothing has been measured yet")

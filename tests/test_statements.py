@@ -139,6 +139,17 @@ def test_a_text_that_is_wrong_sets_drops_and_answers_nothing(session: Session) -
     assert session._frames == {"f": frame}
 
 
+def test_a_query_that_could_not_go_on_is_named(session: Session) -> None:
+    session.execute("CREATE QUERY b AS SELECT ts FROM s;", "b.sql")
+    other = "CREATE OR REPLACE STREAM s (ts BIGINT, w INT) FROM csv OPTIONS (path 's/', timestamp 'ts');"
+    with pytest.raises(QueryError) as raised:
+        session.execute(other)
+    # its place is in an earlier text
+    assert str(raised.value) == "query a could not go on: unknown column v; columns: ts, w"
+    with pytest.raises(QueryError, match=r"^<cql>:1:26: unknown column w; columns: ts, v$"):
+        session.execute("CREATE QUERY c AS SELECT w FROM s")
+
+
 def test_queries_are_checked_against_what_is_replaced_below_them(session: Session) -> None:
     with pytest.raises(QueryError, match="unknown column v; columns: w"):
         session.execute("CREATE OR REPLACE STREAM s (w INT) FROM rate; CREATE STREAM t (v INT) FROM rate")
@@ -153,7 +164,9 @@ def test_questions_are_answered_while_a_run_is_on(session: Session) -> None:
     session.start()
     assert len(session.execute("SHOW QUERIES; DESCRIBE a").answers) == 2
     assert session.show("queries").rows
-    for text in ("SET seed = 1", "DROP QUERY a", "SHOW QUERIES; CREATE POOL x SLOTS 1"):
+    with pytest.raises(SetupError, match=r"SET is for runs that are started later; run\.change"):
+        session.execute("SET seed = 1")
+    for text in ("DROP QUERY a", "SHOW QUERIES; CREATE POOL x SLOTS 1"):
         with pytest.raises(SetupError, match="the run of a is on"):
             session.execute(text)
 

@@ -44,6 +44,13 @@ def provisional(run: Run, stages: Stages) -> Transition:
     return Reconciliation(run._run.manifest, stages.unshared).transition()
 
 
+def expected_network(run: Run | None, stages: Stages) -> Network:
+    """The operators that would run; those of queries that join a run share nothing with what is there."""
+    if run is None or run._launched is None or not run.is_running:
+        return stages.lowered
+    return network_after(stages, provisional(run, stages))
+
+
 def change_queries(run: Run, launcher: Launcher, stages: Stages, settings: Settings) -> None:
     """Let a run go on with other queries from the next tick on; returns when they run.
 

@@ -71,9 +71,10 @@ class Declarations(SessionState):
 
     @contextmanager
     def _all_or_nothing(self) -> Iterator[None]:
-        own = self._registered, self._functions, self.options.given, self._frames, self._texts
-        with self._on_spark(), restored_on_failure(*own), self.catalog.all_or_nothing():
-            yield
+        with self.turn:
+            own = self._registered, self._functions, self.options.given, self._frames, self._texts
+            with self._on_spark(), restored_on_failure(*own), self.catalog.all_or_nothing():
+                yield
 
     @property
     def _frames(self) -> dict[str, DataFrame]:
@@ -99,15 +100,17 @@ class Declarations(SessionState):
         statements = [statement for statement, _ in parsed]
         is_forced = arguments.flag("force", force)
         is_running = self._is_running
-        if any(isinstance(statement, SetOption) for statement in statements):
-            self._check_idle("SET")
+        if is_running and any(isinstance(statement, SetOption) for statement in statements):
+            now = "run.change, the dashboard and POST /settings change the one that is on"
+            raise SetupError(f"SET is for runs that are started later; {now}")
         with self._all_or_nothing():
             pausing = self._pausing(statements)
             answers, functions = self._perform(statements, [own for _, own in parsed])
             # some may have been dropped or replaced again
             left = {s.name.text: s for s in statements if isinstance(s, CreateQuery)}
             new = [query for name, query in left.items() if self.catalog.queries.get(name) is query]
-            self._check_plans(statements, new)
+            with self._blaming_others(given):
+                self._check_plans(statements, new)
             warnings = self.warnings
             names = [query.name.text for query in new]
             if self._measured is not None and new and not is_forced and not is_running:
@@ -120,6 +123,22 @@ class Declarations(SessionState):
             self._pause(query, is_paused)
         self.answers, self.warnings = answers, warnings
         return self
+
+    @contextmanager
+    def _blaming_others(self, text: str) -> Iterator[None]:
+        """Name the query of an earlier text that could not go on: its place is not in this one."""
+        try:
+            yield
+        except QueryError as error:
+            span = error.span
+            if span is None or span.text == text:
+                raise
+            names = (query.name for query in self.catalog.queries.values())
+            before = [n for n in names if n.span.text == span.text and n.span.start <= span.start]
+            if not before:
+                raise
+            name = max(before, key=lambda one: one.span.start).text
+            raise QueryError(f"query {name} could not go on: {error.message}") from error
 
     @property
     def script(self) -> str:

@@ -28,6 +28,11 @@ def html_paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
+def html_link(address: str, text: str) -> str:
+    """A link that opens a page beside this one."""
+    return f'<p><a href="{escape(address)}" target="_blank" rel="noopener">{escape(text)}</a></p>'
+
+
 def html_text(text: str) -> str:
     """Text whose lines and indents matter."""
     return f"<pre>{escape(text)}</pre>"

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any
 
@@ -72,6 +73,9 @@ class Run:
     _is_removed: bool = field(default=False, init=False)
     _launched: Launched | None = field(default=None, init=False)
     """How it was started; None for a run whose queries cannot change."""
+    _session: Any = field(default=None, init=False)
+    """The session that has started it."""
+    _dashboard: Any = field(default=None, init=False)
     _is_changing: bool = field(default=False, init=False)
     """Whether it has been halted, to go on with other queries."""
     _lock: threading.RLock = field(default_factory=threading.RLock, init=False)
@@ -146,6 +150,29 @@ class Run:
 
         with jobs_spared():
             watch(self, arguments.positive_seconds("every", every), display_here())
+
+    def dashboard(self, port: int = 0, opens: bool = True) -> Any:
+        """Serve the dashboard of the run on loopback, and open it in the browser of this machine.
+
+        What is returned has a ``link()`` to it, which a notebook shows, and a ``close()``; it is closed with
+        the session. ``port`` 0 is any that is free.
+        """
+        number = arguments.whole("port", port, 0, 8640)
+        self._check_running("dashboard")
+        if self._launched is None or self._session is None:
+            raise SetupError("this run has no dashboard; it was not started by a session")
+        if self._dashboard is None or not self._dashboard.is_open:
+            # the server knows runs, and is looked up here: runs know nothing of it
+            served = import_module("headgate.server.dashboard").Dashboard
+            self._dashboard = served(self._session, self, self._launched.followers, number)
+        if arguments.flag("opens", opens):
+            self._dashboard.open()
+        return self._dashboard
+
+    def close_dashboard(self) -> None:
+        """End the dashboard, if there is one; the run goes on."""
+        if self._dashboard is not None:
+            self._dashboard.close()
 
     def stop(self) -> None:
         """Finish the current tick, then end; on a run that is over, nothing happens."""

@@ -13,6 +13,7 @@ from headgate.control.controller import AdaptiveController
 from headgate.control.overrides import FixedController, ManualController
 from headgate.control.work_model import TICK_OF_BOUND, ControlledRun, target_s
 from headgate.errors import SetupError
+from headgate.following import Followers
 from headgate.handle import Run
 from headgate.model.network import Network
 from headgate.run_settings import Launched, RunSettings
@@ -56,7 +57,8 @@ class Launcher:
         if settings.checkpoint is None:
             remove_with_jvm(self.spark, folder)
         recorder = Recorder(network)
-        launched = Launched(settings, [recorder, *guarded(settings.observers)])
+        followers = Followers()
+        launched = Launched(settings, [recorder, *guarded(settings.observers), followers], followers)
         run, manual, processors = self._assemble(network, launched, folder, recorder)
         is_temporary = settings.checkpoint is None
         handle = Run(run, recorder, is_temporary, network, manual, settings.statistics, processors)

@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
+from headgate.changing import expected_network
+from headgate.control.admission import bounded_queries, marks_of
 from headgate.errors import HeadgateError
+from headgate.handle import Run
 from headgate.plain_json import finite
 from headgate.planning.catalog import Catalog
 from headgate.planning.explain import Explanation, explain_stages
@@ -14,6 +17,7 @@ from headgate.planning.lower import Stages
 from headgate.predicting import Conditions, predict
 from headgate.queueing.advice import Advice, QueryAdvice
 from headgate.statistics.completeness import Origin
+from headgate.statistics.likeness import with_estimates
 from headgate.statistics.profile_file import Measured
 
 
@@ -24,6 +28,8 @@ class Preview:
     explanation: Explanation
     advice: Advice | None
     reason: str = ""
+    marks: tuple[str, ...] = ()
+    """What the advice rests on without a measurement."""
 
     @property
     def fits(self) -> bool | None:
@@ -33,10 +39,11 @@ class Preview:
     def to_json(self) -> Json:
         """The plans as text, and the advice by query."""
         queries = {} if self.advice is None else self.advice.queries
+        found = self.reason if self.advice is None else repr(self.advice)[1:-1]
         return {
             "explain": str(self.explanation),
             "fits": self.fits,
-            "advice": repr(self.advice)[1:-1] if self.advice is not None else self.reason,
+            "advice": "; ".join([found, *self.marks]),
             "queries": {name: _advice_json(own) for name, own in queries.items()},
         }
 
@@ -50,9 +57,16 @@ def _advice_json(own: QueryAdvice) -> Mapping[str, object]:
 
 
 def preview(
-    catalog: Catalog, new: Collection[str], measured: Measured | None, conditions: Conditions
+    catalog: Catalog,
+    new: Collection[str],
+    measured: Measured | None,
+    conditions: Conditions,
+    run: Run | None = None,
 ) -> Preview:
-    """The plans of new queries, and advice on all queries of the catalog together."""
+    """The plans of new queries, and advice on all queries of the catalog together, beside a run that is on.
+
+    As in admission, operators that were not measured are estimated from like ones, and named.
+    """
     stages = Stages.of(catalog)
     shown = Stages(
         tuple(plan for plan in stages.bound if plan.query.name in new),
@@ -66,7 +80,9 @@ def preview(
     if measured is None:
         return Preview(explanation, None, "nothing has been measured yet; advice comes with the first ticks")
     try:
-        origin = Origin(command="the run")
-        return Preview(explanation, predict(stages.lowered, measured, {}, conditions, origin))
+        network = expected_network(run, stages)
+        known, estimates = with_estimates(measured, network)
+        advice = predict(network, known, {}, conditions, Origin(command="the run"))
+        return Preview(explanation, advice, marks=marks_of(estimates, bounded_queries(network)))
     except (HeadgateError, ArithmeticError) as error:
         return Preview(explanation, None, str(error))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.control.overrides import Overrides
+from headgate.following import Followers
 from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages
 from headgate.routing.policies import Router
@@ -52,6 +53,8 @@ class Launched:
 
     settings: RunSettings
     observers: list[Observer]
+    followers: Followers = field(default_factory=Followers)
+    """Observers that come while it is on; one of ``observers``."""
     latencies_s: dict[str, float | None] = field(default_factory=dict)
     is_to_stop: bool = False
 

@@ -117,6 +117,7 @@ class Session(Declarations):
         self._is_closed = True
         failures = []
         for run in self._runs:
+            run.close_dashboard()
             try:
                 run.discard()
             except Exception as failure:
@@ -290,7 +291,7 @@ class Session(Declarations):
                 run = self._launcher().launch(network, settings)
         except OSError as error:
             raise SetupError(f"the run does not start: {error}") from error
-        self._runs = (*self._runs, run)
+        run._session, self._runs = self, (*self._runs, run)
         return run
 
     def advise(
@@ -343,7 +344,7 @@ class Session(Declarations):
             with self._all_or_nothing():
                 self._perform(statements)
                 conditions = Conditions(Fifo(), self._processors())
-                raise _Undone(preview(self.catalog, new, measured, conditions))
+                raise _Undone(preview(self.catalog, new, measured, conditions, run))
         except _Undone as undone:
             return undone.found
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -47,6 +48,8 @@ class SessionState(ABC):
 
         if spark is not None:
             check_session(spark)
+        self.turn = threading.RLock()
+        """Held while statements take effect, as those of the dashboard do beside the program's."""
         self._given = spark
         self._extras = extras
         self._master = arguments.text("master", master, "'local[*]' or 'spark://host:7077'")

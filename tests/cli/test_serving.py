@@ -78,6 +78,21 @@ def test_a_pipe_of_statements_ends_with_the_first_error(
             shell.loop()
 
 
+def test_a_refused_query_is_let_in_by_force(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[tuple[str, bool]] = []
+    assert served.session is not None
+    monkeypatch.setattr(served.session, "execute", lambda text, _, force: asked.append((text, force)))
+    monkeypatch.setenv("HEADGATE_TOKEN", TOKEN)
+    text = "CREATE QUERY x AS SELECT src FROM flows"
+    assert sql(served, text).exit_code == 0 and sql(served, text, "--force").exit_code == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"\\f {text};\n"))
+    Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False).loop()
+    assert asked == [(text, False), (text, True), (text, True)]
+    assert capsys.readouterr().out.splitlines()[-1] == "done"
+
+
 def test_names_and_words_are_completed(served: Served) -> None:
     shell = Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False)
     shell._learn_names()

@@ -56,6 +56,8 @@ def test_results_relations_and_dead_letters_are_tables(checkpoint: Path) -> None
     assert rows(checkpoint, joined) == [{"owner": "Ann", "v": 60}, {"owner": "Bob", "v": 20}]
     assert rows(checkpoint, "SELECT owner FROM OWNERS WHERE sensor = 'b'") == [{"owner": "Bob"}]
     assert rows(checkpoint, "SELECT COUNT(*) AS n FROM none") == [{"n": 0}]
+    twice = the_error("SELECT h.value, 2 * h.value AS value FROM high h", checkpoint)
+    assert twice == "error: two columns are called value; give one of them another name with AS\n"
     assert rows(checkpoint, "WITH x AS (SELECT 1 FROM dead_letters) SELECT COUNT(*) AS n FROM x;") == [
         {"n": 2}
     ]

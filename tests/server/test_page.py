@@ -13,6 +13,7 @@ from tests.fake_runs import FakePools, behind
 from tests.server.browser import Page, needs_browser, opened
 from tests.server.support import QUERIES, STREAMS, Served, replaying, serving, ticks
 
+from headgate.control.admission import Refused
 from headgate.spark.eddies.pools import PoolStatus
 
 pytestmark = [needs_browser, pytest.mark.slow]
@@ -145,6 +146,31 @@ def test_strategy_budget_and_bounds_are_changed_from_the_page(served: Served, pa
     page.fill("#set-strategy", "nonsense")
     page.click("#apply")
     page.until("document.querySelector('#applied').innerText.startsWith('unknown strategy nonsense')")
+    page.complaints.clear()
+
+
+def test_a_refused_query_is_let_in_only_on_demand(
+    served: Served, page: Page, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, bool]] = []
+
+    def execute(text: str, origin: str, force: bool) -> None:
+        asked.append((text, force))
+        if not force:
+            raise Refused("query small: latency p99 would be 9 s, 4.5 times its bound of 2 s")
+
+    assert served.session is not None
+    monkeypatch.setattr(served.session, "execute", execute)
+    monkeypatch.setattr(served.session, "answers", ())
+    statement = "CREATE QUERY small AS SELECT src FROM packets;"
+    page.fill("#statement", statement)
+    page.click("#execute")
+    page.until("document.querySelector('#answer .verdict.bad')?.innerText.startsWith('query small: latency')")
+    # what was refused is let in, whatever has been typed since
+    page.fill("#statement", "SHOW QUERIES")
+    page.click("#insist")
+    page.until("document.querySelector('#answer .verdict.good')?.innerText === 'in force'")
+    assert asked == [(statement, False), (statement, True)]
     page.complaints.clear()
 
 

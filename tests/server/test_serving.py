@@ -7,13 +7,15 @@ import json
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 from tests.server.browser import browser_path, opened
-from tests.server.support import TOKEN, Served, _running, wait_for
+from tests.server.support import TOKEN, Client, Served, _running, wait_for
 
+from headgate.handle import Run
 from headgate.server.guard import Keys
 from headgate.server.hub import Hub
 from headgate.server.recording import FOLDER, Recorded, Recording
@@ -56,6 +58,7 @@ def test_a_run_is_served_watched_and_steered(served: Served, tmp_path: Path) -> 
     wait_for(lambda: not run.wait(0) and run.status().queries["big"].rows_out > 0, 600)
     wait_for(lambda: served.ask("GET", "/ready")[0] == 200)
     _results_are_those_of_the_run(served)
+    _a_program_opens_a_page_of_its_own(run)
     if browser_path() is not None:
         _page_shows_and_steers(served)
     run.ask_to_stop()
@@ -103,6 +106,25 @@ def _results_are_those_of_the_run(served: Served) -> None:
     thread.start()
     thread.join(600)
     assert json.loads(more[0])["tick"] > last
+
+
+def _a_program_opens_a_page_of_its_own(run: Run) -> None:
+    with run.dashboard(opens=False) as dashboard:
+        asking = Client(int(dashboard.url.rpartition(":")[2]), dashboard._live.keys.token)
+        # it begins with ticks that were before it
+        first = wait_for_ticks(asking, 1)[0]
+        assert first["tick"] <= run.status().ticks
+        last = wait_for_ticks(asking, run.status().ticks - first["tick"] + 2)[-1]
+        assert last["streams"]["beats"][5] <= run.status().streams["beats"].rows_in
+        asking.post("/sql", {"text": "ALTER QUERY odd SET (latency = '50 s')"})
+        assert run.settings().latency_s["odd"] == 50
+    assert run.is_running
+
+
+def wait_for_ticks(asking: Client, number: int) -> list[Any]:
+    wait_for(lambda: len(asking.get("/history")["ticks"]) >= number, 300)
+    found: list[Any] = asking.get("/history")["ticks"]
+    return found
 
 
 def _page_shows_and_steers(served: Served) -> None:

@@ -30,6 +30,7 @@ _HELP = """\
 statements end with ; and may take several lines
 \\d            list all names
 \\p STATEMENT  plans and advice, nothing is declared
+\\f STATEMENT  execute it although bounds would be broken
 \\watch [S]    repeat the last statement every S seconds (2 by default), until Ctrl-C
 \\?            this list
 \\q            end, as do quit and exit"""
@@ -45,10 +46,11 @@ class Shell:
         self._last = ""
         self._names: list[str] = []
 
-    def execute(self, text: str) -> None:
-        """Execute statements and print the answers."""
+    def execute(self, text: str, force: bool = False) -> None:
+        """Execute statements and print the answers; ``force`` lets in what would break bounds."""
         self._last = text
-        found = self._client.post("/sql", {"text": text, "limit": min(self._limit, 10_000)})
+        asked = {"text": text, "limit": min(self._limit, 10_000), "force": force}
+        found = self._client.post("/sql", asked)
         if self._as_json:
             print(json_text(found))
         elif "rows" in found:
@@ -93,6 +95,9 @@ class Shell:
         elif command == "\\p":
             found = self._client.post("/preview", {"text": rest})
             print(f"{found['explain']}\n\n{found['advice']}")
+        elif command == "\\f":
+            self.execute(rest, force=True)
+            self._learn_names()
         elif command == "\\watch":
             self._watch(rest)
         elif command.startswith("\\"):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.parameters import CONF, DEBUG, JARS, JSON, MASTER, PACKAGES, value
+from headgate.cli.parameters import CONF, DEBUG, JARS, JSON, MASTER, PACKAGES, flag, value
 from headgate.cli.serving import TOKEN_FILE, URL
 from headgate.errors import QueryError, SetupError
 
@@ -27,6 +27,7 @@ def sql(
     url: str = URL,
     token_file: Path | None = TOKEN_FILE,
     checkpoint: str | None = value("DIR", "Query the state of a run in this folder instead of a server."),
+    force: bool = flag("--force", "Admit queries that would break their bounds, or those of others."),
     limit: int = value("N", "Rows to show in a table.", default=_SHOWN_ROWS, min=1, max=1_000_000),
     master: str = MASTER,
     packages: str | None = PACKAGES,
@@ -47,7 +48,7 @@ def sql(
         from headgate.cli.shell import Shell
 
         shell = Shell(Client.of(url, token_file), limit, as_json)
-        shell.loop() if statement is None else shell.execute(statement)
+        shell.loop() if statement is None else shell.execute(statement, force)
         return
     if statement is None:
         raise SetupError("--checkpoint needs a statement, such as 'SELECT * FROM q'; a shell needs a server")

@@ -127,7 +127,7 @@ def check_admission(
     except NotMeasured as error:
         names = ", ".join(sorted(bounded))
         return (f"bounds of {names} are not checked: {error}",) if bounded else ()
-    marks = _marks(estimates, bounded)
+    marks = marks_of(estimates, bounded)
     found = admission(load, new, model)
     reasons = found.reasons()
     if bounded & reasons.keys():
@@ -144,7 +144,7 @@ def check_admission(
 _SHOWN = 3
 
 
-def _marks(estimates: Estimates, bounded: Collection[str]) -> tuple[str, ...]:
+def marks_of(estimates: Estimates, bounded: Collection[str]) -> tuple[str, ...]:
     """Which operators a verdict on bounds rests on without a measurement of theirs."""
     if not (estimates and bounded):
         return ()

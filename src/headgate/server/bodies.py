@@ -51,6 +51,8 @@ async def object_of(request: Request, keys: dict[str, type | tuple[type, ...]]) 
         raise HTTPException(415, f"the body is {kind[:50] or 'of no type'}; send application/json{also}")
     try:
         document = json.loads(text)
+        # half of a pair of surrogates is valid JSON, and no text
+        json.dumps(document, ensure_ascii=False).encode()
     except (ValueError, RecursionError):
         raise HTTPException(400, "the body is not valid JSON") from None
     if not isinstance(document, dict):

@@ -17,6 +17,7 @@ from headgate.server import documents
 from headgate.server.hub import Hub
 
 if TYPE_CHECKING:
+    from headgate.following import Followers
     from headgate.handle import Run
     from headgate.model.network import Network
 
@@ -66,6 +67,14 @@ class RunMonitor:
         try:
             found = start()
             self._totals, self._network, self._run = {}, None, found
+        finally:
+            self._is_known.set()
+
+    def join(self, run: Run, followers: Followers) -> None:
+        """Follow a run that is on already, from its last minutes on."""
+        self._is_known.clear()
+        try:
+            self._totals, self._network, self._run = followers.add(self), None, run
         finally:
             self._is_known.set()
 

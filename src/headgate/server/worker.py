@@ -60,12 +60,14 @@ class Worker:
         if Cursor(text, "sql").word() in ("SELECT", "WITH"):
             return self._select(text, limit)
         statements = cql.parse(text, "sql")
-        self._session.execute(text, "sql", force)
+        with self._session.turn:
+            self._session.execute(text, "sql", force)
+            answers, warnings = self._session.answers, list(self._session.warnings)
         if not all(isinstance(statement, Question) for statement in statements):
             self._monitor.hub.publish("statement", {"text": " ".join(text.split()), "at_s": time.time()})
             self._start()
-        answers = [answer.to_json() | {"text": str(answer)} for answer in self._session.answers]
-        return {"answers": answers, "warnings": list(self._session.warnings)}
+        shown = [answer.to_json() | {"text": str(answer)} for answer in answers]
+        return {"answers": shown, "warnings": warnings}
 
     def _select(self, text: str, limit: int) -> dict[str, Any]:
         # one more than is returned, to know whether there are more
@@ -93,11 +95,7 @@ class Worker:
 
     def close(self) -> None:
         """End the run after its tick, and the session."""
-
-        def end() -> None:
-            self._session.close()
-
-        self._thread.submit(end).result()
+        self._thread.submit(self._session.close).result()
         self._thread.shutdown()
 
 

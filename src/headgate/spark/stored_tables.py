@@ -6,6 +6,7 @@ A run records where they are. Results are those of the ticks that have been comm
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -160,6 +161,9 @@ class StoredTables:
     def rows(self, text: str, max_rows: int | None = None) -> Selected:
         """The rows that a SELECT gives, all or the first ones."""
         found = self.select(text)
+        twice = [name for name, times in Counter(found.columns).items() if times > 1]
+        if twice:
+            raise SetupError(f"two columns are called {twice[0]}; give one of them another name with AS")
         columns = {field.name: field.dataType.simpleString() for field in found.schema.fields}
         try:
             return Selected(columns, (found if max_rows is None else found.limit(max_rows)).toArrow())

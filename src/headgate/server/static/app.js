@@ -137,6 +137,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "Escape" && !isTyping) live();
   if (event.key === "/" && !isTyping) { event.preventDefault(); byId("statement").focus(); }
 });
-window.addEventListener("resize", plan);
+// also when a scroll bar takes some of the width
+new ResizeObserver(plan).observe(byId("graph"));
 statements();
 begin();

@@ -5,7 +5,7 @@ import { byId, bytes, h, seconds } from "./format.js";
 export async function ask(path, body) {
   const answer = await fetch(path, body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
   const document = await answer.json().catch(() => ({ error: `the server answers ${answer.status}` }));
-  if (!answer.ok) throw new Error(document.error ?? `the server answers ${answer.status}`);
+  if (!answer.ok) throw Object.assign(new Error(document.error ?? `the server answers ${answer.status}`), { kind: document.kind });
   return document;
 }
 
@@ -31,9 +31,13 @@ export function statements() {
     const queries = Object.entries(found.queries).map(([name, own]) => `${name}: ${own.fits ? `fits up to ${Number((own.largest_factor ?? Infinity).toPrecision(3))} times these rates` : [...own.broken, own.help].join("; ")}`);
     answerWith(verdict(kind, found.advice), ...queries.map((line) => h("p", { class: "muted" }, line)), h("pre", {}, found.explain));
   });
-  const execute = () => busyWhile(byId("execute"), async () => {
-    const found = await ask("/sql", { text: text.value });
-    if (found.rows) answerWith(table(found));
+  const execute = (statement = text.value, force = false) => busyWhile(byId("execute"), async () => {
+    const found = await ask("/sql", { text: statement, force }).catch((error) => {
+      if (error.kind !== "Refused") throw error;
+      return { refusal: error.message };
+    });
+    if (found.refusal) answerWith(verdict("bad", found.refusal), insist(() => execute(statement, true)));
+    else if (found.rows) answerWith(table(found));
     else answerWith(...(found.answers.length ? [] : [verdict("good", "in force")]), ...found.warnings.map((warning) => verdict("", warning)), ...found.answers.map((answer) => h("pre", {}, answer.text)));
   });
   byId("check").addEventListener("click", check);
@@ -42,6 +46,13 @@ export function statements() {
     if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) { event.preventDefault(); (event.shiftKey ? execute : check)(); }
     if (event.key === "Escape") text.blur();
   });
+}
+
+// bounds would be broken: that is for a person to decide
+function insist(act) {
+  const button = h("button", { type: "button", id: "insist" }, "Execute all the same");
+  button.addEventListener("click", act);
+  return button;
 }
 
 function table(found) {

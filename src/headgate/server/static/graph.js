@@ -22,6 +22,19 @@ function nodesOf(network) {
   return nodes;
 }
 
+const pen = document.createElement("canvas").getContext("2d");
+
+// names of many queries differ at their ends, and those of their operators after the first dot
+function clipped(name, room, font) {
+  pen.font = `${font} ${getComputedStyle(document.body).fontFamily}`;
+  const [, query, rest] = /^([^.]+)(\..+)$/.exec(name) ?? [null, name, ""];
+  for (let kept = query.length; kept > 1; kept--) {
+    const text = kept === query.length ? name : `${query.slice(0, Math.floor(kept / 3))}…${query.slice(-Math.ceil(kept * 2 / 3))}${rest}`;
+    if (pen.measureText(text).width <= room) return text;
+  }
+  return rest ? clipped(rest.slice(1), room, font) : name;
+}
+
 // neighbours in the next layer pull a node towards their mean place, a few times in both directions
 function order(nodes) {
   const layers = [];
@@ -104,9 +117,8 @@ export class Graph {
   }
 
   draw(key, node) {
-    const clip = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
     const left = this.isNarrow ? NARROW.text : NODE.text;
-    const letters = Math.floor((node.width - left - 2) / (this.isNarrow ? 6.8 : 7));
+    const room = node.width - left - 5;
     // without a line for the query, the others stand in the middle
     const up = this.isNarrow && !node.name.includes(".") ? 7 : 0;
     const gauge = s("rect", { class: "gauge", x: 7, y: this.height - 7, width: 7, height: 0, rx: 3 });
@@ -118,8 +130,8 @@ export class Graph {
       s("rect", { class: "box", width: node.width, height: this.height, rx: 10 }),
       s("rect", { x: 7, y: 7, width: 7, height: this.height - 14, rx: 3, fill: "var(--soft)", visibility: node.kind === "operator" ? "visible" : "hidden" }),
       gauge,
-      prefix ? s("text", { class: "faint", x: left, y: 17 }, clip(prefix, letters)) : null,
-      s("text", { class: "title", x: left, y: this.height - 36 - up }, clip(name, letters)), says, more);
+      prefix ? s("text", { class: "faint", x: left, y: 17 }, clipped(prefix, room, "10.5px")) : null,
+      s("text", { class: "title", x: left, y: this.height - 36 - up }, clipped(name, room, this.isNarrow ? "600 11px" : "600 12px")), says, more);
     const choose = () => { this.chosen = key; this.show(); };
     group.addEventListener("click", choose);
     group.addEventListener("focus", choose);
