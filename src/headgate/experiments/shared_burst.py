@@ -4,6 +4,12 @@ Each repetition runs all strategies one after the other, so that a machine that 
 for all of them; strategies are compared within a repetition. Every other repetition runs them in reverse, so
 that a drift within repetitions is for a strategy as often as against it. A claim holds if the mean of its
 ratios is on the right side of 1 by more than they spread.
+
+Paths of two steps make segment, simplified-segment and chain the same strategy. So six queries share a quick
+leaf, and half of them have two steps more: a filter that frees more for its time than a cheap query does, and
+an end that makes the two together free less. Strategies that cut between them run the filters first, before
+nearly all results; at twice the capacity there is no time for both. In ticks without noise
+(``tests/experiments/test_shared_burst.py``) the latencies compared differ by a factor of two.
 """
 
 from __future__ import annotations
@@ -22,6 +28,7 @@ from headgate.scheduling.deadlines import ChainFlush
 
 # as many in either direction
 REPETITIONS = 4
+OVERLOAD = 2.0
 _STRATEGIES: tuple[Callable[[], Strategy], ...] = (
     Fifo,
     Greedy,
