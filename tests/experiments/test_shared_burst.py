@@ -11,7 +11,7 @@ import pytest
 from tests.planning.support import catalog_of
 
 from headgate.experiments.flood import TICK_BUDGET_S
-from headgate.experiments.shared_burst import OVERLOAD, compare
+from headgate.experiments.shared_burst import compare
 from headgate.experiments.study import Study, script
 from headgate.experiments.workloads import generated_arrivals
 from headgate.model.joins import WindowJoin
@@ -71,11 +71,13 @@ def test_eight_queries_share_two_streams() -> None:
 
 # microseconds per tuple, and selectivities; a hash takes one microsecond
 COSTS = {
-    "halves.select_packets": (0.5, 0.5),
-    **{"brief.project": (24.0, 1.0), "medium.project": (30.0, 1.0), "longer.project": (36.0, 1.0)},
-    **{f"{name}.select_halves": (20.0, 5 / 256) for name in ("rare", "rarer", "rarest")},
-    **{"rare.project": (1400.0, 1.0), "rarer.project": (1600.0, 1.0), "rarest.project": (1800.0, 1.0)},
+    **{"small.select_packets": (0.3, 0.1), "every.project": (0.5, 1.0)},
+    **{"hashed.select_packets": (20.0, 1 / 8), "hashed.project": (400.0, 1.0)},
+    **{"halved.select_packets": (0.5, 0.5), "halved.project": (60.0, 1.0)},
+    **{"most.select_packets": (20.0, 15 / 16), "long_way.select_packets": (1.5, 1 / 8)},
+    **{"long_way.project": (3.0, 1.0), "alarmed.join": (1.0, 0.1)},
 }
+OVERLOAD = 1.5
 PROCESSORS = 2
 
 
@@ -109,10 +111,11 @@ def simulated(noise: float, seed: int) -> dict[str, Figures]:
 
 def test_the_claims_hold_of_the_queries_whatever_the_machine_makes_of_their_costs(tmp_path: Path) -> None:
     assert failures(tmp_path, *(simulated(0.3, seed) for seed in range(1, 5))) == []
-    runs = simulated(0.0, 7)
-    latency = {name: run.mean_latency_s for name, run in runs.items()}
-    assert latency["path-capacity"] < 0.6 * min(latency["chain"], latency["segment"])
-    assert latency["simplified-segment"] < 0.6 * latency["segment"]
+
+
+def test_segment_is_simplified_segment_where_paths_have_two_steps() -> None:
+    runs = simulated(0.3, 7)
+    assert runs["segment"] == runs["simplified-segment"] != runs["path-capacity"]
 
 
 def test_the_orders_of_the_papers_pass_on_a_machine_that_gets_faster(tmp_path: Path) -> None:
@@ -124,7 +127,7 @@ def test_the_orders_of_the_papers_pass_on_a_machine_that_gets_faster(tmp_path: P
     [
         ("chain", (60.0, 8.0), "chain's peak backlog, of fifo's"),
         ("path-capacity", (40.0, 6.5), "path-capacity's mean latency, of fifo's"),
-        ("simplified-segment", (15.0, 7.5), "simplified-segment's mean latency, of segment's"),
+        ("segment", (45.0, 7.0), "segment's peak backlog, of path-capacity's"),
     ],
 )
 def test_a_claim_fails_if_the_order_is_another(

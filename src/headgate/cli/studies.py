@@ -45,14 +45,14 @@ def reproduced(study: str, trace: Path | None, out: Path, on_spark: bool, in_rea
 def measured_bursts(out: Path, seed: int, queries: str, master: str) -> Study:
     """Run the burst of one query, of eight, or both, on a Spark application of its own."""
     from headgate.experiments.burst import BurstBench, predict_burst
-    from headgate.experiments.shared_burst import OVERLOAD, REPETITIONS, compare, repeat
+    from headgate.experiments.shared_burst import REPETITIONS, compare, repeat
 
     with Progress("starting Spark") as progress, _application(master) as spark:
         study = Study("burst", out, progress.announce)
         if queries != "eight":
             predict_burst(study, BurstBench(spark, "burst.sql", seed, progress.announce))
         if queries != "one":
-            bench = BurstBench(spark, "shared_burst.sql", seed, progress.announce, OVERLOAD)
+            bench = BurstBench(spark, "shared_burst.sql", seed, progress.announce)
             bench.calibrate()
             compare(study, [repeat(bench, number) for number in range(REPETITIONS)])
         return study

@@ -35,7 +35,7 @@ BETA = 0.7
 # of what path capacity needs beyond chain's peak, so much is allowed to threshold
 ROOM = 0.25
 _WARM_UP_RATE = 4_000
-# the burst of one query asks for this many times what the processors can do
+# the burst asks for this many times what the processors can do
 _OVERLOAD = 1.5
 _RATES = (2_000.0, 200_000.0)
 # what a tuple costs still falls in the first runs of a JVM
@@ -84,11 +84,8 @@ class BurstRun:
 class BurstBench:
     """Runs the burst of a script again and again on one Spark application."""
 
-    def __init__(
-        self, spark: Any, file: str, seed: int, progress: Progress, overload: float = _OVERLOAD
-    ) -> None:
+    def __init__(self, spark: Any, file: str, seed: int, progress: Progress) -> None:
         self._spark = spark
-        self._overload = overload
         self._file = file
         self._seed = seed
         self._progress = progress
@@ -115,7 +112,7 @@ class BurstBench:
         self._known = rehearsed.measured.profiles
         ticks = rehearsed.status.history
         per_tuple_s = sum(tick.busy_s for tick in ticks) / sum(tick.rows_in for tick in ticks)
-        self.rate = float(np.clip(self._overload * processors(self._spark) / per_tuple_s, *_RATES))
+        self.rate = float(np.clip(_OVERLOAD * processors(self._spark) / per_tuple_s, *_RATES))
 
     def run(self, strategy: Strategy) -> BurstRun:
         self._progress(f"{strategy.name} on Spark")

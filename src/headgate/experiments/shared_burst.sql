@@ -1,37 +1,30 @@
 -- One burst, eight queries of different cost and selectivity: what runs first decides what waits.
 CREATE STREAM packets (ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT, bytes INT)
-  FROM burst OPTIONS (rate '$QUIET, $BURST from 3 s, $QUIET from 8 s', flows '64', seed '$SEED', keys '500',
-                      start '2024-05-01T12:00:00Z', duration '12 s', timestamp 'ts');
+  FROM burst OPTIONS (rate '$QUIET, $BURST from 3 s, $QUIET from 9 s', flows '64', seed '$SEED', keys '500',
+                      start '2024-05-01T12:00:00Z', duration '13 s', timestamp 'ts');
 CREATE STREAM alarms (ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT, bytes INT)
   FROM burst OPTIONS (rate '50', flows '8', seed '$SEED', keys '500', start '2024-05-01T12:00:00Z',
-                      duration '12 s', timestamp 'ts');
--- a leaf that is quick, below six of them
-CREATE STREAM halves AS
-  SELECT src, dst, bytes FROM packets WHERE pmod(xxhash64(src, bytes), 2) = 0;
+                      duration '13 s', timestamp 'ts');
 
--- cheap: nearly all results are theirs
-CREATE QUERY brief AS
-  SELECT dst, aggregate(sequence(1, 24), concat(src, bytes), (digest, i) -> sha2(digest, 256)) AS digest
-  FROM halves;
-CREATE QUERY medium AS
-  SELECT src, aggregate(sequence(1, 30), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) AS digest
-  FROM halves;
-CREATE QUERY longer AS
-  SELECT src, aggregate(sequence(1, 36), concat(src, dst), (digest, i) -> sha2(digest, 256)) AS digest
-  FROM halves;
--- dear: the filter frees more for its time than a cheap query does, but less together with what is behind it
-CREATE QUERY rare AS
-  SELECT dst, aggregate(sequence(1, 1400), concat(src, bytes), (digest, i) -> sha2(digest, 256)) AS digest
-  FROM halves
-  WHERE aggregate(sequence(1, 20), concat(src, bytes), (digest, i) -> sha2(digest, 256)) < '05';
-CREATE QUERY rarer AS
-  SELECT src, aggregate(sequence(1, 1600), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) AS digest
-  FROM halves
-  WHERE aggregate(sequence(1, 20), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) < '05';
-CREATE QUERY rarest AS
-  SELECT src, aggregate(sequence(1, 1800), concat(src, dst), (digest, i) -> sha2(digest, 256)) AS digest
-  FROM halves
-  WHERE aggregate(sequence(1, 20), concat(src, dst, bytes), (digest, i) -> sha2(digest, 256)) < '05';
+-- cheap to decide, and little is left
+CREATE QUERY small AS SELECT src, dst FROM packets WHERE bytes < 60;
+-- a dear filter, and what passes it is dearer still
+CREATE QUERY hashed AS
+  SELECT src, aggregate(sequence(1, 400), concat(src, bytes), (digest, i) -> sha2(digest, 256)) AS digest
+  FROM packets
+  WHERE aggregate(sequence(1, 20), concat(dst, bytes), (digest, i) -> sha2(digest, 256)) < '2';
+-- half of all pass a cheap filter to a dear last step
+CREATE QUERY halved AS
+  SELECT dst, aggregate(sequence(1, 60), concat(src, bytes), (digest, i) -> sha2(digest, 256)) AS digest
+  FROM packets WHERE pmod(xxhash64(src, bytes), 2) = 0;
+-- a dear filter that passes nearly all
+CREATE QUERY most AS
+  SELECT src, bytes FROM packets
+  WHERE aggregate(sequence(1, 20), concat(src, bytes), (digest, i) -> sha2(digest, 256)) < 'f';
+CREATE QUERY every AS SELECT src, dst, bytes * 8 AS bits FROM packets;
+CREATE QUERY long_way AS
+  SELECT upper(dst) AS dst, sha2(concat(src, dst), 512) AS digest FROM packets
+  WHERE pmod(xxhash64(dst), 4) = 0 AND sha2(src, 256) < '8';
 CREATE QUERY alarmed AS
   SELECT p.src, p.bytes, a.bytes AS alarm
   FROM packets [RANGE 1 SECOND] AS p, alarms [RANGE 1 SECOND] AS a WHERE p.src = a.src;
