@@ -45,7 +45,7 @@ def run_over(
     """Run a query over files of these streams, one of each per tick."""
     session = Session(spark)
     for stream in streams:
-        rows = len(stream.tuples)
+        rows = len(stream.arrivals)
         cuts = range(rows // ticks, rows, rows // ticks)
         write_stream(folder / stream.name, stream, cuts, "parquet", "TIMESTAMP")
         options = {"idle_after": PATIENT, "maxFilesPerTrigger": 1}
