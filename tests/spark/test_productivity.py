@@ -78,13 +78,13 @@ def test_productivity_keeps_the_tuples_that_find_matches(
     assert 0.6 < counts.shed / counts.rows_in < 0.8
 
 
-def test_tuples_are_ranked_by_the_keys_that_their_windows_hold(tiny: SparkSession) -> None:
+def test_tuples_are_ranked_by_the_keys_that_their_windows_hold(spark: SparkSession) -> None:
     network = Stages.of(catalog_of(f"CREATE QUERY q AS {JOIN};", STREAMS)).lowered
     join = network.operators["q.join"]
     assert isinstance(join, WindowJoin)
     keys = [7] * 30 + [8] * 10 + [None] * 5
     rows = [(key, number) for number, key in enumerate(keys)]
-    other = tiny.createDataFrame(rows, "b__k BIGINT, b__id BIGINT")
+    other = spark.createDataFrame(rows, "b__k BIGINT, b__id BIGINT")
     samples = key_samples(join, [None, WindowContent(other, len(rows))])
     counts = count_keys(samples)
     [(table, by_bucket)] = counts.items()
@@ -93,7 +93,7 @@ def test_tuples_are_ranked_by_the_keys_that_their_windows_hold(tiny: SparkSessio
     [(own, met)] = [pair for pair in equal_keys(join) if pair[1].table == table]
     assert (own.side, met.side) == (0, 1)
     text = productivity([(KeyMatch("k", table),)], tables)
-    arriving = tiny.createDataFrame([(7,), (8,), (9,), (None,)], "k INT")
+    arriving = spark.createDataFrame([(7,), (8,), (9,), (None,)], "k INT")
     ranks = [rank for (rank,) in arriving.selectExpr(str(text)).collect()]
     assert ranks == [0.75 * KEY_BUCKETS, 0.25 * KEY_BUCKETS, 0.0, 0.0]
     assert productivity([(KeyMatch("k", table),)], {}) is None

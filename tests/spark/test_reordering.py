@@ -39,13 +39,14 @@ def run_over(
     folder: Path,
     streams: Sequence[Stream],
     query: Query,
+    ticks: int,
     orders: Mapping[str, Sequence[object]] | None = None,
 ) -> Run:
     """Run a query over files of these streams, one of each per tick."""
     session = Session(spark)
     for stream in streams:
-        rows = len(stream.tuples)
-        cuts = range(ROWS_A_TICK, rows, ROWS_A_TICK)
+        rows = len(stream.arrivals)
+        cuts = range(rows // ticks, rows, rows // ticks)
         write_stream(folder / stream.name, stream, cuts, "parquet", "TIMESTAMP")
         options = {"idle_after": PATIENT, "maxFilesPerTrigger": 1}
         session.execute(stream_sql(stream, folder / stream.name, "parquet", "TIMESTAMP", **options))
@@ -66,7 +67,7 @@ def test_the_plan_changes_within_five_ticks_and_the_results_are_the_oracles(
         [compare("a", "k", "=", "b", "k"), compare("b", "v", "=", "c", "v")],
     )
     query = Query("abc", [joined])
-    run = run_over(spark, tmp_path, (a, b, c), query)
+    run = run_over(spark, tmp_path, (a, b, c), query, TICKS)
     orders = [(change.batch_id, change.after.orders["abc.join"]) for change in run.status().changes]
     before = [order for tick, order in orders if tick < SWAP]
     after = [(tick, order) for tick, order in orders if tick >= SWAP]
@@ -78,11 +79,11 @@ def test_the_plan_changes_within_five_ticks_and_the_results_are_the_oracles(
     assert not wrong, wrong
 
 
-def chained(name: str, place: int, keys: int, values: int, ticks: int) -> Stream:
+def chained(name: str, place: int, keys: int, values: int, ticks: int, per_s: int = 4) -> Stream:
     rng = Random(place)
     tuples = []
-    for number in range(ticks * ROWS_A_TICK):
-        ts = 1000 * SECOND + number * SECOND // 4 + place
+    for number in range(ticks * ROWS_A_TICK * per_s // 4):
+        ts = 1000 * SECOND + number * SECOND // per_s + place
         row = {"ts": ts, "k": rng.randrange(keys), "v": rng.randrange(values), "s": rng.choice(WORDS)}
         tuples.append(Tuple(ts, row))
     return Stream(name, place, tuples)
@@ -105,7 +106,7 @@ def test_a_bushy_plan_is_chosen_where_it_is_cheaper_and_gives_the_oracles_result
     spark: SparkSession, tmp_path: Path
 ) -> None:
     streams, query = chain_of_four()
-    run = run_over(spark, tmp_path, streams, query)
+    run = run_over(spark, tmp_path, streams, query, ticks=7)
     orders = [change.after.orders["four.join"] for change in run.status().changes]
     assert orders and orders[-1] == ("a", "b", ("c", "d")), orders
     wrong = difference(query, found_rows(run.results("four")))
@@ -119,7 +120,26 @@ def test_cross_products_at_any_step_give_the_oracles_results(
     spark: SparkSession, tmp_path: Path, order: Sequence[object]
 ) -> None:
     streams, query = chain_of_four()
-    run = run_over(spark, tmp_path, streams, query, {"four": order})
+    run = run_over(spark, tmp_path, streams, query, 7, {"four": order})
     assert not run.status().changes
     wrong = difference(query, found_rows(run.results("four")))
+    assert not wrong, wrong
+
+
+def test_a_cross_product_of_small_windows_is_chosen_where_it_is_cheaper(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    # b has forty times the tuples of a and c, and matches half of what their windows hold
+    streams = [chained("a", 0, 2, 2, 8, 1), chained("b", 1, 2, 2, 8, 40), chained("c", 2, 2, 2, 8, 1)]
+    sides = [Side(stream, stream.name, last(2 * SECOND)) for stream in streams]
+    joined = Select(
+        sides,
+        [column(side.alias, "v") for side in sides],
+        [compare("a", "k", "=", "b", "k"), compare("b", "v", "=", "c", "v")],
+    )
+    query = Query("abc", [joined])
+    run = run_over(spark, tmp_path, streams, query, ticks=8)
+    orders = [change.after.orders["abc.join"] for change in run.status().changes]
+    assert orders and set(orders[-1][:2]) == {"a", "c"}, orders
+    wrong = difference(query, found_rows(run.results("abc")))
     assert not wrong, wrong

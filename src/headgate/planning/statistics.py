@@ -244,7 +244,7 @@ class MeasuredStatistics:
 
     def window_seconds(self, operator: str, stream: str | None, missing: Missing) -> WindowSeconds:
         """Seconds of a join per tuple, on any side."""
-        return WindowSeconds(probe_seconds=self._seconds(operator, missing))
+        return WindowSeconds.of_probe(self._seconds(operator, missing))
 
     def pass_seconds(self, operator: str, kind: str, missing: Missing) -> float:
         return self._seconds(operator, missing)

@@ -209,7 +209,7 @@ def test_a_cross_product_sends_a_small_window_to_every_task_and_no_large_one(
     ]
     plan = tiny.sql(window_join(operator, inputs, sql.Bound(0), JoinOrder("acb")))._jdf.queryExecution()
     physical = plan.executedPlan().toString()
-    assert ("BroadcastNestedLoopJoin" in physical) == (rows <= BROADCAST_ROWS)
+    assert ("BroadcastExchange" in physical) == (rows <= BROADCAST_ROWS)
     assert "SortMergeJoin" not in physical and "Cartesian" not in physical
 
 
