@@ -32,7 +32,7 @@ VALUES = {
     "balance_pools": ("true", True),
     "keep": ("packets=0.5, flows=1", {"packets": 0.5, "flows": 1.0}),
     "seed": ("-7", -7),
-    "orders": ("one=p f h, two = a b", {"one": ("p", "f", "h"), "two": ("a", "b")}),
+    "orders": ("one=p f (h i), two = a b", {"one": ("p", "f", ("h", "i")), "two": ("a", "b")}),
 }
 
 
@@ -90,6 +90,10 @@ def test_an_end_on_the_command_line_replaces_that_of_the_file(
         ({"keep": "packets"}, r"^--keep: 'packets' is not a name, '=' and a value; write packets=0.5$"),
         ({"keep": "packets=nan"}, r"^--keep: packets=nan is out of range; write a share from 0 to 1$"),
         ({"seed": "x"}, r"^--seed: 'x' is not a whole number; write one, such as 7$"),
+        (
+            {"orders": "q=a (b c"},
+            r"^--orders: q=a \(b c: '\(' is not closed; write q=a b \(c d\)$",
+        ),
         ({"orders": "q="}, r"^--orders: 'q=' is not a name, '=' and a value; write matched=p f$"),
         ({"checkpoint": ""}, r"^--checkpoint: the folder has no name"),
         ({"tick_budget": "0 s"}, r"^--tick-budget must be more than 0$"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from sqlglot.errors import SqlglotError
 
 from headgate.cql.measure import LARGEST, parse_bytes, parse_duration_us
 from headgate.errors import SetupError
+from headgate.model.join_order import JoinOrder
 from headgate.model.profile import Profile, Profiles
 from headgate.placed import router_for_run
 from headgate.routing.policies import Router
@@ -153,15 +154,15 @@ def rates(given: Any) -> dict[str, float]:
     return by_name("rates", given, "rates={'stream': 1000}", check)
 
 
-def orders(given: Any) -> dict[str, tuple[str, ...]]:
-    """Aliases in the order to join them, by query."""
+def orders(given: Any) -> dict[str, JoinOrder]:
+    """Aliases in the order to join them, by query; nested where a plan is bushy."""
     example = "orders={'query': ['a', 'b']}"
 
-    def check(what: str, value: Any) -> tuple[str, ...]:
-        is_listed = isinstance(value, Sequence) and not isinstance(value, (str, bytes))
-        if not is_listed or not all(isinstance(name, str) for name in value):
-            raise wrong(what, value, f"write {example}")
-        return tuple(value)
+    def check(what: str, value: Any) -> JoinOrder:
+        try:
+            return JoinOrder.of(value)
+        except ValueError:
+            raise wrong(what, value, f"write {example}") from None
 
     return by_name("orders", given, example, check)
 

@@ -17,6 +17,7 @@ from headgate.handle import Run
 from headgate.model.network import Network
 from headgate.run_settings import Launched, RunSettings
 from headgate.runtime.drive import guarded
+from headgate.scheduling import room_of
 from headgate.scheduling.capacity import Threshold
 from headgate.spark.application.ending import remove_folder, temporary_folder
 from headgate.status import Recorder
@@ -98,6 +99,7 @@ class Launcher:
                 is_live=not self._is_batch(network, settings),
                 processors=limits.processors,
                 orders=settings.overrides.orders,
+                room_bytes=room_of(strategy),
             )
             if controlled.has_choices:
                 controller = AdaptiveController(controlled)
@@ -157,10 +159,14 @@ class Launcher:
         return settings.until_done and all(map(self.sources.is_file_stream, network.streams.values()))
 
     def _budget_s(self, network: Network, settings: RunSettings) -> float:
-        """CPU seconds of a tick: as given, or as latency bounds allow; where load may be shed, no limit."""
+        """CPU seconds of a tick: as given, or as latency bounds allow.
+
+        There is no limit where load may be shed, unless a strategy with a memory limit chooses what waits.
+        """
         if settings.tick_budget_s is not None:
             return settings.tick_budget_s
-        if self._is_batch(network, settings) or network.sheddable():
+        sheds = room_of(settings.strategy) is None and network.sheddable()
+        if self._is_batch(network, settings) or sheds:
             return float("inf")
         bounds = [query.latency_s for query in network.queries.values() if query.latency_s is not None]
         return TICK_OF_BOUND * min(bounds) if bounds else _TICK_S

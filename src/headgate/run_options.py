@@ -5,7 +5,7 @@ Functions import the planner when they are called: a command checks its options 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
@@ -15,6 +15,7 @@ from headgate.cql.measure import LARGEST, parse_bytes, parse_duration_us
 from headgate.cql.statement import SetOption
 from headgate.cql.tokens import one_line
 from headgate.errors import HeadgateError, QueryError, SetupError, Span, unknown_name
+from headgate.model.join_order import JoinOrder
 from headgate.placed import router_from
 from headgate.scheduling import strategy_named
 
@@ -85,8 +86,14 @@ def _ratios(text: str) -> dict[str, float]:
     return ratios
 
 
-def _orders(text: str) -> dict[str, tuple[str, ...]]:
-    return {query: tuple(aliases.split()) for query, aliases in _pairs(text, "matched=p f").items()}
+def _orders(text: str) -> dict[str, JoinOrder]:
+    orders: dict[str, JoinOrder] = {}
+    for query, aliases in _pairs(text, "matched=p f").items():
+        try:
+            orders[query] = JoinOrder.read(aliases)
+        except ValueError as error:
+            raise ValueError(f"{query}={one_line(aliases)}: {error}; write {query}=a b (c d)") from None
+    return orders
 
 
 @dataclass(frozen=True)
@@ -195,7 +202,7 @@ class RunOptions:
         network: Network,
         keep: Mapping[str, float] | None = None,
         seed: int | None = None,
-        orders: Mapping[str, Sequence[str]] | None = None,
+        orders: Mapping[str, JoinOrder] | None = None,
     ) -> Overrides:
         """Keep ratios, seed and join orders, which the network must allow; arguments go before options."""
         from headgate.control.overrides import Overrides

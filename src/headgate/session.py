@@ -234,7 +234,7 @@ class Session(Declarations):
         keep: Mapping[str, float] | None = None,
         seed: int | None = None,
         routing: str | Router | None = None,
-        orders: Mapping[str, Sequence[str]] | None = None,
+        orders: Mapping[str, Sequence[object]] | None = None,
         balance_pools: bool | None = None,
     ) -> Run:
         """Start all declared queries; a session has one run at a time.
@@ -243,10 +243,11 @@ class Session(Declarations):
         'optimal', the others none. With ``until_done``, the run ends when all streams have come to an end.
         ``tick_budget`` is the CPU time of a tick (a number of seconds, or '500 ms'); ``memory`` the backlog
         above which sources are held back; ``profiles`` the measurements of an earlier run; ``keep`` the keep
-        ratios of streams from the beginning, applied by a hash of ``seed`` and tuple; ``orders`` the aliases
-        of queries in the order to join them, which replaces the estimated best order. ``routing`` is the
-        policy by which tuples visit pools; ``balance_pools`` moves slots between pools. Without a
-        ``checkpoint``, state and results in memory are in a temporary folder until the session is closed.
+        ratios of streams from the beginning, applied by a hash of ``seed`` and tuple; ``orders`` the
+        aliases of queries in the order to join them, nested for a bushy plan, instead of the best one.
+        ``routing`` is the policy by which tuples visit pools; ``balance_pools`` moves slots between pools.
+        Without a ``checkpoint``, state and results in memory are in a temporary folder until the session is
+        closed.
         """
         self._check_queries("run")
         self._check_idle("start")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -11,11 +12,13 @@ from tests.planning.support import bound, catalog_of
 from headgate.control.controller import AdaptiveController
 from headgate.control.work_model import ControlledRun
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.profile import Profile
 from headgate.model.shedding import TickSettings
 from headgate.planning.join_order.choose import work_of
 from headgate.planning.lower import Stages
 from headgate.planning.rules import optimize
+from headgate.scheduling.capacity import Threshold
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import PairCounts, StatisticsStore
 from headgate.status import Recorder
@@ -31,7 +34,9 @@ HANDLED_S, OVERHEAD_S = 1e-5, 0.2
 class MadeUp:
     """A machine that takes what the model says, and makes ticks of it."""
 
-    def __init__(self, overload: str, is_live: bool, others: str = "") -> None:
+    def __init__(
+        self, overload: str, is_live: bool, others: str = "", room: Callable[[float], float] | None = None
+    ) -> None:
         catalog = catalog_of(f"{THREE.format(overload=overload)};{others}", STREAMS)
         plans = [optimize(plan) for plan in bound("", catalog)]
         self.network = Stages.of(catalog).lowered
@@ -40,9 +45,10 @@ class MadeUp:
         self.statistics = StatisticsStore(self.network, Measured(profiles))
         self.statistics.follow(self.recorder.recent)
         self.controller = AdaptiveController(
-            ControlledRun(self.network, plans, self.statistics, float("inf"), is_live)
+            ControlledRun(self.network, plans, self.statistics, float("inf"), is_live, room_bytes=room)
         )
         self.settings = TickSettings()
+        self.backlog_bytes = 0
         self.changes: list[tuple[int, str]] = []
         self.history: list[TickSettings] = []
         self.lengths: list[float] = [1.0]
@@ -59,7 +65,7 @@ class MadeUp:
             links = zip(((0,), (1,)), selectivities, strict=True)
             self.statistics.joins.add({("q.join", p): PairCounts(pairs, f * pairs) for p, f in links})
         problem = self._problem(rates, selectivities)
-        order = self.settings.orders.get("q.join", ("a", "b", "c"))
+        order = self.settings.orders.get("q.join", JoinOrder("abc"))
         work = work_of(problem, order, self.settings.keep) if problem else None
         busy_s = work.handled_per_s * HANDLED_S * arrived_s if work else 0.1
         seconds = OVERHEAD_S + busy_s
@@ -80,7 +86,7 @@ class MadeUp:
                 for name in self.network.queries
             },
             backlog_tuples=0,
-            backlog_bytes=0,
+            backlog_bytes=self.backlog_bytes,
             window_bytes=0,
             until_s=dict.fromkeys(rates, self._now_s - seconds),
         )
@@ -273,3 +279,24 @@ def test_what_fits_is_not_shed_for_longer_than_it_takes_to_learn_that() -> None:
     ticks = flooded(300_000, 1e-6)
     assert [tick.kept == tick.rows for tick in ticks].index(True) <= 5
     assert all(tick.kept == tick.rows for tick in ticks[5:])
+
+
+def test_under_a_memory_limit_boxes_close_only_where_the_strategy_has_no_room() -> None:
+    strategy = Threshold(memory_bytes=1e9)
+    run = MadeUp("shed", is_live=True, room=strategy.room_bytes)
+    # more work than there is time for: what waits is the strategy's to choose
+    rates = dict.fromkeys(RATES, 3000.0)
+    run.run(8, rates, (0.01, 0.01))
+    alone = MadeUp("shed", is_live=True)
+    alone.run(8, rates, (0.01, 0.01))
+    assert min(alone.settings.keep.values()) < 0.9
+    assert all(ratio == 1 for settings in run.history[1:] for ratio in settings.keep.values())
+    strategy.memory_bytes = 1e6
+    width = max(profile.bytes_per_tuple for profile in run.statistics.profiles.values())
+    for queued_bytes in (0, 400_000, 900_000):
+        run.backlog_bytes = queued_bytes
+        run.run(1, RATES, (0.01, 0.01))
+        assert run.settings.most_rows == pytest.approx(0.8 * (1e6 - queued_bytes) / width, abs=1)
+    run.backlog_bytes = 2_000_000
+    run.run(1, RATES, (0.01, 0.01))
+    assert run.settings.most_rows == 100, "a tick that takes nothing in would never end"

@@ -13,6 +13,7 @@ from headgate.control.work_model import ControlledRun
 from headgate.errors import SetupError
 from headgate.experiments.overload import Calibration, problem_of
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.profile import TickCosts
 from headgate.planning.join_order.choose import work_of
 from headgate.statistics.profile_file import Measured
@@ -70,7 +71,7 @@ class Machine:
             self._statistics.joins.add({("abc.join", p): PairCounts(2e6, 2e6 * f) for p, f in pairs.items()})
         rows = {stream: round(rate * arrived_s) for stream, rate in self.drive.rates.items()}
         settings = self.settings.closed_to(rows)
-        order = settings.orders.get("abc.join", ("a", "b", "c"))
+        order = settings.orders.get("abc.join", JoinOrder("abc"))
         work = work_of(self._problem, order, settings.keep)
         busy_s = TRUE.ticks.fixed_busy_s + arrived_s * (
             work.handled_per_s * TRUE.handled_s + work.other_s_per_s

@@ -10,6 +10,7 @@ from tests.planning.support import catalog_of
 from headgate.control.overrides import FixedController, ManualController, Overrides
 from headgate.errors import SetupError
 from headgate.model.event import TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.shedding import TickSettings
 from headgate.planning.lower import Stages
 from headgate.runtime.drive import SettingsDecision
@@ -24,12 +25,12 @@ TEXT = "".join(
 def test_queries_that_share_a_join_have_one_order() -> None:
     catalog = catalog_of(TEXT)
     network = Stages.of(catalog).lowered
-    assert Overrides.checked(network, {}, None, {"two": ["f", "p"]}).orders == {"one.join": ("f", "p")}
-    both = {"one": ["p", "f"], "two": ["f", "p"]}
+    assert Overrides.checked(network, {}, None, {"two": JoinOrder("fp")}).orders == {"one.join": ("f", "p")}
+    both = {"one": JoinOrder("pf"), "two": JoinOrder("fp")}
     with pytest.raises(SetupError, match="query two shares its join with one; give all of them one order"):
         Overrides.checked(network, {}, None, both)
     with pytest.raises(SetupError, match="the order p does not fit query two, which has p, f"):
-        Overrides.checked(network, {}, None, {"two": ["p"]})
+        Overrides.checked(network, {}, None, {"two": JoinOrder("p")})
 
 
 class Opening(FixedController):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.experiments.percentiles import CommittedTick, Percentiles, tuple_latencies
+from headgate.experiments.percentiles import CommittedTick, Percentiles, compare, tuple_latencies
+from headgate.experiments.study import Study
 
 _START_S = 1_800_000_000.0
 
@@ -58,3 +62,24 @@ def test_the_error_is_a_share_of_what_was_measured() -> None:
     assert found.error(0.5) == pytest.approx(0.2)
     assert found.error(0.99) == pytest.approx(0.5)
     assert found.row["p99 predicted (s)"] == 3.0
+
+
+def checked(tmp_path: Path, *errors: float) -> list[bool]:
+    """Whether the checks hold of queries whose p99 are off by so much in light load, and by nothing else."""
+    exact = Percentiles(dict.fromkeys((0.5, 0.9, 0.99), 1.0), dict.fromkeys((0.5, 0.9, 0.99), 1.0))
+    queries = {
+        f"q{number}": {
+            "light load": [Percentiles({0.5: 1.0, 0.9: 1.0, 0.99: 1.0 + error}, exact.measured_s)] * 3,
+            "utilisation 0.9": [exact] * 3,
+        }
+        for number, error in enumerate(errors)
+    }
+    study = compare(Study("percentiles", tmp_path, lambda text: None), queries)
+    assert len(study.tables["percentiles of all runs"]) == 6 * len(errors)
+    return [check.ok for check in study.checks]
+
+
+def test_the_median_of_all_queries_counts_for_each_load(tmp_path: Path) -> None:
+    assert checked(tmp_path, 0.1, 0.15, 0.5) == [True, True]
+    assert checked(tmp_path, 0.1, 0.25, -0.5) == [False, True]
+    assert checked(tmp_path, math.inf, 0.1, math.inf) == [False, True], "more arrives than fits"

@@ -153,6 +153,8 @@ def test_nothing_is_wider_than_the_screen(page: Page, width: int, scheme: str) -
     page.screen(width, 800, scheme)
     page.until(f"document.documentElement.clientWidth <= {width}")
     page.until("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+    # the network is drawn anew for the room that it has
+    page.until("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#graph'))")
     ground = page.run("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(11, 19, 24)") == (scheme == "dark")
 

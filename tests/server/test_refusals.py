@@ -66,13 +66,15 @@ def test_a_link_opens_the_page_once_and_its_cookie_is_for_this_page_alone(served
     assert (status, headers["location"]) == (303, "/")
     assert "HttpOnly" in headers["set-cookie"] and "SameSite=strict" in headers["set-cookie"]
     cookie = headers["set-cookie"].split(";")[0]
+    # a browser has one jar for all ports of this machine
+    assert cookie.startswith(f"headgate-{served.port}=")
     status, headers, body = served.ask("GET", "/", cookie=cookie)
     assert status == 200 and b"<title>Headgate</title>" in body
     assert "default-src 'none'" in headers["content-security-policy"]
     assert not any(name.startswith("access-control") for name in headers)
     assert served.error("GET", f"/?link={link}")[0] == 403
     assert served.error("GET", "/?link=guess")[0] == 403
-    assert served.error("GET", "/status", cookie="headgate=guess")[0] == 401
+    assert served.error("GET", "/status", cookie=f"headgate-{served.port}=guess")[0] == 401
     assert served.error("POST", "/sql", b"{}", cookie=cookie, origin="http://evil.example")[0] == 403
     here = f"http://127.0.0.1:{served.port}"
     answer = served.ask("POST", "/sql", b"SHOW POOLS", cookie=cookie, origin=here, content_type="text/plain")

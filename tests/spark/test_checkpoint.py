@@ -18,6 +18,7 @@ from tests.spark.ticks import OWNER, State
 from headgate import Session
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.event import Event, TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.shedding import TickSettings
 from headgate.spark import held_rows
 from headgate.spark.checkpoint import Checkpoint, roll_back
@@ -168,9 +169,9 @@ def test_a_manifest_of_the_first_format_is_read(state: State) -> None:
 
 
 def test_a_manifest_survives_the_way_to_json_and_back(state: State) -> None:
-    full = replace(
-        state.manifest, settings=TickSettings({"s": 0.5}, 7, {"q": ("a", "b")}), owner=OWNER, written_s=1.5
-    )
+    order, tables = JoinOrder.of(["a", ["b", "c"]]), {"q.0: k": (0.5, 1.5)}
+    settings = TickSettings({"s": 0.5}, 7, {"q": order}, key_tables=tables)
+    full = replace(state.manifest, settings=settings, owner=OWNER, written_s=1.5)
     assert Manifest.from_json(full.to_json()) == full
 
 
@@ -188,6 +189,16 @@ def test_spark_must_not_be_further_than_the_last_manifest(state: State) -> None:
 def test_a_manifest_without_offsets_of_its_tick_is_refused(state: State) -> None:
     (state.root / "spark/offsets/7").unlink()
     assert refusal(state).startswith(f"{state.root}/spark/offsets has no entry 7")
+
+
+@pytest.mark.parametrize("content", [b"", b"v2", b"v2\n{}\ns:{oops", b"\xff\xfe", b"v9\n{}\n-"])
+def test_damaged_offsets_of_the_last_tick_are_named_with_the_tick_before_it(
+    state: State, content: bytes
+) -> None:
+    (state.root / "spark/offsets/7").write_bytes(content)
+    said = refusal(state)
+    assert said.startswith(f"{state.root}/spark/offsets/7 is damaged: ")
+    assert said.endswith(rollback_hint(state, 6))
 
 
 # a block while a run goes on

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
+from headgate.cli.app import describe_failure
 from headgate.spark.application.cluster import private_session
 from headgate.spark.application.java_classes import JAR
 from headgate.spark.file_system import Files
@@ -91,6 +94,21 @@ def test_a_text_is_exchanged_only_while_it_is_the_old_one(files: Files, tmp_path
     assert not files.exchange_text(path, "older", "new") and files.read_text(path) == "old"
     assert files.exchange_text(path, "old", "new") and files.read_text(path) == "new"
     assert files.names(str(tmp_path)) == ["text"]
+
+
+@pytest.mark.parametrize("write", [Files.write_text, Files.create_text])
+def test_a_full_disk_is_named_with_the_file_that_had_no_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, write: Callable[[Files, str, str], object]
+) -> None:
+    def full(descriptor: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError) as raised:
+        write(Files(), str(tmp_path / "manifest"), "text")
+    text, _ = describe_failure(raised.value)
+    assert text.startswith(f"error: {tmp_path}/manifest") and text.endswith(": No space left on device")
+    assert not (tmp_path / "manifest").exists()
 
 
 def test_local_disks_are_known_by_their_address(private: SparkSession) -> None:

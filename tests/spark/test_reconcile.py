@@ -124,6 +124,16 @@ def test_a_query_that_starts_with_the_log_sees_all_that_it_holds_whole() -> None
     assert manifest.operators["also.select_packets"].blocks == before.operators["large.select_packets"].blocks
 
 
+def test_tuples_that_went_with_their_last_query_are_not_promised_to_later_ones() -> None:
+    from_log = ALSO_LARGE.replace("QUERY also", "QUERY also WITH (start = 'log')")
+    small = "CREATE QUERY small AS SELECT src, bytes FROM packets WHERE bytes < 9;"
+    # the new query starts after the latest tuple, and the log holds nothing before it
+    manifest, _, _ = after(ticked(stages(LARGE)), stages(small))
+    assert manifest.streams["packets"].whole_from_ts == 1_001
+    _, transition, _ = after(manifest, stages(small, from_log))
+    assert transition.registered["also"].start_us == 1_001
+
+
 @pytest.mark.parametrize("query", [SUMS, LAST])
 def test_a_log_without_the_columns_or_numbers_that_a_query_needs_is_of_no_use(query: str) -> None:
     name = query.split()[2]

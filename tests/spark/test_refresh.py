@@ -45,13 +45,16 @@ def versions_by_file(spark: SparkSession, folder: Path) -> dict[int, str]:
           OPTIONS (path '{folder}/s', timestamp 'at', idle_after '{PATIENT}', maxFilesPerTrigger '1');
         CREATE RELATION r FROM parquet OPTIONS (path '{folder}/r.parquet', refresh '1 us');
         CREATE QUERY inner_join AS SELECT at, s.k, version FROM s JOIN r ON s.k = r.k;
+        CREATE VIEW newest AS SELECT k, MAX(version) AS version FROM r GROUP BY k;
+        CREATE QUERY of_view AS SELECT at, s.k, n.version FROM s JOIN (SELECT * FROM newest) AS n USING (k);
         CREATE QUERY left_join AS SELECT at, s.k, version FROM s LEFT JOIN r ON s.k = r.k AND at >= 0;
     """)
     run = session.start(until_done=True, checkpoint=folder / "checkpoint")
     assert run.wait(120)
-    one, two = (sorted(map(tuple, run.results(q).drop("ts").collect())) for q in ("inner_join", "left_join"))
+    queries = ("inner_join", "of_view", "left_join")
+    one, two, three = (sorted(map(tuple, run.results(q).drop("ts").collect())) for q in queries)
     # all operators of a tick read one version
-    assert one == two
+    assert one == two == three
     found: dict[int, set[str]] = {}
     for at, _, version in one:
         found.setdefault(at, set()).add(version)

@@ -20,6 +20,7 @@ from headgate.errors import SetupError
 from headgate.handle import Run
 from headgate.model.event import Event, TickCommitted
 from headgate.model.shedding import BITS, DropBox
+from headgate.scheduling.capacity import Threshold
 
 pytestmark = pytest.mark.spark
 
@@ -190,3 +191,26 @@ def test_a_stream_is_not_shed_under_a_query_that_did_not_ask_for_it(spark: Spark
         session.start(keep={"r": 2})
     with pytest.raises(SetupError, match="unknown stream q; known: r"):
         session.start(keep={"q": 1})
+
+
+def test_threshold_sheds_what_its_limit_has_no_room_for_and_nothing_else(spark: SparkSession) -> None:
+    # each tick has the time for few of the tuples that arrive meanwhile
+    script = """
+      CREATE STREAM s (ts TIMESTAMP, flow INT, src STRING, dst STRING, port INT, bytes INT)
+        FROM burst OPTIONS (rate '4000', duration '8 s', timestamp 'ts', seed '3');
+      CREATE QUERY q WITH (overload = 'shed') AS
+        SELECT src, aggregate(sequence(1, 600), src, (d, i) -> sha2(concat(d, bytes), 256)) AS digest
+        FROM s WHERE sha2(src, 256) < 'c';
+    """
+    shed = {}
+    for limit_bytes in (400_000, 400_000_000):
+        session = Session(spark)
+        session.execute(script)
+        strategy = Threshold(memory_bytes=limit_bytes)
+        run = session.start(until_done=True, strategy=strategy, tick_budget=0.2)
+        assert run.wait(TIMEOUT_S)
+        status = run.status()
+        assert status.peak_backlog_bytes <= limit_bytes
+        assert status.streams["s"].rows_in == status.queries["q"].rows_in
+        shed[limit_bytes] = status.streams["s"].shed
+    assert shed[400_000] > 0 and shed[400_000_000] == 0

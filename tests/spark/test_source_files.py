@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from headgate import Session
+from headgate.errors import DamagedStateError
 from headgate.spark.application.cluster import private_session
 from headgate.spark.file_system import Files
 from headgate.spark.source_files import FileSourceLog
@@ -78,3 +79,23 @@ def test_the_source_log_orders_by_entry_then_time_then_name(spark: SparkSession,
     (tmp_path / "sources/s/1").write_text(entry(1, ("file:///a", 1)))
     log = FileSourceLog(Files(spark), str(tmp_path))
     assert log.files("s", 0) == ["file:///z", "file:///a c", "file:///b", "file:///a"]
+
+
+@pytest.mark.parametrize(
+    ("path", "content"),
+    [
+        ("offsets/1", ""),
+        ("offsets/1", "v2\n{}\ns:{"),
+        ("sources/s/0", 'v1\n{"path": '),
+        ("sources/s/0", "v1\n7"),
+        ("sources/s/0", 'v1\n{"path": "file:///a"}'),
+    ],
+)
+def test_a_damaged_entry_of_sparks_logs_is_named(tmp_path: Path, path: str, content: str) -> None:
+    for folder in ("offsets", "sources/s"):
+        (tmp_path / "spark" / folder).mkdir(parents=True)
+    (tmp_path / "spark/offsets/1").write_text('v2\n{}\ns:{"logOffset":0}')
+    (tmp_path / "spark" / path).write_text(content)
+    with pytest.raises(DamagedStateError, match=f"^{tmp_path}/spark/{path} is damaged: ") as raised:
+        FileSourceLog(Files(), str(tmp_path / "spark")).files("s", 1)
+    assert "\n" not in str(raised.value) and f"rollback {tmp_path}, or remove" in str(raised.value)

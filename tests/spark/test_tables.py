@@ -30,6 +30,8 @@ ENDS = """
                                          max(seen) + INTERVAL 6 SECONDS, INTERVAL 2 SECONDS)) AS e FROM s)
 """
 RECENT = "(FROM s WHERE seen >= (SELECT max(seen) FROM s) - INTERVAL 9 SECONDS)"
+LAST = "(FROM s ORDER BY seen DESC LIMIT 20)"
+LAST_OF_KEYS = "(FROM s QUALIFY row_number() OVER (PARTITION BY k ORDER BY seen DESC) <= 4)"
 # a query in CQL, and the same in DuckDB over views of all tuples; s has one tuple to an instant
 RANKINGS = {
     "most_frequent": (
@@ -181,6 +183,27 @@ TABLES = {
     "recent_of_derived": (
         "SELECT w, COUNT(*) AS n FROM (SELECT v % 3 AS w FROM s) [RANGE 9 SECONDS] AS x GROUP BY w",
         f"SELECT v % 3 AS w, COUNT(*) FROM {RECENT} GROUP BY w",
+    ),
+    "last_rows": (
+        "SELECT k, v, seen FROM s [ROWS 20] WHERE v > 2",
+        f"SELECT k, v, seen FROM {LAST} WHERE v > 2",
+    ),
+    "last_groups": (
+        "SELECT k, COUNT(*) AS n, median(v) AS m FROM s [ROWS 20] GROUP BY k HAVING COUNT(*) > 1",
+        f"SELECT k, COUNT(*), median(v) FROM {LAST} GROUP BY k HAVING COUNT(*) > 1",
+    ),
+    "last_of_keys": (
+        "SELECT k, SUM(v) AS t, MAX(seen) AS e FROM s [PARTITION BY k ROWS 4] WHERE v <> 7 GROUP BY k",
+        f"SELECT k, SUM(v), MAX(seen) FROM {LAST_OF_KEYS} WHERE v <> 7 GROUP BY k",
+    ),
+    "first_of_last": (
+        "SELECT v, seen FROM s [PARTITION BY k ROWS 4] ORDER BY v DESC, seen LIMIT 3",
+        f"SELECT v, seen FROM {LAST_OF_KEYS} ORDER BY v DESC, seen LIMIT 3",
+    ),
+    "values_of_last": ("SELECT DISTINCT v FROM s [ROWS 20]", f"SELECT DISTINCT v FROM {LAST}"),
+    "of_last_groups": (
+        "SELECT MAX(n) AS m FROM (SELECT k, COUNT(*) AS n FROM s [ROWS 20] WHERE v > 3 GROUP BY k) AS x",
+        f"SELECT MAX(n) FROM (SELECT COUNT(*) AS n FROM {LAST} WHERE v > 3 GROUP BY k)",
     ),
     "values": ("SELECT DISTINCT k, v % 4 AS w FROM s", "SELECT DISTINCT k, v % 4 FROM s"),
     "values_of_groups": (

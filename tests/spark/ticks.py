@@ -45,7 +45,7 @@ class State:
     def note_spark(self, kind: str, batch: int) -> None:
         path = self.root / "spark" / kind / str(batch)
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("v2")
+        path.write_text('v2\n{}\ns:{"logOffset":0}')
         path.with_name(f".{batch}.crc").write_text("crc")
 
     def part(self, batch: int, number: int = 1) -> Path:

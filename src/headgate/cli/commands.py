@@ -57,7 +57,7 @@ def run(
     ),
     keep: str | None = value("STREAM=N,...", "Shares of streams to keep, from 0 to 1, as in packets=0.5."),
     seed: str | None = value("N", "Decides which tuples are kept."),
-    orders: str | None = value("QUERY=A B,...", "Aliases of a query in the order to join them."),
+    orders: str | None = value("QUERY=A B,...", "Aliases of a query in the order to join them: A B (C D)."),
     force: bool = flag("--force", "Run even if a query is predicted to break its bounds."),
     packages: str | None = PACKAGES,
     jars: str | None = JARS,

@@ -54,7 +54,7 @@ def measured_bursts(out: Path, seed: int, queries: str, master: str) -> Study:
         if queries != "one":
             bench = BurstBench(spark, "shared_burst.sql", seed, progress.announce)
             bench.calibrate()
-            compare(study, [repeat(bench) for _ in range(REPETITIONS)])
+            compare(study, [repeat(bench, number) for number in range(REPETITIONS)])
         return study
 
 

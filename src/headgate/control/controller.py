@@ -9,9 +9,10 @@ from headgate.control.overrides import FixedController
 from headgate.control.throttle import Throttle, TickLoad
 from headgate.control.work_model import COLD_TICKS, ControlledRun, WorkModel
 from headgate.model.event import Event, TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.profile import TickCosts
 from headgate.model.shedding import TickSettings
-from headgate.planning.join_order.choose import Decision, Reoptimizer, connected_plans, plan_in_order
+from headgate.planning.join_order.choose import Decision, Reoptimizer, plan_in_order, plans_on_spark
 from headgate.planning.join_order.plans import Plans
 from headgate.planning.join_order.problem import JoinProblem
 from headgate.runtime.allowance import Allowance, first_rows
@@ -51,6 +52,8 @@ class AdaptiveController(FixedController):
         """Whether Java compiles the joins of this tick, or of the next one."""
 
     def first(self) -> TickSettings:
+        if self._run.keeps_limit:
+            return TickSettings(most_rows=self._rows_with_room(0.0))
         rows = min(self._most_rows.amount, self._rows_in_memory(0.0))
         return TickSettings(most_rows=round(rows) if self._run.sheds else None)
 
@@ -81,7 +84,8 @@ class AdaptiveController(FixedController):
         reason = self._adapt(self._load(tick, interval, costs, settings.share_that_fits(arrived)), costs)
         orders = self._orders(settings)
         self._next_orders_are_new = orders != settings.orders
-        chosen = TickSettings(self._keep_ratios(settings), settings.seed, orders, most_rows)
+        tables = self._statistics.joins.key_tables or settings.key_tables
+        chosen = TickSettings(self._keep_ratios(settings), settings.seed, orders, most_rows, dict(tables))
         # what arrives during this tick is the work of the next
         growth = tick.seconds / interval.arrived_s
         expected = {stream: round(growth * rows) for stream, rows in arrived.items()}
@@ -112,6 +116,8 @@ class AdaptiveController(FixedController):
 
     def _rows_that_fit(self, tick: TickCommitted) -> int | None:
         """Rows that drop boxes may let into the next tick, within its length and the memory budget."""
+        if self._run.keeps_limit:
+            return self._rows_with_room(tick.backlog_bytes)
         if not self._run.sheds:
             return None
         in_time = max(self._most_rows.amount, self._planned_rows())
@@ -122,9 +128,16 @@ class AdaptiveController(FixedController):
 
     def _rows_in_memory(self, held_bytes: float) -> float:
         """Rows that the memory budget has room for, beside what queues and windows hold."""
+        return max(_LEAST_ROWS, self._rows_of(_MEMORY_SHARE * self._run.memory_bytes - held_bytes))
+
+    def _rows_with_room(self, queued_bytes: float) -> int:
+        """Rows for which the strategy has room; what does not fit is shed before it enters a queue."""
+        assert self._run.room_bytes is not None
+        return round(max(_LEAST_ROWS, self._rows_of(_MEMORY_SHARE * self._run.room_bytes(queued_bytes))))
+
+    def _rows_of(self, size_bytes: float) -> float:
         width = max((p.bytes_per_tuple for p in self._statistics.profiles.values()), default=0.0)
-        left = _MEMORY_SHARE * self._run.memory_bytes - held_bytes
-        return max(_LEAST_ROWS, left / max(1.0, width))
+        return size_bytes / max(1.0, width)
 
     def _planned_rows(self) -> float:
         """Rows that the model lets into a tick of the length that it should have, if it sheds any.
@@ -161,7 +174,7 @@ class AdaptiveController(FixedController):
 
     def _plans_of(self, problem: JoinProblem) -> Plans:
         order = self._run.orders.get(f"{problem.query}.join")
-        return connected_plans(problem) if order is None else plan_in_order(problem, order)
+        return plans_on_spark(problem) if order is None else plan_in_order(problem, order)
 
     def _load(
         self, tick: TickCommitted, interval: Interval, costs: TickCosts | None, share: float
@@ -200,11 +213,11 @@ class AdaptiveController(FixedController):
     def _decision(self) -> Decision | None:
         return None if self._reoptimizer is None else self._reoptimizer.decision
 
-    def _orders(self, settings: TickSettings) -> dict[str, tuple[str, ...]]:
+    def _orders(self, settings: TickSettings) -> dict[str, JoinOrder]:
         if self._decision is None:
             return dict(settings.orders)
         chosen = {
-            f"{name}.join": tuple(str(alias) for alias in d.chosen.order)
+            f"{name}.join": d.chosen.order
             for name, d in self._decision.queries.items()
             if len(d.chosen.problem.inputs) > 2 and d.chosen.problem.shares_with is None
         }

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from headgate.errors import SetupError, unknown_name
 from headgate.model.event import TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.joins import WindowJoin
 from headgate.model.network import Network
 from headgate.model.shedding import DropBox, TickSettings
@@ -47,11 +48,11 @@ class Overrides:
 
     keep: Mapping[str, float] = field(default_factory=dict)
     seed: int | None = None
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    orders: Mapping[str, JoinOrder] = field(default_factory=dict)
 
     @staticmethod
     def checked(
-        network: Network, keep: Mapping[str, float], seed: int | None, orders: Mapping[str, Sequence[str]]
+        network: Network, keep: Mapping[str, float], seed: int | None, orders: Mapping[str, JoinOrder]
     ) -> Overrides:
         """Refuse what this network cannot do; ``orders`` are by query."""
         check_keep_ratios(network, keep)
@@ -121,18 +122,18 @@ def check_keep_ratios(network: Network, keep: Mapping[str, float]) -> None:
             )
 
 
-def _by_operator(network: Network, orders: Mapping[str, Sequence[str]]) -> dict[str, tuple[str, ...]]:
-    checked: dict[str, tuple[str, ...]] = {}
+def _by_operator(network: Network, orders: Mapping[str, JoinOrder]) -> dict[str, JoinOrder]:
+    checked: dict[str, JoinOrder] = {}
     for query, order in orders.items():
         if query not in network.queries:
             raise SetupError(unknown_name("query", query, network.queries))
         name = network.running(f"{query}.join")
         join = network.operators.get(name)
         aliases = [side.alias for side in join.sides] if isinstance(join, WindowJoin) else []
-        if sorted(aliases) != sorted(order):
+        if sorted(aliases) != sorted(order.aliases):
             has = ", ".join(aliases) or "no join in ticks"
-            raise SetupError(f"the order {', '.join(order)} does not fit query {query}, which has {has}")
-        if checked.setdefault(name, tuple(order)) != tuple(order):
+            raise SetupError(f"the order {order} does not fit query {query}, which has {has}")
+        if checked.setdefault(name, order) != order:
             others = ", ".join(other for other in network.queries_of(name) if other != query)
             raise SetupError(f"query {query} shares its join with {others}; give all of them one order")
     return checked

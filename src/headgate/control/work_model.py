@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
 from headgate.control.overrides import has_orders
 from headgate.model.event import TickCommitted
+from headgate.model.join_order import JoinOrder
 from headgate.model.joins import WindowJoin, connected_order
 from headgate.model.network import Network
 from headgate.model.profile import TickCosts
@@ -72,12 +73,23 @@ class ControlledRun:
     memory_bytes: float
     is_live: bool
     processors: int = 1
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    orders: Mapping[str, JoinOrder] = field(default_factory=dict)
     """Join orders fixed by hand, by operator."""
+    room_bytes: Callable[[float], float] | None = None
+    """Of a strategy that keeps a memory limit: how many bytes may arrive, given those in queues.
+
+    Drop boxes then close only where that strategy cannot keep its limit by itself, whatever ticks take.
+    """
 
     @property
     def sheds(self) -> bool:
-        return self.is_live and bool(self.network.sheddable())
+        """Whether drop boxes keep ticks short."""
+        return self.is_live and self.room_bytes is None and bool(self.network.sheddable())
+
+    @property
+    def keeps_limit(self) -> bool:
+        """Whether drop boxes keep the limit of the strategy."""
+        return self.is_live and self.room_bytes is not None and bool(self.network.sheddable())
 
     @property
     def target_s(self) -> float:
@@ -85,8 +97,9 @@ class ControlledRun:
 
     @property
     def has_choices(self) -> bool:
-        """Whether there are drop boxes or join orders to choose."""
-        return self.sheds or has_orders(self.network)
+        """Whether there are drop boxes or join orders to choose, or keys to count."""
+        is_ranking = bool(self.network.productivity())
+        return self.sheds or self.keeps_limit or is_ranking or has_orders(self.network)
 
 
 class WorkModel:
@@ -215,12 +228,12 @@ class WorkModel:
     def _work(self, problem: JoinProblem, settings: TickSettings) -> PlanWork:
         return work_of(problem, self._order(problem, settings), settings.keep)
 
-    def _order(self, problem: JoinProblem, settings: TickSettings) -> Sequence[str]:
+    def _order(self, problem: JoinProblem, settings: TickSettings) -> JoinOrder:
         name = self._run.network.running(f"{problem.query}.join")
         join = self._run.network.operators.get(name)
         if not isinstance(join, WindowJoin):
-            return problem.aliases
-        return settings.orders.get(name) or [join.sides[i].alias for i in connected_order(join)]
+            return JoinOrder(problem.aliases)
+        return settings.orders.get(name) or JoinOrder(join.sides[i].alias for i in connected_order(join))
 
     def _counted(self, problem: JoinProblem, tick: TickCommitted) -> str | None:
         """The query whose results are those of this problem alone; None if the tick does not count them."""

@@ -10,6 +10,7 @@ from sqlglot import exp
 from sqlglot.errors import ParseError
 from sqlglot.tokens import TokenType
 
+from headgate.cql.over import instead_of_over
 from headgate.cql.statement import (
     AggregateCall,
     ColumnReference,
@@ -102,11 +103,7 @@ _WITHOUT_AGGREGATES = {
 # after these, a star is not a multiplication
 _BEFORE_OPERANDS = frozenset(["(", "[", ",", ".", "DISTINCT"])
 
-_UNSUPPORTED_AFTER_CALL = {
-    "OVER": "OVER (...) is not supported; "
-    "give the stream a window in FROM, as in s [ROWS 100], and aggregate",
-    "WITHIN": "WITHIN GROUP is not supported; write percentile(x, 0.5), or sort_array(collect_list(x))",
-}
+_NO_WITHIN = "WITHIN GROUP is not supported; write percentile(x, 0.5), or sort_array(collect_list(x))"
 
 
 def scalar(tokens: Sequence[Token]) -> ScalarExpression:
@@ -139,8 +136,10 @@ def _refuse_unsupported(tokens: Sequence[Token]) -> None:
             raise QueryError(f"{message}; elsewhere, join its source in FROM", token.span)
         if before == "." and index > 1:
             _refuse_after_dot(tokens[index - 2], token)
-        if before == ")" and token.word in _UNSUPPORTED_AFTER_CALL:
-            raise QueryError(_UNSUPPORTED_AFTER_CALL[token.word], token.span)
+        if before == ")" and token.word == "OVER":
+            raise QueryError(instead_of_over(tokens, index), token.span)
+        if before == ")" and token.word == "WITHIN":
+            raise QueryError(_NO_WITHIN, token.span)
         if [one.word for one in tokens[max(0, index - 1) : index + 2]] == [")", "FILTER", "("]:
             _refuse_filtered_scalar(tokens, index)
 

@@ -26,6 +26,14 @@ _TYPE_WORDS = (
 )
 _TYPES = tuple(_TYPE_WORDS.split())
 _MOST_SLOTS = 10_000
+# words of other systems, and what is written here
+_INSTEAD = {
+    "TABLE": "write STREAM for what goes on, RELATION for what is stored",
+    "TABLES": "write STREAMS or RELATIONS",
+    **dict.fromkeys(("TEMP", "TEMPORARY", "GLOBAL"), "write VIEW; nothing outlives the session"),
+    "MATERIALIZED": "write STREAM name AS SELECT, or QUERY with INTO ... OPTIONS (mode 'latest')",
+    "SINK": "write QUERY ... INTO parquet OPTIONS (...)",
+}
 
 
 def parse(text: str, origin: str = "<cql>", aggregates: Collection[str] = ()) -> list[Statement]:
@@ -88,6 +96,8 @@ class StatementReader(SelectReader):
             return self.fail(
                 f"{found.message}; write CREATE QUERY name AS SELECT ... INTO parquet OPTIONS (...)"
             )
+        if self.at("EXPLAIN"):
+            return self.fail(f"{found.message}; headgate explain FILE shows plans")
         if self.at("SELECT"):
             return self.fail(f"{found.message}; write CREATE QUERY name AS SELECT ...")
         return found
@@ -96,7 +106,7 @@ class StatementReader(SelectReader):
         """One of the words, which is taken."""
         if self.word() in words:
             return self.take().word
-        near = nearest(self.word(), words).strip()
+        near = _INSTEAD.get(self.word()) or nearest(self.word(), words).strip()
         message = self.expected(f"{', '.join(words[:-1])} or {words[-1]} after {after}").message
         raise self.fail(f"{message}; {near}" if near else message)
 

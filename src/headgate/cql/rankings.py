@@ -9,9 +9,9 @@ from sqlglot import exp
 
 from headgate.cql import statement as cql
 from headgate.cql.expressions import item_at, scalar, scalar_without_aggregates
-from headgate.cql.statement import FromItem, ScalarExpression, SelectItem
+from headgate.cql.statement import FromItem, Name, ScalarExpression, SelectItem
 from headgate.cql.tokens import Cursor, Token, one_line
-from headgate.errors import QueryError
+from headgate.errors import QueryError, Span
 
 NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
 _NO_LIMIT = "LIMIT takes the first rows in an order; write ORDER BY something LIMIT 10"
@@ -61,16 +61,26 @@ class RankingReader(Cursor):
             if ranking is not None:
                 raise QueryError("there is one ranking to a SELECT; write QUALIFY instead", span)
             order = tuple(_meant(key, items) for key in self.several(self._sort_item))
-            if self.at("FETCH"):
-                raise self.fail("FETCH is not supported; write LIMIT and a number of rows")
-            if not self.accept("LIMIT"):
-                raise QueryError(f"ORDER BY without LIMIT {NO_ORDER}", span)
-            rows = self._count("LIMIT")
+            rows = self._limit(span)
             function = "RANK" if self.accept("WITH", "TIES") else "ROW_NUMBER"
             return cql.RankingClause(function, (), order, rows, self.since(span))
         if self.at("LIMIT") and self.at_clause():
             raise self.fail(_NO_LIMIT)
         return ranking
+
+    def _limit(self, order: Span) -> int:
+        """``LIMIT n``, or ``FETCH FIRST n ROWS ONLY`` up to what may be WITH TIES."""
+        if self.accept("LIMIT"):
+            return self._count("LIMIT")
+        if not self.accept("FETCH"):
+            raise QueryError(f"ORDER BY without LIMIT {NO_ORDER}", order)
+        self.take()
+        rows = 1 if self.word() in ("ROW", "ROWS") else self._count("FETCH FIRST")
+        if not self.accept("ROWS") and not self.accept("ROW"):
+            raise self.expected("ROWS ONLY or ROWS WITH TIES")
+        if not self.at("WITH", "TIES"):
+            self.expect("ONLY", " or WITH TIES")
+        return rows
 
     def _qualified(
         self, ranking: cql.RankingClause | None, items: Sequence[SelectItem | cql.RankItem | cql.Star]
@@ -142,6 +152,8 @@ class RankingReader(Cursor):
         if self.ranking is not None:
             raise self.fail("there is one ranking to a SELECT; write another as a subquery")
         self.ranking = self._rank()
+        if self.word() in (",", "FROM"):
+            return cql.RankItem(Name(self.ranking.function.lower(), self.ranking.span))
         self.accept("AS")
         return cql.RankItem(self.name("a name for the rank, as in ROW_NUMBER() OVER (...) AS place"))
 

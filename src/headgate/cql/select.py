@@ -2,33 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
 from headgate.cql import statement as cql
-from headgate.cql.expressions import conjuncts, parse_tree, scalar, scalar_without_aggregates, terms_of
+from headgate.cql.expressions import parse_tree, scalar, scalar_without_aggregates, terms_of
+from headgate.cql.from_reader import FromReader
 from headgate.cql.rankings import NO_ORDER, RankingReader, with_limits_of_ranks
-from headgate.cql.statement import FromItem, JoinKind, Name, ScalarExpression, Select, SelectItem
+from headgate.cql.statement import FromItem, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.subqueries import as_join, find_test
-from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
-from headgate.cql.windows import WindowReader, naming_window, shown_every, with_windows_of_keys
+from headgate.cql.tokens import Token, span_of
+from headgate.cql.windows import meant_windows, naming_window, shown_every, with_windows_of_keys
 from headgate.errors import QueryError
 
-_JOINS: dict[tuple[str, ...], JoinKind] = {
-    ("JOIN",): JoinKind.INNER,
-    ("INNER", "JOIN"): JoinKind.INNER,
-    ("SEMI", "JOIN"): JoinKind.SEMI,
-    ("ANTI", "JOIN"): JoinKind.ANTI,
-    ("LEFT", "SEMI", "JOIN"): JoinKind.SEMI,
-    ("LEFT", "ANTI", "JOIN"): JoinKind.ANTI,
-    **{(word, "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
-    **{(word, "OUTER", "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
-}
+_EMISSIONS = tuple(kind.value for kind in cql.Emission)
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
-_NO_SET = "is not supported; write conditions in WHERE, or UNION ALL"
+_NO_UNION = "UNION would have to remember all rows to drop duplicates; write UNION ALL"
+_DISTINCT_UNION = "SELECT DISTINCT a FROM (SELECT ... UNION ALL SELECT ...) AS x [RANGE 1 HOUR]"
+_NO_INTERSECT = "is not supported; write WHERE EXISTS (SELECT ... WHERE ...) with equal columns"
+_NO_EXCEPT = "is not supported; write WHERE NOT EXISTS (SELECT ... WHERE ...) with equal columns"
 # words that begin a clause, and why it is not supported; some are names or functions too, such as LEFT(s, 2),
 # unless followed by one of these
 _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
@@ -39,58 +34,42 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     **dict.fromkeys(("LEFT", "RIGHT", "FULL", "SEMI", "ANTI"), (_JOIN_WORDS, "")),
     "NATURAL": (_JOIN_WORDS, "JOIN is not supported; write JOIN ... USING (column)"),
     "USING": (("(",), ""),
-    **dict.fromkeys(("EXCEPT", "INTERSECT", "MINUS"), (("SELECT", "ALL", "DISTINCT"), _NO_SET)),
+    "INTERSECT": (("SELECT", "ALL", "DISTINCT", "("), _NO_INTERSECT),
+    **dict.fromkeys(("EXCEPT", "MINUS"), (("SELECT", "ALL", "DISTINCT"), _NO_EXCEPT)),
     "INNER": (("JOIN",), ""),
     "CROSS": (("JOIN",), ""),
     "FETCH": (("FIRST", "NEXT"), ""),
     "LATERAL": (("VIEW",), "VIEW is not supported; select from streams and relations only"),
     "LIMIT": ((), ""),
-    "OFFSET": ((), "is not supported: results never end; leave it out"),
+    "OFFSET": ((), "is not supported; number rows in a subquery, and write WHERE place BETWEEN 11 AND 20"),
 }
 
 
-class SelectReader(WindowReader, RankingReader):
+class SelectReader(FromReader, RankingReader):
     """Reads SELECT."""
-
-    def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
-        super().__init__(text, origin, aggregates)
-        self._common: dict[str, tuple[Select, ...]] = {}
-        """What the WITH clauses around the current place define, by name in lower case."""
 
     def read_branches(self) -> tuple[Select, ...]:
         """SELECTs joined by UNION ALL, behind the WITH clauses that they may read."""
-        outer = dict(self._common)
+        outer = dict(self.common)
         if self.accept("WITH"):
-            self.several(self._common_table)
-        branches = [self._select()]
+            self.several(self.common_table)
+        branches = [*self._branch()]
         while self.at("UNION"):
             if not self.accept("UNION", "ALL"):
-                raise self.fail("UNION would have to remember all rows to drop duplicates; write UNION ALL")
-            branches.append(self._select())
-        self._common = outer
+                raise self.fail(f"{_NO_UNION}, or {_DISTINCT_UNION}")
+            branches += self._branch()
+        self.common = outer
         return tuple(branches)
 
-    def _common_table(self) -> None:
-        if self.at("RECURSIVE"):
-            raise self.fail("WITH RECURSIVE is not supported; a stream cannot read itself")
-        name = self.name("a name after WITH")
-        if name.text.lower() in self._common:
-            raise QueryError(f"WITH names {one_line(name.text)} twice; rename one of them", name.span)
-        self.expect("AS", f" and a SELECT in parentheses for {one_line(name.text)}")
-        self._common[name.text.lower()] = self._in_parentheses()
-
-    def _in_parentheses(self) -> tuple[Select, ...]:
-        opener = self.current
-        self.expect("(", " and a SELECT")
-        branches = self.read_branches()
-        if self.at_end and opener is not None:
-            raise never_closed(opener)
-        self.expect(")", " after the SELECT")
-        return branches
+    def _branch(self) -> tuple[Select, ...]:
+        """A SELECT, or several in parentheses."""
+        return self.in_parentheses() if self.at("(") else (self._select(),)
 
     def _select(self) -> Select:
-        if self.at("(", "SELECT"):
-            raise self.fail("a SELECT in parentheses is not supported; leave the parentheses out")
+        if self.word() in _EMISSIONS and self.at(self.word(), "("):
+            raise self.fail(
+                f"{self.word()} stands behind SELECT; write SELECT {self.word()} a FROM s [RANGE 10 s]"
+            )
         first = self.expect("SELECT").span
         emission = self._emission()
         is_distinct = self.accept("DISTINCT")
@@ -100,10 +79,10 @@ class SelectReader(WindowReader, RankingReader):
         items = self.several(self._item)
         ranking, self.ranking = self.ranking, outer
         self.expect("FROM", " and the streams to select from")
-        sources, conditions = self._from()
+        sources, conditions = self.from_clause()
         if self.accept("WHERE"):
             sources, conditions = self._where(sources, conditions)
-        group_by = self.several(self._group) if self.accept("GROUP BY") else ()
+        group_by = meant_windows(self._keys(items) if self.accept("GROUP BY") else (), items)
         items = tuple(
             replace(item, expression=naming_window(item.expression, group_by))
             if isinstance(item, SelectItem)
@@ -123,7 +102,7 @@ class SelectReader(WindowReader, RankingReader):
         )
         if having and not select.is_aggregate:
             raise QueryError("HAVING without GROUP BY or an aggregate; write the condition in WHERE", word)
-        self._refuse_clause()
+        self.refuse_clause()
         return select
 
     def _where(
@@ -136,7 +115,7 @@ class SelectReader(WindowReader, RankingReader):
             if test is None:
                 conditions.append(scalar_without_aggregates(term, "WHERE"))
             else:
-                branches = self.read_again(test.opener, self._in_parentheses)
+                branches = self.read_again(test.opener, self.in_parentheses)
                 found.append(as_join(test, branches, {one.alias.text.lower() for one in found}))
         return tuple(found), conditions
 
@@ -186,7 +165,7 @@ class SelectReader(WindowReader, RankingReader):
         followers, _ = _CLAUSES[word]
         return not followers or self.word(1) in followers
 
-    def _refuse_clause(self) -> None:
+    def refuse_clause(self) -> None:
         _, reason = _CLAUSES.get(self.word(), ((), ""))
         if reason and self.at_clause():
             raise self.fail(f"{self.word()} {reason}")
@@ -201,93 +180,23 @@ class SelectReader(WindowReader, RankingReader):
         if self.at_rank():
             return self.rank_item()
         tokens = self.expression("an expression in SELECT")
-        if len(tokens) == 1 and tokens[0].word == "*":
-            return cql.Star(None, tokens[0].span)
-        if len(tokens) == 3 and tokens[0].is_name and [token.word for token in tokens[1:]] == [".", "*"]:
-            return cql.Star(tokens[0].as_name, span_of(tokens))
+        if (star := _star(tokens)) is not None:
+            return star
         expression, alias = _split_alias(tokens)
         return SelectItem(scalar(expression), alias)
+
+    def _keys(self, items: Sequence[SelectItem | cql.RankItem | cql.Star]) -> tuple[ScalarExpression, ...]:
+        """The keys of GROUP BY; ALL are the select items that are not made of aggregates."""
+        if not self.accept("ALL"):
+            return self.several(self._group)
+        expressions = [item.expression for item in items if isinstance(item, SelectItem)]
+        return tuple(one for one in expressions if one.columns and not one.aggregates)
 
     def _group(self) -> ScalarExpression:
         if self.word() in ("ROLLUP", "CUBE", "GROUPING SETS") and self.word(1) == "(":
             raise self.fail(f"{self.word()} is not supported; write one query for each grouping")
         tokens = self.expression("an expression after GROUP BY")
-        if len(tokens) == 1 and tokens[0].word == "ALL":
-            raise QueryError("GROUP BY ALL is not supported; name the columns to group by", tokens[0].span)
         return scalar_without_aggregates(tokens, "GROUP BY")
-
-    def _from(self) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
-        sources = [self._from_item()]
-        conditions: list[ScalarExpression] = []
-        while True:
-            if self.accept(",") or self.accept("CROSS", "JOIN"):
-                sources.append(self._from_item())
-            elif (join := self._join_kind()) is not None:
-                joined = self._joined(join)
-                if join is JoinKind.INNER:
-                    conditions += joined.on
-                    joined = replace(joined, on=())
-                sources.append(joined)
-            else:
-                break
-        self._refuse_clause()
-        if twice := repeated([source.alias for source in sources]):
-            message = f"{one_line(twice.text)} is in FROM twice; give each an alias of its own with AS"
-            raise QueryError(message, twice.span)
-        return tuple(sources), conditions
-
-    def _join_kind(self) -> JoinKind | None:
-        """The kind of the join that follows, whose words are taken; None if none does."""
-        for words, kind in _JOINS.items():
-            if self.accept(*words):
-                return kind
-        return None
-
-    def _joined(self, join: JoinKind) -> FromItem:
-        item = replace(self._from_item(), join=join)
-        if self.accept("USING"):
-            self.expect("(", " and columns after USING")
-            using = self.several(lambda: self.name("a column in USING"))
-            self.expect(")", " after the columns of USING")
-            return replace(item, using=using)
-        self._refuse_clause()
-        self.expect("ON", f" and a condition after {join.value}")
-        return replace(item, on=tuple(conjuncts(self.expression("a condition after ON"), "ON")))
-
-    def _from_item(self) -> FromItem:
-        if self.at("("):
-            return self._subquery()
-        source = self.name("a stream or relation in FROM")
-        if self.at("."):
-            raise self.fail("names of streams have no dots; write one name, or put it into backquotes")
-        if self.at("("):
-            message = "a function in FROM is not supported; name a stream or relation"
-            raise self.fail(f"{message}, with its window in brackets, as in s [TUMBLE 10 SECONDS]")
-        window = self.read_window() if self.at("[") else None
-        alias = self._alias() or source
-        if window is None and self.at("["):
-            window = self.read_window()
-        if self.at("["):
-            raise self.fail("a stream has one window; leave the second out")
-        return FromItem(source, window, alias, self._common.get(source.text.lower(), ()))
-
-    def _subquery(self) -> FromItem:
-        branches = self._in_parentheses()
-        window = self.read_window() if self.at("[") else None
-        alias = self._alias()
-        if alias is None:
-            raise self.expected("a name for the subquery, as in (SELECT ...) AS x")
-        if window is None and self.at("["):
-            window = self.read_window()
-        return FromItem(alias, window, alias, branches)
-
-    def _alias(self) -> Name | None:
-        if self.accept("AS"):
-            return self.name("an alias after AS")
-        token = self.current
-        if token is None or not token.is_name or self.at_clause():
-            return None
-        return self.take().as_name
 
 
 def _begins_item(word: str) -> bool:
@@ -295,6 +204,19 @@ def _begins_item(word: str) -> bool:
     return word in ("*", "(", "-", "+", "DISTINCT", "ALL", "CASE", "NOT") or (
         word.replace(" ", "_").isidentifier() and word not in ("FROM", "AS", "IS", "IN", "AND", "OR")
     )
+
+
+def _star(tokens: Sequence[Token]) -> cql.Star | None:
+    """``*`` or ``alias.*``, with the columns of EXCEPT (...) left out; None for another item."""
+    words = [token.word for token in tokens]
+    qualifier = tokens[0].as_name if tokens[0].is_name and words[1:3] == [".", "*"] else None
+    rest = tokens[1 if qualifier is None else 3 :]
+    if (words[0] != "*" and qualifier is None) or (rest and rest[0].word != "EXCEPT"):
+        return None
+    names = [token for token in rest[2:-1] if token.word != ","]
+    if rest and (len(rest) < 4 or rest[1].word != "(" or not all(token.is_name for token in names)):
+        raise QueryError("EXCEPT takes columns in parentheses; write * EXCEPT (a, b)", span_of(rest))
+    return cql.Star(qualifier, span_of(tokens), tuple(token.as_name for token in names))
 
 
 def _split_alias(tokens: Sequence[Token]) -> tuple[Sequence[Token], Name | None]:

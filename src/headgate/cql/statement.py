@@ -89,6 +89,8 @@ class WindowClause:
     """The column that ``GROUP BY window(ts, ...)`` names, in place of brackets after the stream."""
     until: ScalarExpression | None = None
     """When a tuple leaves, of UNTIL; its columns are not resolved yet."""
+    descriptor: ColumnReference | None = None
+    """The column that ``TUMBLE(TABLE s, DESCRIPTOR(ts), ...)`` names; it has to be the timestamp."""
 
 
 class JoinKind(Enum):
@@ -139,10 +141,11 @@ class FromItem:
 
 @dataclass(frozen=True)
 class Star:
-    """``*`` or ``alias.*`` in a select list."""
+    """``*`` or ``alias.*`` in a select list, ``without`` the columns of EXCEPT (...)."""
 
     qualifier: Name | None
     span: Span
+    without: tuple[Name, ...] = ()
 
 
 @dataclass(frozen=True)

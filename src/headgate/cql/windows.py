@@ -7,7 +7,7 @@ They are ``[ROWS n SLIDE m]``, ``[RANGE t SLIDE s]``, ``[PARTITION BY k ROWS n]`
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
@@ -15,7 +15,7 @@ from sqlglot import exp
 from headgate.cql import statement as cql
 from headgate.cql.expressions import scalar_without_aggregates
 from headgate.cql.measure import LARGEST, MeasureError, signed_duration_us
-from headgate.cql.statement import FromItem, ScalarExpression
+from headgate.cql.statement import FromItem, Name, RankItem, ScalarExpression, SelectItem, Star
 from headgate.cql.tokens import Cursor, Token, never_closed, one_line, span_of
 from headgate.errors import QueryError, Span, suggestion
 from headgate.model.expression import Expression
@@ -47,6 +47,8 @@ _WINDOWS = (
 )
 SPARK_WINDOWS = ("window", "session_window")
 """Functions of Spark that make windows in GROUP BY."""
+WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
+"""Functions of Flink that stand in FROM."""
 WINDOW_CALLS = tuple(f"{name}()" for name in SPARK_WINDOWS)
 """The names of windows that SELECT calls them by as GROUP BY does."""
 
@@ -123,6 +125,39 @@ class WindowReader(Cursor):
         length_us = self._time_us("HOP", "write [HOP 10 SECONDS EVERY 2 SECONDS]")
         self.expect("EVERY", " and a time, as in [HOP 10 SECONDS EVERY 2 SECONDS]")
         return HopWindow(length_us, self._time_us("EVERY", "write [HOP 10 SECONDS EVERY 2 SECONDS]"))
+
+    def windowing_call(self) -> tuple[Name, cql.WindowClause]:
+        """The stream and the window of ``TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND)``."""
+        first = self.span
+        word = self.take().word
+        if word == "CUMULATE":
+            message = "CUMULATE begins anew after a while, which no window here does"
+            raise QueryError(f"{message}; write s [UNBOUNDED SLIDE 1 MINUTE] for totals that go on", first)
+        example = f"as in {word}(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND)"
+        self.expect("(")
+        self.expect("TABLE", f" and a stream, {example}")
+        source = self.name(f"a stream after TABLE, {example}")
+        if self.accept("PARTITION BY"):
+            # groups have sessions of their own anyway
+            self.name("a column after PARTITION BY")
+            while self.at(",") and self.word(1) != "DESCRIPTOR":
+                self.take()
+                self.name("a column after PARTITION BY")
+        self.expect(",", f" and DESCRIPTOR(ts), {example}")
+        self.expect("DESCRIPTOR", f", {example}")
+        self.expect("(")
+        column = self.name("the timestamp of the stream in DESCRIPTOR")
+        self.expect(")", " after the column of DESCRIPTOR")
+        self.expect(",", f" and a time, {example}")
+        times_us = self.several(lambda: self._time_us(word, example))
+        self.expect(")", f" after the times of {word}")
+        if len(times_us) != (2 if word == "HOP" else 1):
+            wanted = "a step and a length" if word == "HOP" else "one time"
+            raise QueryError(f"{word} takes {wanted}; windows begin at multiples of it", self.since(first))
+        *_, length_us = times_us
+        window = SessionWindow(length_us) if word == "SESSION" else HopWindow(length_us, times_us[0])
+        reference = cql.ColumnReference(None, column.text, column.span)
+        return source, cql.WindowClause(window, self.since(first), descriptor=reference)
 
     def _until(self, opener: Token) -> ScalarExpression:
         tokens = self.stretch(lambda: self.at("SLIDE"))
@@ -214,6 +249,19 @@ def _sliding(source: FromItem, every_us: int, every: Span) -> FromItem:
     raise QueryError(message, every)
 
 
+def meant_windows(
+    keys: tuple[ScalarExpression, ...], items: Sequence[SelectItem | RankItem | Star]
+) -> tuple[ScalarExpression, ...]:
+    """The keys of GROUP BY; the name or number of a select item that makes a window stands for its call."""
+    named: dict[str, ScalarExpression] = {}
+    for number, item in enumerate(items, 1):
+        if isinstance(item, SelectItem) and _made_windows((item.expression,)):
+            named[str(number)] = item.expression
+            if item.alias is not None:
+                named[item.alias.text.lower()] = item.expression
+    return tuple(named.get(key.text.lower().strip("`"), key) for key in keys)
+
+
 def with_windows_of_keys(
     sources: tuple[FromItem, ...], keys: tuple[ScalarExpression, ...]
 ) -> tuple[tuple[FromItem, ...], tuple[ScalarExpression, ...]]:
@@ -267,15 +315,22 @@ def naming_window(expression: ScalarExpression, keys: tuple[ScalarExpression, ..
 def _window_of_key(key: ScalarExpression) -> cql.WindowClause:
     name, arguments = key.tree.name.lower(), key.tree.expressions
     most = 3 if name == "window" else 2
-    lengths = [one for one in arguments[1:] if one.is_string]
+    lengths = [one for one in arguments[1:] if one.is_string or _is_interval(one)]
+    if name == "window" and len(lengths) == 3 == len(arguments) - 1:
+        message = "windows begin at multiples of their step, counted from 1970; leave the fourth argument out"
+        raise QueryError(message, key.span)
     if not 2 <= len(arguments) <= most or len(lengths) != len(arguments) - 1 or not key.columns:
         example = "window(ts, '10 seconds', '2 seconds')" if name == "window" else f"{name}(ts, '10 seconds')"
         raise QueryError(f"{name} takes a timestamp column and times; write {example}", key.span)
     try:
-        times_us = [signed_duration_us(one.name.strip("'\""), write="") for one in lengths]
+        times_us = [signed_duration_us(one.name.strip("'\"").replace("'", ""), write="") for one in lengths]
     except MeasureError as error:
         raise QueryError(str(error), key.span) from None
     if min(times_us) <= 0:
         raise QueryError("the times of a window must be longer than 0", key.span)
     window: Window = HopWindow(times_us[0], times_us[-1]) if name == "window" else SessionWindow(times_us[0])
     return cql.WindowClause(window, key.span, time=key.columns[0])
+
+
+def _is_interval(tree: exp.Expr) -> bool:
+    return isinstance(tree, exp.Var) and tree.name.upper().startswith("INTERVAL ")

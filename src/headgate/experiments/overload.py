@@ -17,10 +17,11 @@ from headgate.cql.statement import CreateQuery, CreateStream
 from headgate.errors import SetupError
 from headgate.experiments.study import Progress, Study, script
 from headgate.handle import Run
+from headgate.model.join_order import JoinOrder
 from headgate.model.joins import WindowJoin
 from headgate.model.profile import Profile, Profiles, TickCosts
 from headgate.planning.catalog import Catalog
-from headgate.planning.join_order.choose import choose, connected_plans, work_of
+from headgate.planning.join_order.choose import choose, plans_on_spark, work_of
 from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.problem import JoinProblem
 from headgate.planning.join_order.search import Candidate
@@ -48,7 +49,7 @@ _SETTLING_S = 20.0
 _FAST_BY_SLOW = 4.0
 # of the capacity: the selection of c, and the join of a and b
 _SELECTING, _JOINING = 1.8, 1.2
-_CHEAP_ORDER = ("a", "b", "c")
+_CHEAP_ORDER = JoinOrder("abc")
 _JOIN = f"{_QUERY}.join"
 # of the predicates of overload.sql; the sum of two numbers below 50,000 is another one half of the time
 _SELECTIVITIES = (1 / 4, 1 / 13, 0.5 / 50_000, 1.0)
@@ -134,7 +135,7 @@ class Rehearsal:
     drive: Drive
     history: Sequence[TickRecord]
     keep: Mapping[str, float]
-    order: Sequence[str]
+    order: JoinOrder
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ class Calibration:
         """The plan and the drop boxes that the model finds for that load, and their results."""
         problem = problem_of(drive, self.measured(drive).profiles, self.handled_s)
         capacity = self.capacity(sum(drive.rates.values()))
-        return choose([problem], capacity, connected_plans).queries[_QUERY].chosen
+        return choose([problem], capacity, plans_on_spark).queries[_QUERY].chosen
 
 
 def problem_of(drive: Drive, profiles: Profiles, handled_s: float = 1.0) -> JoinProblem:
@@ -230,8 +231,8 @@ class OverloadBench:
         self._progress("measuring what they cost in long ticks")
         planned = known.promise(drive)
         boxes = {s: _REHEARSED * share for s, share in planned.keep.items()}
-        order = [str(alias) for alias in planned.order]
-        rehearsed = Rehearsal(drive, self._warm_ticks(drive, boxes, order), boxes, order)
+        ticks = self._warm_ticks(drive, boxes, planned.order)
+        rehearsed = Rehearsal(drive, ticks, boxes, planned.order)
         found = calibrate([*first, rehearsed], processors(self._spark))
         self.known = found.measured(drive)
         self._progress(
@@ -241,7 +242,7 @@ class OverloadBench:
         return drive, found
 
     def _warm_ticks(
-        self, drive: Drive, keep: Mapping[str, float] | None = None, order: Sequence[str] = _CHEAP_ORDER
+        self, drive: Drive, keep: Mapping[str, float] | None = None, order: JoinOrder = _CHEAP_ORDER
     ) -> Sequence[TickRecord]:
         """Ticks under a load that the machine can bear; on a busy one, it takes longer to see enough."""
         run = self._start(drive, order, keep)
@@ -254,11 +255,9 @@ class OverloadBench:
         run.stop()
         return run.status().history[_COLD_TICKS:]
 
-    def run(
-        self, drive: Drive, order: Sequence[str] | None, memory_bytes: float = _MEMORY_BYTES
-    ) -> OverloadRun:
+    def run(self, drive: Drive, order: JoinOrder | None, memory_bytes: float = _MEMORY_BYTES) -> OverloadRun:
         """Run under this load, in the given join order or in the one that the model chooses."""
-        by = "by its own plan" if order is None else f"in the order {', '.join(order)}"
+        by = "by its own plan" if order is None else f"in the order {order}"
         self._progress(f"driving it {by}, with {memory_bytes / 2**20:.3g} MB")
         return self._run(drive, _RUN_S, order, memory_bytes)
 
@@ -279,7 +278,7 @@ class OverloadBench:
         self,
         drive: Drive,
         seconds: float,
-        order: Sequence[str] | None = None,
+        order: JoinOrder | None = None,
         memory_bytes: float = _MEMORY_BYTES,
     ) -> OverloadRun:
         run = self._start(drive, order, memory_bytes=memory_bytes)
@@ -289,7 +288,7 @@ class OverloadBench:
     def _start(
         self,
         drive: Drive,
-        order: Sequence[str] | None = None,
+        order: JoinOrder | None = None,
         keep: Mapping[str, float] | None = None,
         memory_bytes: float = _MEMORY_BYTES,
     ) -> Run:

@@ -109,12 +109,19 @@ class PredictBench:
 
     def profile(self, query: PredictedQuery) -> tuple[LoadModel, TickCosts]:
         """Profile the query once Java is warm; returns the plan at the profiled rates, and costs of ticks."""
+        return self.profile_at(query, _PROFILE_LOAD * self.warm_up(query))
+
+    def warm_up(self, query: PredictedQuery) -> float:
+        """Run the query until Java is warm, and return the rate at which it is fully loaded."""
         rate = query.full_rate
         for _ in range(_WARM_UPS):
             network, ticks = self.run(query, rate, _RUN_S)
             rates = _expected_rates(network)
             rate = _throughput(ticks) * (rates["packets"] / sum(rates.values()))
-        rate *= _PROFILE_LOAD
+        return rate
+
+    def profile_at(self, query: PredictedQuery, rate: float) -> tuple[LoadModel, TickCosts]:
+        """Profile the query at this rate."""
         self.progress(f"{query.name}: profile at {rate:,.0f} tuples per second")
         session = Session(self.spark).execute(query.script(rate, 3600, _PROFILE_SEED))
         measured = session.profile(_PROFILE_S)

@@ -1,8 +1,9 @@
 """A burst that eight queries share, under every strategy of the papers: who saves memory, and who time.
 
 Each repetition runs all strategies one after the other, so that a machine that gets faster or slower does so
-for all of them; strategies are compared within a repetition. A claim holds if the mean of its ratios is on
-the right side of 1 by more than they spread.
+for all of them; strategies are compared within a repetition. Every other repetition runs them in reverse, so
+that a drift within repetitions is for a strategy as often as against it. A claim holds if the mean of its
+ratios is on the right side of 1 by more than they spread.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from headgate.scheduling.capacity import Greedy, PathCapacity, SegmentStrategy, 
 from headgate.scheduling.chain_envelope import Chain
 from headgate.scheduling.deadlines import ChainFlush
 
-REPETITIONS = 3
+# as many in either direction
+REPETITIONS = 4
 _STRATEGIES: tuple[Callable[[], Strategy], ...] = (
     Fifo,
     Greedy,
@@ -34,9 +36,10 @@ _BOUND = 1.25
 Repetition = Mapping[str, BurstRun]
 
 
-def repeat(bench: BurstBench) -> Repetition:
-    """Run the burst once under each strategy."""
-    runs = {run.strategy: run for run in (bench.run(strategy()) for strategy in _STRATEGIES)}
+def repeat(bench: BurstBench, number: int) -> Repetition:
+    """Run the burst once under each strategy; those whose limits come from the others are the last."""
+    in_turn = [strategy() for strategy in _STRATEGIES]
+    runs = {one.name: bench.run(one) for one in (reversed(in_turn) if number % 2 else in_turn)}
     chain, path = runs["chain"], runs["path-capacity"]
     limit_bytes = chain.peak_bytes + ROOM * max(0.0, path.peak_bytes - chain.peak_bytes)
     bound_s = _BOUND * runs["fifo"].max_latency_s

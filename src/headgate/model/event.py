@@ -147,7 +147,7 @@ class SettingsChanged:
                 changes.append(f"keep {new:.3g} of {stream} (was {old:.3g})")
         for name, order in self.after.orders.items():
             if self.before.orders.get(name) != order:
-                changes.append(f"{name} in the order {', '.join(order)}")
+                changes.append(f"{name} in the order {order}")
         return f"{self.reason}: {', '.join(changes)}"
 
     def to_json(self) -> dict[str, object]:

@@ -78,6 +78,7 @@ def identities(network: Network) -> dict[str, str]:
         if isinstance(operator, RelationJoin):
             relation = network.relations[operator.relation]
             parts.append(f"{relation.format} {relation.schema}")
+            parts += map(repr, relation.selects)
         found[name] = _hashed("\n".join(parts))
     return found
 

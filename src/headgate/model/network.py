@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
@@ -14,8 +14,10 @@ from headgate.errors import InternalError, SetupError, known_names
 from headgate.model.expression import Expression
 from headgate.model.operator import Operator
 from headgate.model.operator_inputs import OperatorInput, StreamInput
+from headgate.model.productivity import Matches, key_matches
 from headgate.model.shedding import Utility
 from headgate.model.sql_tree import quote
+from headgate.model.stored import StoredSelect
 
 # splitting and joining again doubles the number of paths
 _MOST_PATHS = 2_000
@@ -115,13 +117,17 @@ class StreamDefinition:
 
 @dataclass(frozen=True)
 class RelationDefinition:
-    """A stored relation as declared; with ``refresh_us``, it is read again when so much time has passed."""
+    """A stored relation as declared; with ``refresh_us``, it is read again when so much time has passed.
+
+    One with ``selects`` is computed from others, by SELECTs of which it is the union.
+    """
 
     name: str
     format: str
     schema: Schema | None
     options: tuple[tuple[str, str], ...] = ()
     refresh_us: int | None = None
+    selects: tuple[StoredSelect, ...] = field(default=(), repr=False)
 
 
 SINK_MODES = ("append", "latest", "changes")
@@ -300,11 +306,35 @@ class Network:
     def utilities(self) -> dict[str, str]:
         """The utility expressions of streams, which rank the tuples to keep."""
         found: dict[str, str] = {}
-        for query in self.queries.values():
-            own = query.utility
-            if own is not None and found.setdefault(own.stream, own.text) != own.text:
-                one = f"one by {found[own.stream]} and {own.text}"
-                raise SetupError(f"stream {own.stream} has one drop box, not {one}; write one utility")
+        given = [(query.name, query.utility) for query in self.queries.values() if query.utility]
+        ranked = [(stream, own.text) for query, own in given for stream in self._ranked_by(query, own)]
+        for stream, text in ranked:
+            if found.setdefault(stream, text) != text:
+                one = f"one by {found[stream]} and {text}"
+                raise SetupError(f"stream {stream} has one drop box, not {one}; write one utility")
+        return found
+
+    def _ranked_by(self, query: str, utility: Utility) -> Iterable[str]:
+        """The streams whose tuples a utility ranks."""
+        if utility.stream:
+            return (utility.stream,)
+        streams = self.key_matches(query).keys() & self.streams.keys()
+        if not streams:
+            problem = f"query {query} joins no windows of streams on equal keys, which {utility.text} counts"
+            raise SetupError(f"{problem}; write another utility, or leave it out")
+        return sorted(streams)
+
+    def key_matches(self, query: str) -> Matches:
+        """By stream, the keys that decide how many matches its tuples find in the joins of a query."""
+        return key_matches({name: self.operators[name] for name in self.operators_of(query)})
+
+    def productivity(self) -> Matches:
+        """The same, of the streams whose tuples are ranked by it: what the queries that ask for it join."""
+        found: Matches = {}
+        asking = [q.name for q in self.queries.values() if q.utility and not q.utility.stream]
+        for stream, sides in (pair for name in asking for pair in self.key_matches(name).items()):
+            own = found.setdefault(stream, [])
+            own += [matches for matches in sides if matches not in own]
         return found
 
     def sheddable(self) -> frozenset[str]:

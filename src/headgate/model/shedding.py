@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from headgate.errors import SetupError
+from headgate.model.join_order import JoinOrder
+from headgate.model.productivity import KeyTables
 
 # a column of every stream: the inclusion probability of a tuple, for operators that read it
 KEEP = "$keep"
@@ -18,7 +20,10 @@ _SLACK = 1.1
 
 @dataclass(frozen=True)
 class Utility:
-    """An expression over the columns of a stream that ranks its tuples."""
+    """An expression over the columns of a stream that ranks its tuples.
+
+    Without a stream it is productivity, of all streams that the query joins.
+    """
 
     stream: str
     text: str
@@ -73,8 +78,10 @@ class TickSettings:
 
     keep: Mapping[str, float] = field(default_factory=dict)
     seed: int = 0
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    orders: Mapping[str, JoinOrder] = field(default_factory=dict)
     most_rows: int | None = None
+    key_tables: KeyTables = field(default_factory=dict)
+    """How often keys occur in the windows of joins, by which tuples are ranked."""
 
     def __post_init__(self) -> None:
         self.boxes()
@@ -98,10 +105,10 @@ class TickSettings:
 
     def chooses_like(self, other: TickSettings) -> bool:
         """Whether both have the same keep ratios, seed and join orders."""
-        return replace(self, most_rows=other.most_rows) == other
+        return replace(self, most_rows=other.most_rows, key_tables=other.key_tables) == other
 
     def to_json(self) -> dict[str, object]:
-        orders = {name: list(order) for name, order in self.orders.items()}
+        orders = {name: order.to_json() for name, order in self.orders.items()}
         return {"keep": dict(self.keep), "orders": orders}
 
     def boxes(self) -> dict[str, DropBox]:

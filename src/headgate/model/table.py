@@ -105,6 +105,14 @@ class RankedState:
         return str(self.ranking)
 
 
+class LastRows(RankedState):
+    """The tuples that a window by rows holds: the last of a stream, or of each key."""
+
+    def __str__(self) -> str:
+        keys = ", ".join(key.text for key in self.ranking.keys)
+        return f"tuples [{keys and f'PARTITION BY {keys} '}ROWS {self.ranking.rows}]"
+
+
 @dataclass(frozen=True)
 class Held:
     """The tuples of the last ``range_us``, with the plan columns of what is computed from each of them."""

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from sqlglot import exp
 
@@ -18,14 +19,6 @@ from headgate.model.expression import (
     AggregateExpression,
     Expression,
     NamedExpression,
-    column_of,
-)
-from headgate.model.network import (
-    Column,
-    QueryDefinition,
-    Schema,
-    SinkDefinition,
-    StreamDefinition,
 )
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import RANK, Groups, Ranking, SortKey
@@ -40,11 +33,11 @@ from headgate.model.window import (
 )
 from headgate.planning.catalog import Catalog
 from headgate.planning.emission import check_emission
-from headgate.planning.from_clause import DerivedStreams, Scope, conjunct
+from headgate.planning.from_clause import DerivedStreams, Joins, Scope, conjunct
 from headgate.planning.grouping import Grouping
+from headgate.planning.join_chain import is_chain, joined_in_turn
 from headgate.planning.logical import (
     Aggregate,
-    DerivedPlan,
     Filter,
     Node,
     Project,
@@ -61,103 +54,24 @@ TIMESTAMP = "ts"
 _ANY = NamedExpression("k0", Expression.parse("TRUE"))
 
 
-class Derived:
-    """The derived streams that a query reads, each bound once, when it is first read.
-
-    ``owner`` is the query: it is part of the names of its subqueries.
-    """
-
-    def __init__(self, owner: str, catalog: Catalog) -> None:
-        self._owner = owner
-        self._catalog = catalog
-        self._local: dict[tuple[str, tuple[Select, ...]], str] = {}
-        self._open: list[str] = []
-        self.plans: dict[str, DerivedPlan] = {}
-        """By name, each behind those that it reads."""
-
-    def find(self, item: cql.FromItem) -> StreamDefinition | None:
-        """The derived stream that is meant; None if there is none of that name."""
-        view = self._catalog.find_view(item.source.text)
-        if item.branches:
-            name, branches = self._name_of(item.source.text, item.branches, self._reader), item.branches
-        elif view is not None:
-            # within views, it belongs to the query or stream that reads them
-            owner = next((one for one in reversed(self._open) if "." not in one), self._owner)
-            name, branches = self._name_of(view.name.text, view.branches, owner, owner), view.branches
-        elif (declared := self._catalog.find_derived(item.source.text)) is not None:
-            name, branches = declared.name.text, declared.branches
-        else:
-            return None
-        if name in self._open:
-            # subqueries and views have names within those that read them
-            names = [one.rpartition(".")[2] for one in (*self._open[self._open.index(name) :], name)]
-            what = "streams" if view is None else "views"
-            raise QueryError(
-                f"{what} read each other: {' -> '.join(names)}; break the cycle", item.source.span
-            )
-        plan = self.plans.get(name) or self.bind(cql.Name(name, item.source.span), branches)
-        return StreamDefinition(name, "derived", plan.schema, timestamp=TIMESTAMP)
-
-    def bind(self, name: cql.Name, branches: tuple[Select, ...]) -> DerivedPlan:
-        self._open.append(name.text)
-        own = [Branch(select, self._catalog, self) for select in branches]
-        bound = bound_branches(branches, own, self)
-        self._open.pop()
-        columns = tuple(
-            Column(item.name, kind) for item, kind in zip(bound[0].items, own[0].types, strict=True)
-        )
-        schema = Schema((Column(TIMESTAMP, own[0].timestamp_type), *columns))
-        query = QueryDefinition(name.text, (), SinkDefinition("stream"))
-        self.plans[name.text] = DerivedPlan(query, bound, schema=schema)
-        return self.plans[name.text]
-
-    def joined(
-        self, join: Node, read: Iterable[Expression], window: Window
-    ) -> tuple[StreamScan, dict[str, exp.Expr]]:
-        """The results of a join as a stream, and its columns in place of those that expressions read."""
-        name, alias = self._free_name("joined", self._reader), "joined"
-        used = dict.fromkeys(c for one in read for c in one.columns if c != TIMESTAMP_US)
-        items = tuple(NamedExpression(column, Expression(column_tree(column))) for column in used)
-        schema = Schema(tuple(Column(column, "?") for column in used))
-        query = QueryDefinition(name, (), SinkDefinition("stream"))
-        self.plans[name] = DerivedPlan(query, (Project(join, items),), schema=schema)
-        renamed: dict[str, exp.Expr] = {column: column_tree(column_of(alias, column)) for column in used}
-        return StreamScan(name, alias, tuple(used), window, is_derived=True), renamed
-
-    @property
-    def _reader(self) -> str:
-        """What is being bound; a derived stream is the same for all queries."""
-        return self._open[-1] if self._open else self._owner
-
-    def _name_of(self, wanted: str, branches: tuple[Select, ...], owner: str, reader: str = "") -> str:
-        """The name of a subquery, or of a view for one ``reader``."""
-        if (reader, branches) not in self._local:
-            self._local[reader, branches] = self._free_name(wanted, owner)
-        return self._local[reader, branches]
-
-    def _free_name(self, wanted: str, owner: str) -> str:
-        """A name for a subquery that no other one has."""
-        number, name = 1, f"{owner}.{wanted}"
-        while name in self.plans or name in self._local.values():
-            number += 1
-            name = f"{owner}.{wanted}_{number}"
-        return name
-
-
-def bound_branches(
-    written: tuple[Select, ...], unbound: list[Branch], derived: Derived
-) -> tuple[Project, ...]:
+def bound_branches(written: tuple[Select, ...], unbound: list[Branch], derived: Joins) -> tuple[Project, ...]:
     """The branches of a query, all with the column names of the first."""
     branches = [branch.bound(derived) for branch in unbound]
     first = branches[0]
-    _check_names(first.items)
-    for select, branch in zip(written, branches, strict=True):
-        if len(branch.items) != len(first.items):
-            message = f"columns of this SELECT: {len(branch.items)}, of the first: {len(first.items)}"
-            raise QueryError(f"{message}; UNION ALL needs as many in each", select.span)
+    check_branches(written, [branch.items for branch in branches])
     pairs = [zip(branch.items, first.items, strict=True) for branch in branches]
     items = [tuple(replace(item, name=named.name) for item, named in own) for own in pairs]
     return tuple(replace(branch, items=own) for branch, own in zip(branches, items, strict=True))
+
+
+def check_branches(written: Sequence[Select], branches: Sequence[Sequence[NamedExpression]]) -> None:
+    """Reject two columns of one name, and branches of a UNION ALL that differ in their number of columns."""
+    first = branches[0]
+    _check_names(first)
+    for select, items in zip(written, branches, strict=True):
+        if len(items) != len(first):
+            message = f"columns of this SELECT: {len(items)}, of the first: {len(first)}"
+            raise QueryError(f"{message}; UNION ALL needs as many in each", select.span)
 
 
 def _check_names(items: Iterable[NamedExpression]) -> None:
@@ -192,7 +106,8 @@ class Clauses:
 
     def over(self, trees: Mapping[str, exp.Expr]) -> Clauses:
         """The clauses with columns of the sources replaced."""
-        return self.changed(lambda one: one.over(trees))
+        predicates = tuple(one.over(trees) for one in self.predicates)
+        return replace(self.changed(lambda one: one.over(trees)), predicates=predicates)
 
     def changed(self, change: Callable[[Expression], Expression]) -> Clauses:
         """The clauses with what is evaluated for each tuple changed; groups hide it from what is behind."""
@@ -206,6 +121,10 @@ class Clauses:
 class Branch:
     """Binds one SELECT."""
 
+    scope_kind: ClassVar[type[Scope]] = Scope
+    reserved: ClassVar[frozenset[str]] = frozenset({TIMESTAMP})
+    """Names, in lower case, that no result column may have but the timestamp."""
+
     def __init__(self, select: Select, catalog: Catalog, derived: DerivedStreams) -> None:
         if select.is_aggregate and select.is_distinct:
             message = "DISTINCT is for tuples; leave it out, as groups differ in their keys"
@@ -213,7 +132,7 @@ class Branch:
             raise QueryError(f"{message}, {hint}", select.span)
         self._select = select
         self._catalog = catalog
-        self.scope = Scope(select, catalog, derived)
+        self.scope = self.scope_kind(select, catalog, derived)
         self._emission = None if select.emission is None else select.emission.kind
         if select.emission is not None:
             check_emission(select, select.emission, self.scope)
@@ -226,11 +145,11 @@ class Branch:
         types = {source.timestamp_type.lower() for source in self.scope.streams}
         return self.scope.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
 
-    def bound(self, derived: Derived) -> Project:
+    def bound(self, derived: Joins) -> Project:
         """The SELECT as a plan; ``derived`` takes what it computes as a stream of its own."""
         if self._select.is_distinct:
             return self._distinct(derived)
-        node, clauses = self.source(self.clauses(Grouping))
+        node, clauses = self.source(self.clauses(Grouping), derived)
         if clauses.ranking is not None:
             self._check_ranked_windows()
         if clauses.grouping is None:
@@ -240,7 +159,7 @@ class Branch:
             node = Filter(node, (conjunct(clauses.having),))
         return Project(node if clauses.ranking is None else Top(node, clauses.ranking), clauses.items)
 
-    def _of_tuples(self, node: Node, clauses: Clauses, derived: Derived) -> Project:
+    def _of_tuples(self, node: Node, clauses: Clauses, derived: Joins) -> Project:
         """Results that are tuples, as they come, as they go, or all that a window holds."""
         if clauses.ranking is not None:
             return self._top(node, clauses, derived)
@@ -249,7 +168,7 @@ class Branch:
             return _of_window(node, clauses.items, kind)
         return Project(node, clauses.items)
 
-    def _top(self, node: Node, clauses: Clauses, derived: Derived) -> Project:
+    def _top(self, node: Node, clauses: Clauses, derived: Joins) -> Project:
         """The first tuples of every window."""
         if len(self.scope.streams) > 1:
             node, renamed = derived.joined(node, clauses.read, self.scope.streams[0].window)
@@ -262,9 +181,16 @@ class Branch:
         rows = Aggregate(node, tuple(keys), (), physical.Contents)
         return Project(Top(rows, clauses.ranking), clauses.items)
 
-    def source(self, clauses: Clauses) -> tuple[Node, Clauses]:
+    def source(self, clauses: Clauses, derived: Joins) -> tuple[Node, Clauses]:
         """FROM and WHERE, and the clauses over what they give, with calls of placed functions as columns."""
-        node = self.scope.joined(clauses.predicates)
+        scope = self.scope
+        if is_chain(scope):
+            relations = [one for one in scope.sources if one not in scope.streams]
+            on = [condition for relation in relations for condition in scope.on_of_relation(relation)]
+            node, renamed = joined_in_turn(scope, clauses.predicates, (*clauses.read, *on), derived)
+            node, clauses = scope.with_relations(node, renamed), clauses.over(renamed)
+        else:
+            node = scope.joined(clauses.predicates)
         node = self._filtered(node, clauses.predicates)
         node, rewritten = with_values(node, clauses.read, self._catalog)
         return node, clauses.changed(rewritten)
@@ -354,7 +280,7 @@ class Branch:
             message = f"tuples of {windows[0]} cannot be ranked"
             raise QueryError(f"{message}; group them, or write [TUMBLE 10 SECONDS]", ranking.span)
 
-    def _aggregated(self, node: Node, grouping: Groups, derived: Derived) -> Node:
+    def _aggregated(self, node: Node, grouping: Groups, derived: Joins) -> Node:
         if len(self.scope.streams) > 1:
             node, renamed = derived.joined(node, grouping.expressions, self.scope.streams[0].window)
             grouping = grouping.over(renamed)
@@ -362,7 +288,7 @@ class Branch:
         keys = grouping.keys if grouping.aggregates else grouping.keys or (_ANY,)
         return Aggregate(node, keys, grouping.aggregates)
 
-    def _distinct(self, derived: Derived) -> Project:
+    def _distinct(self, derived: Joins) -> Project:
         """Distinct values enter the result as they enter the window; a sliding window lists all it holds."""
         select, window = self._select, self.scope.streams[0].window
         if select.ranking is not None:
@@ -374,7 +300,7 @@ class Branch:
         is_join = sum(not s.is_hidden or s in self.scope.streams for s in self.scope.sources) > 1
         if is_join:
             self._check_distinct_join(window)
-        node, clauses = self.source(self.clauses(Grouping))
+        node, clauses = self.source(self.clauses(Grouping), derived)
         if select.distinct_on:
             return self._distinct_on(node, clauses.items, window)
         if is_join:
@@ -424,7 +350,7 @@ class Branch:
         """The items; a name that the user did not choose gets a number where it is taken."""
         items = list(self._items(bind))
         self.types = tuple(str(kind) for _, _, _, kind in items)
-        taken = {TIMESTAMP} | {given.lower() for given, _, _, _ in items if given}
+        taken = {*self.reserved} | {given.lower() for given, _, _, _ in items if given}
         named = []
         for given, derived, expression, _ in items:
             name, number = given or derived, 1
@@ -443,12 +369,12 @@ class Branch:
         stars = [item for item in self._select.items if isinstance(item, Star)]
         brought = {(column.source.alias, column.name) for star in stars for column in self._expanded(star)}
         count = Counter(name.lower() for _, name in brought)
-        clashes = {TIMESTAMP} | {name for name, times in count.items() if times > 1}
+        clashes = {*self.reserved} | {name for name, times in count.items() if times > 1}
         for item in self._select.items:
             if isinstance(item, SelectItem):
                 column = self.scope.plain_column(item.expression)
                 given = item.alias.text if item.alias else (column.name if column else None)
-                if (given or "").lower() != TIMESTAMP or not self._is_timestamp(item, column):
+                if (given or "").lower() not in self.reserved or not self._is_timestamp(item, column):
                     derived = self._derived_name(item.expression)
                     yield given, derived, bind(item.expression), self.scope.type_of(item.expression)
             elif isinstance(item, cql.RankItem):
@@ -459,11 +385,20 @@ class Branch:
             else:
                 for own in self._expanded(item):
                     name = own.name
-                    if name.lower() != TIMESTAMP or not self._is_own_timestamp(own):
+                    if name.lower() not in self.reserved or not self._is_own_timestamp(own):
                         shown = f"{own.source.alias}_{name}" if name.lower() in clashes else name
                         yield shown, shown, Expression(own.tree, item.span), own.type
 
     def _expanded(self, star: Star) -> Iterator[BoundColumn]:
+        columns = list(self._all_of(star))
+        left_out = {name.text.lower() for name in star.without}
+        for name in star.without:
+            if name.text.lower() not in {column.name.lower() for column in columns}:
+                known = ", ".join(column.name for column in columns)
+                raise QueryError(f"unknown column {name.text} in EXCEPT; columns: {known}", name.span)
+        yield from (column for column in columns if column.name.lower() not in left_out)
+
+    def _all_of(self, star: Star) -> Iterator[BoundColumn]:
         sources = tuple(source for source in self.scope.sources if not source.is_hidden)
         if star.qualifier is not None:
             if struct := self.scope.struct(star.qualifier.text, star.qualifier.span):

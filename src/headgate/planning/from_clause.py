@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -16,13 +16,14 @@ from headgate.cql.statement import (
     JoinKind,
     ScalarExpression,
     Select,
+    SelectItem,
     WindowClause,
 )
 from headgate.cql.windows import SPARK_WINDOWS, WINDOW_CALLS
 from headgate.errors import QueryError, Span, known_names
 from headgate.model import joins
 from headgate.model.expression import Expression, column_of
-from headgate.model.network import RelationDefinition, StreamDefinition
+from headgate.model.network import Column, RelationDefinition, StreamDefinition
 from headgate.model.sql_tree import operand
 from headgate.model.window import (
     HopWindow,
@@ -50,7 +51,7 @@ _RELATION_JOINS = {
     JoinKind.SEMI: joins.SemiRelationJoin,
     JoinKind.ANTI: joins.AntiRelationJoin,
 }
-_STREAM_JOINS: dict[JoinKind, type[joins.WindowJoin]] = {
+STREAM_JOINS: dict[JoinKind, type[joins.WindowJoin]] = {
     JoinKind.INNER: joins.WindowJoin,
     JoinKind.LEFT: joins.LeftWindowJoin,
     JoinKind.RIGHT: joins.RightWindowJoin,
@@ -68,8 +69,20 @@ MOST_JOINED = 14
 class DerivedStreams(Protocol):
     """The derived streams that a query may read."""
 
-    def find(self, item: FromItem) -> StreamDefinition | None:
-        """The derived stream that is meant; None if there is none of that name."""
+    def find(self, item: FromItem) -> StreamDefinition | RelationDefinition | None:
+        """The derived stream or relation that is meant; None if there is none of that name."""
+
+    def instants(self, name: str) -> Mapping[str, int]:
+        """Columns that tell the timestamp of a derived stream, by how many microseconds later they are."""
+
+
+class Joins(DerivedStreams, Protocol):
+    """The derived streams of a query, to which a SELECT adds what it computes as a stream of its own."""
+
+    def joined(
+        self, join: Node, read: Iterable[Expression], window: Window
+    ) -> tuple[StreamScan, dict[str, exp.Expr]]:
+        """The results of a join as a stream, and its columns in place of those that expressions read."""
 
 
 class Scope:
@@ -100,8 +113,9 @@ class Scope:
         definition = self._derived.find(item) or self._catalog.find(name.text)
         if definition is None or definition.schema is None:
             if self._catalog.is_query(name.text):
-                message = f"{name.text} is a query; FROM takes streams and relations, so read what it writes"
-                raise QueryError(message, name.span)
+                message = f"{name.text} is a query; FROM takes streams and relations"
+                hint = "make it a stream, CREATE STREAM s AS SELECT ..., that both read"
+                raise QueryError(f"{message}; {hint}, or read what it writes", name.span)
             known = known_names(
                 [n for kind in ("stream", "relation", "view") for n in self._catalog.names(kind)]
             )
@@ -138,10 +152,23 @@ class Scope:
         is_whole = written is not None and is_emitted_whole(written.window)
         is_shown = select.summarizes_windows or select.emission is not None
         if written and is_whole and len(self.streams) == 1 and not is_shown:
-            is_hop = isinstance(written.window, (HopWindow, SessionWindow))
-            what = "a window that is emitted as a whole" if is_hop else "SLIDE"
-            message = f"{what} has no effect without an aggregate or a join of streams; remove it"
-            raise QueryError(message, written.span)
+            self._check_window_of_tuples(select, written)
+
+    def _check_window_of_tuples(self, select: Select, written: WindowClause) -> None:
+        """Reject a window of tuples by themselves, unless they tell the bounds of theirs."""
+        expressions = [item.expression for item in select.items if isinstance(item, SelectItem)]
+        for expression in expressions:
+            # what is wrong with it goes first: the name of an aggregate function may be misspelt
+            self.type_of(expression)
+        is_tumbling = isinstance(written.window, HopWindow) and written.window.is_tumbling
+        read = [reference for expression in expressions for reference in expression.columns]
+        if is_tumbling and any(self.window_bound(reference) is not None for reference in read):
+            return
+        is_hop = isinstance(written.window, (HopWindow, SessionWindow))
+        what = "a window that is emitted as a whole" if is_hop else "SLIDE"
+        message = f"{what} has no effect without an aggregate or a join of streams; remove it"
+        hint = ", or write SELECT RSTREAM to list its tuples at its end" if is_hop else ""
+        raise QueryError(f"{message}{hint}", written.span)
 
     def _check_until_calls(self, source: Source) -> None:
         """Reject an end of tuples that a pool would have to find."""
@@ -195,22 +222,31 @@ class Scope:
 
     def joined(self, conditions: Sequence[Expression]) -> Node:
         """All sources, joined; ``conditions`` are those of WHERE."""
-        scans = tuple(
+        scans = self.scans()
+        return self.with_relations(scans[0] if len(scans) == 1 else self._joined_streams(scans, conditions))
+
+    def scans(self) -> tuple[StreamScan, ...]:
+        """What is read of the streams."""
+        return tuple(
             StreamScan(s.definition.name, s.alias, s.brought, self._window_of(s), s.is_derived)
             for s in self.streams
         )
-        node: Node = scans[0] if len(scans) == 1 else self._joined_streams(scans, conditions)
+
+    def with_relations(self, node: Node, renamed: Mapping[str, exp.Expr] = MappingProxyType({})) -> Node:
+        """The join of streams, joined with the stored relations; its columns may have been renamed."""
         for relation in self.sources:
             if relation not in self.streams:
-                scan = RelationScan(relation.definition.name, relation.alias, relation.schema.names)
+                assert isinstance(relation.definition, RelationDefinition)
+                named = relation.definition.name, relation.alias, relation.schema.names
+                scan = RelationScan(*named, relation.definition if relation.definition.selects else None)
                 kind = _RELATION_JOINS[relation.item.join]
-                own = () if relation.item.join is JoinKind.INNER else self._on(relation)
+                own = tuple(one.over(renamed) for one in self.on_of_relation(relation))
                 node = RelationJoin(node, scan, own, kind)
         return node
 
     def _joined_streams(self, scans: tuple[StreamScan, ...], conditions: Sequence[Expression]) -> WindowJoin:
         outer = next((s for s in self.streams if s.item.join is not JoinKind.INNER), None)
-        on = () if outer is None else self._on(outer)
+        on = () if outer is None else self.on(outer)
         if outer is not None:
             self._check_condition_of_streams(outer, on)
         bounded = bounded_by_conditions(scans, conditions if outer is None else on, self._timestamps())
@@ -223,9 +259,19 @@ class Scope:
                 )
                 raise QueryError(f"{message}, or {others}", name.span)
         kind = JoinKind.INNER if outer is None else outer.item.join
-        return WindowJoin(bounded, on, self._probe_pools(), _STREAM_JOINS[kind])
+        return WindowJoin(bounded, on, self._probe_pools(), STREAM_JOINS[kind])
 
-    def _on(self, source: Source) -> tuple[Expression, ...]:
+    def on_of_relation(self, source: Source) -> tuple[Expression, ...]:
+        """The condition of a join with a stored relation; that of an inner one is like WHERE."""
+        return () if source.item.join is JoinKind.INNER else self.on(source)
+
+    def on_of_stream(self, source: Source) -> tuple[Expression, ...]:
+        """The condition of a join with a stream; that of an inner one is like WHERE."""
+        on = self.on_of_relation(source)
+        self._check_condition_of_streams(source, on)
+        return on
+
+    def on(self, source: Source) -> tuple[Expression, ...]:
         """The condition of a join that is not inner."""
         with self._in_join_of(source):
             on = tuple(conjunct(self.condition(one)) for one in source.item.on)
@@ -255,18 +301,27 @@ class Scope:
         if (not are_numbers and len(kinds) > 1) or not kinds <= _WHOLE_NUMBERS | _TIMES:
             return Timestamps({}, are_numbers)
         columns = {
-            column_of(source.alias, column.name): source.alias
+            column_of(source.alias, column.name): (source.alias, later_us)
             for source in self.streams
             for column in source.schema.columns
             # results may have fractions of seconds, which whole numbers do not show
-            if source.is_timestamp(column) and not (are_numbers and source.definition.format == "derived")
+            if (later_us := self.later_us(source, column)) is not None
+            and not (are_numbers and source.is_derived)
         }
         return Timestamps(columns, are_numbers)
 
+    def later_us(self, source: Source, column: Column) -> int | None:
+        """How much later than the timestamp of a tuple a column of it is; None if that is not known."""
+        if source.is_timestamp(column):
+            return 0
+        name = source.definition.name
+        return self._derived.instants(name).get(column.name) if source.is_derived else None
+
     def _window_of(self, source: Source) -> Window:
-        """What matches are found in; when totals over them are shown is up to the aggregate."""
+        """What is read of a stream; when totals are shown is up to the aggregate."""
         is_shown = isinstance(source.window, LandmarkWindow) and len(self.streams) > 1
-        return UnboundedWindow() if is_shown else source.window
+        is_named = len(self.streams) == 1 and not self._is_of_windows and isinstance(source.window, HopWindow)
+        return UnboundedWindow() if is_shown or is_named else source.window
 
     @contextmanager
     def _in_join_of(self, source: Source) -> Iterator[None]:
@@ -326,9 +381,7 @@ class Scope:
             hint = f"begin with the stream, as in FROM {name.text} LEFT JOIN {stored}"
             raise QueryError(f"{message}; {hint}", name.span)
         if len(self.streams) > 2:
-            message = f"{join} takes two streams, and FROM has {len(self.streams)}"
-            hint = "make two of them a stream, CREATE STREAM pairs AS SELECT ..., and join that"
-            raise QueryError(f"{message}; {hint}", name.span)
+            self._check_chain(source)
         relations = [other for other in self.sources[:place] if other not in self.streams]
         if relations and source.item.join in (JoinKind.RIGHT, JoinKind.FULL):
             message = f"{join} would keep tuples of {name.text} past the join with {relations[0].alias}"
@@ -338,7 +391,7 @@ class Scope:
             message = f"{column} may be NULL on one side of {join}"
             hint = f"write ON {self.streams[0].alias}.{column} = {source.alias}.{column}"
             raise QueryError(f"{message}; {hint}", source.item.using[0].span)
-        kind = _STREAM_JOINS[source.item.join]
+        kind = STREAM_JOINS[source.item.join]
         assert issubclass(kind, joins.OuterWindowJoin)
         for kept in (self.streams[side] for side in kind.preserved):
             if kept.item.window is not None and isinstance(kept.item.window.window, RowWindow):
@@ -347,6 +400,21 @@ class Scope:
                 )
                 hint = f"write {kept.item.source.text} [RANGE 10 SECONDS]"
                 raise QueryError(f"{message}; {hint}", kept.item.window.span)
+
+    def _check_chain(self, source: Source) -> None:
+        """Streams that are joined two by two have windows in which the results of each join lie."""
+        windows = {stream.window for stream in self.streams}
+        join, name = source.item.join_words, source.item.source
+        if len(windows) > 1 or not all(isinstance(one, HopWindow) and one.is_tumbling for one in windows):
+            message = f"{join} takes two streams, and FROM has {len(self.streams)}"
+            hint = "write the same [TUMBLE 10 SECONDS] behind each, or make two of them a stream"
+            raise QueryError(f"{message}; {hint}, CREATE STREAM pairs AS SELECT ...", name.span)
+        before = self.streams[1 : self.streams.index(source)]
+        is_kept = source.item.join in (JoinKind.RIGHT, JoinKind.FULL)
+        if is_kept and any(one.item.join is JoinKind.INNER for one in before):
+            message = f"{join} would keep tuples that JOIN before it leaves out"
+            hint = "make the first two a stream, CREATE STREAM pairs AS SELECT ..., and join that"
+            raise QueryError(f"{message}; {hint}", name.span)
 
     def _check_condition_of_streams(self, source: Source, on: Sequence[Expression]) -> None:
         """The condition compares the streams that are joined, without what is joined with them afterwards."""
@@ -392,7 +460,7 @@ class Scope:
             raise QueryError(f"{message}; write [TUMBLE 10 SECONDS]", reference.span)
         types = {s.timestamp_type.lower() for s in self.streams}
         kind = self.streams[0].timestamp_type if len(types) == 1 else "TIMESTAMP"
-        return WindowBound(name, window, kind, in_join=len(self.streams) > 1 and not self._is_of_windows)
+        return WindowBound(name, window, kind, not self._is_of_windows)
 
     def _is_spark_window(self, reference: ColumnReference) -> bool:
         """Whether it is ``window`` of GROUP BY, ``window.start`` or ``window.end``."""

@@ -16,7 +16,7 @@ from headgate.planning.bind import TIMESTAMP
 from headgate.planning.catalog import Catalog
 from headgate.planning.dependencies import Reader, callers, calls_of, readers, sources_of
 from headgate.planning.logical import Json
-from headgate.planning.queries import bind, bind_stream
+from headgate.planning.queries import bind, is_stored_view, selected_columns
 from headgate.planning.rules import optimize
 
 Value = str | int | None | tuple[str, ...] | Mapping[str, str]
@@ -122,7 +122,7 @@ def show(catalog: Catalog, what: str) -> Listing:
 
 def _stream_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
     if name in catalog.derived:
-        schema = bind_stream(catalog.derived[name], catalog).schema
+        schema = selected_columns(catalog.derived[name], catalog)
         return "derived", len(schema.columns), TIMESTAMP, None, _read_by(catalog, name)
     stream = catalog.streams[name]
     return (
@@ -147,7 +147,7 @@ def _relation_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
 
 def _view_row(catalog: Catalog, name: str) -> tuple[Value, ...]:
     view = catalog.views[name]
-    columns = len(bind_stream(view, catalog).schema.columns)
+    columns = len(selected_columns(view, catalog).columns)
     return columns, _sources(catalog, view), _read_by(catalog, name)
 
 
@@ -236,10 +236,11 @@ def _source_properties(catalog: Catalog, name: str) -> dict[str, Value]:
 
 
 def _selected_properties(catalog: Catalog, stream: DeriveStream | CreateView) -> dict[str, Value]:
-    plan = bind_stream(stream, catalog)
+    columns = selected_columns(stream, catalog).columns
+    timestamp = {} if is_stored_view(stream, catalog) else {"timestamp": TIMESTAMP}
     return {
-        "columns": {column.name: column.type for column in plan.schema.columns},
-        "timestamp": TIMESTAMP,
+        "columns": {column.name: column.type for column in columns},
+        **timestamp,
         "reads": _sources(catalog, stream),
         "calls": _called(catalog, stream),
         "as": _written(stream),

@@ -13,7 +13,7 @@ from headgate.model import joins
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
 from headgate.model.joins import kind_of_join
-from headgate.model.network import QueryDefinition, Schema
+from headgate.model.network import QueryDefinition, RelationDefinition, Schema
 from headgate.model.operator_inputs import aliased, conjunction
 from headgate.model.table import Ranking, State, Step, table_text
 from headgate.model.window import RowWindow, Window
@@ -103,7 +103,9 @@ class StreamScan(Scan):
 
 @dataclass(frozen=True)
 class RelationScan(Scan):
-    """The rows of a stored relation."""
+    """The rows of a stored relation; ``computed`` is its definition if it is computed from others."""
+
+    computed: RelationDefinition | None = None
 
     def __str__(self) -> str:
         return f"relation {aliased(self.name, self.alias)} ({', '.join(self.columns)})"

@@ -16,7 +16,7 @@ from headgate.model.operator_inputs import DerivedInput, Input, OperatorInput, S
 from headgate.model.window import RowWindow, TimeWindow, Window, is_emitted_whole
 from headgate.planning import logical
 from headgate.planning.catalog import Catalog
-from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
+from headgate.planning.logical import LogicalPlan, Node, RelationScan, scans, stream_below
 from headgate.planning.placed_calls import placed_predicate, placed_value
 from headgate.planning.queries import bind
 from headgate.planning.rules import optimize
@@ -42,10 +42,14 @@ def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
         )
         queries.append(replace(plan.query, outputs=outputs))
     all_plans = [each for plan in plans for each in (*plan.derived, plan)]
-    used = {scan.name for plan in all_plans for branch in plan.branches for scan in scans(branch)}
+    read = [scan for plan in all_plans for branch in plan.branches for scan in scans(branch)]
+    computed = {scan.name: scan.computed for scan in read if isinstance(scan, RelationScan) and scan.computed}
+    below = (name for relation in computed.values() for select in relation.selects for name in select.names)
+    used = {*(scan.name for scan in read), *below}
+    stored = (relation for relation in catalog.relations.values() if relation.name in used)
     return Network(
         streams=tuple(stream for stream in catalog.streams.values() if stream.name in used),
-        relations=tuple(relation for relation in catalog.relations.values() if relation.name in used),
+        relations=(*stored, *computed.values()),
         operators=tuple(operators),
         queries=tuple(queries),
         pools=tuple(catalog.pools.values()),

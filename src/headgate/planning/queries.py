@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate.cql.statement import CreateQuery, CreateView, DeriveStream
-from headgate.model.network import QueryDefinition
-from headgate.planning.bind import Branch, Derived, bound_branches
+from headgate.cql.statement import CreateQuery, CreateView, DeriveStream, FromItem
+from headgate.model.network import QueryDefinition, Schema
+from headgate.planning.bind import Branch, bound_branches
 from headgate.planning.catalog import Catalog
+from headgate.planning.derived import Derived
 from headgate.planning.logical import DerivedPlan, LogicalPlan, Project
 from headgate.planning.query_settings import sink_of, with_service
 from headgate.planning.retention import check_ends
+from headgate.planning.stored import is_stored, relation_of
 from headgate.planning.tables import bind_table, changes_of
 
 
@@ -29,6 +31,21 @@ def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
     plan = with_service(plan, query.settings, catalog.known_functions)
     check_ends((*plan.derived, plan))
     return plan
+
+
+def selected_columns(selected: DeriveStream | CreateView, catalog: Catalog) -> Schema:
+    """The columns of a derived stream or a view; with the timestamp, if it reads a stream."""
+    if not is_stored_view(selected, catalog):
+        return bind_stream(selected, catalog).schema
+    columns = relation_of(selected.name.text, selected.branches, catalog).schema
+    assert columns is not None
+    return columns
+
+
+def is_stored_view(selected: DeriveStream | CreateView, catalog: Catalog) -> bool:
+    """Whether it is a view that reads stored relations alone."""
+    item = FromItem(selected.name, None, selected.name)
+    return isinstance(selected, CreateView) and is_stored(item, catalog)
 
 
 def bind_stream(stream: DeriveStream | CreateView, catalog: Catalog) -> DerivedPlan:

@@ -13,6 +13,7 @@ from headgate.cql.statement import Setting
 from headgate.errors import QueryError, known_names, suggestion
 from headgate.model import kafka, network
 from headgate.model.expression import Expression
+from headgate.model.productivity import PRODUCTIVITY
 from headgate.model.shedding import Utility
 from headgate.planning.logical import LogicalPlan, StreamScan, scans
 from headgate.planning.options import sink_options
@@ -93,7 +94,9 @@ def sink_of(clause: cql.SinkClause | None, known_sinks: Collection[str] | None) 
 
 
 def _utility_of(setting: Setting, plan: LogicalPlan, known: Functions) -> Utility:
-    """The expression over columns of one stream: the query's only one, or that of the one alias in it."""
+    """Productivity, or an expression over one stream: the only one, or that of the one alias in it."""
+    if setting.value.replace(" ", "").lower() == PRODUCTIVITY:
+        return Utility("", PRODUCTIVITY)
     own = [scan for branch in plan.branches for scan in scans(branch) if isinstance(scan, StreamScan)]
     streams = {scan.name for scan in own}
     named = {scan.alias.lower(): scan for scan in own}

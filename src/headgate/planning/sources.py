@@ -70,8 +70,9 @@ class Source:
         return next((one.value for one in own if one.name == column.name), None)
 
     def check_time(self) -> None:
-        """Reject a window that GROUP BY makes of another column than the timestamp."""
-        time = self.item.window.time if self.item.window is not None else None
+        """Reject a window that GROUP BY or a function in FROM makes of another column than the timestamp."""
+        window = self.item.window
+        time = None if window is None else window.time or window.descriptor
         if time is not None and not self.is_timestamp(self.column(time)):
             own = self._timestamp or "none: declare it with OPTIONS (timestamp 'column')"
             message = f"{time.span.excerpt} is not the timestamp of {self.alias}, which is {own}"
@@ -190,7 +191,8 @@ class WindowBound:
     name: str
     window: HopWindow | SessionWindow
     timestamp_type: str
-    in_join: bool
+    of_tuple: bool
+    """Whether the timestamp of the result lies inside the window."""
 
     @property
     def type(self) -> Type:
@@ -204,13 +206,13 @@ class WindowBound:
 
     @property
     def tree(self) -> exp.Expr:
-        """An aggregate's results have the end of their window as timestamp; those of a join lie inside."""
+        """An aggregate's results have the end of their window as timestamp; tuples and matches lie inside."""
         ts = f"`{TIMESTAMP_US}`"
         if isinstance(self.window, SessionWindow):
             return self.between(ts, ts)
         length = f"{self.window.range_us}L"
-        start = f"({ts} - pmod({ts}, {length}))" if self.in_join else f"({ts} - {length})"
-        end = f"({ts} - pmod({ts}, {length}) + {length})" if self.in_join else f"({ts})"
+        start = f"({ts} - pmod({ts}, {length}))" if self.of_tuple else f"({ts} - {length})"
+        end = f"({ts} - pmod({ts}, {length}) + {length})" if self.of_tuple else f"({ts})"
         return self.between(start, end)
 
     def between(self, start: str, end: str) -> exp.Expr:

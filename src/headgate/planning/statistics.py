@@ -276,7 +276,7 @@ class LiveStatistics(MeasuredStatistics):
         return tuple(known.get(position, 1.0) for position in range(len(predicates)))
 
     def window_seconds(self, operator: str, stream: str | None, missing: Missing) -> WindowSeconds:
-        return WindowSeconds(probe_seconds=self.handled_seconds)
+        return WindowSeconds.of_probe(self.handled_seconds)
 
 
 Statistics = WrittenStatistics | MeasuredStatistics

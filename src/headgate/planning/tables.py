@@ -8,20 +8,21 @@ state. Results that never change are replaced by later ones of the same key.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from headgate.cql import statement as cql
 from headgate.cql.statement import CreateQuery, FromItem, Name, Select, Setting, SinkClause
 from headgate.errors import QueryError, Span, known_names
 from headgate.model.expression import TIMESTAMP_US, Expression, NamedExpression, column_of, time_text
-from headgate.model.network import Column, RelationDefinition, Schema, StreamDefinition
+from headgate.model.network import Column, Schema, StreamDefinition
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import (
     CHANGE,
     RANK,
     Groups,
     Held,
+    LastRows,
     Named,
     Ranked,
     RankedState,
@@ -31,13 +32,16 @@ from headgate.model.table import (
     Step,
     Where,
 )
-from headgate.model.window import TimeWindow, UnboundedWindow, is_emitted_whole
-from headgate.planning.bind import TIMESTAMP, Branch, Clauses, Derived
+from headgate.model.window import RowWindow, TimeWindow, UnboundedWindow, is_emitted_whole
+from headgate.planning.bind import TIMESTAMP, Branch, Clauses
 from headgate.planning.catalog import Catalog
-from headgate.planning.from_clause import conjunct
+from headgate.planning.derived import Derived
 from headgate.planning.grouping import RowGrouping, StateGrouping
 from headgate.planning.logical import Changes, Node, Table
 from headgate.planning.placed_calls import without_pool
+from headgate.planning.row_steps import columns_of, distinct_rows, finished
+from headgate.planning.sources import Source
+from headgate.planning.stored import is_stored
 
 _CHANGES = "changes"
 _WITHOUT_ORDER = re.compile(r"\b(map|variant)\b", re.IGNORECASE)
@@ -68,7 +72,7 @@ def changes_of(table: Table, query: CreateQuery) -> Changes:
         message = f"the kind of a change is called {CHANGE}; write AS another_name"
         raise QueryError(message, found)
     state, hint = table.state, "write mode 'latest'"
-    if isinstance(state, Held):
+    if isinstance(state, (Held, LastRows)):
         message = "changes are those of all tuples so far, and a window loses tuples at any time"
         raise QueryError(f"{message}; {hint}, or leave the window out", span)
     if any(isinstance(step, (Groups, Ranked)) for step in table.steps):
@@ -128,6 +132,11 @@ class _Below:
         """The rows, in place of a derived stream."""
         return StreamDefinition(item.alias.text, "derived", self.rows.schema, timestamp=TIMESTAMP)
 
+    def instants(self, name: str) -> Mapping[str, int]:
+        """Rows are not joined by their times."""
+        del name
+        return {}
+
 
 @dataclass(frozen=True)
 class _Binding:
@@ -141,12 +150,12 @@ class _Binding:
         return self._table_below(select) is not None or (select.summarizes_windows and not is_whole)
 
     def holds(self, select: Select) -> bool:
-        """Whether rows of a SELECT are those that a window over time holds, of one stream."""
-        relations = [self.catalog.find(one.source.text) for one in select.sources if not one.branches]
-        others = sum(isinstance(one, RelationDefinition) for one in relations)
+        """Whether rows of a SELECT are those that a window of time or by rows holds, of one stream."""
+        others = sum(is_stored(one, self.catalog) for one in select.sources)
         windows = [one.window.window for one in select.sources if one.window is not None]
-        is_one = len(windows) == 1 == len(select.sources) - others
-        return is_one and isinstance(windows[0], TimeWindow) and not is_emitted_whole(windows[0])
+        if not len(windows) == 1 == len(select.sources) - others or is_emitted_whole(windows[0]):
+            return False
+        return isinstance(windows[0], TimeWindow) or (isinstance(windows[0], RowWindow) and not others)
 
     def _table_below(self, select: Select) -> Select | None:
         """The subquery or view that a SELECT reads the current rows of; with a window it is a stream."""
@@ -174,7 +183,7 @@ class _Binding:
             steps.append(Where(clauses.predicates))
         if clauses.grouping is not None:
             steps.append(clauses.grouping)
-        steps += _finished(clauses)
+        steps += finished(clauses)
         key = _key_of(clauses) if clauses.grouping or clauses.ranking else _still_selected(below, clauses)
         rows = replace(below, steps=tuple(steps), items=clauses.items, types=branch.types, key=key)
         return _distinct_rows(rows) if select.is_distinct else rows
@@ -183,28 +192,31 @@ class _Binding:
         """All tuples so far, grouped or ranked."""
         branch = Branch(select, self.catalog, self.derived)
         if self.holds(select):
-            return self._over_window(select, branch)
+            is_by_rows = isinstance(branch.scope.streams[0].window, RowWindow)
+            return (self._over_rows if is_by_rows else self._over_window)(select, branch)
         for source in branch.scope.streams:
             if not isinstance(source.window, UnboundedWindow):
                 written = source.item.window
                 assert written is not None
+                shown = " ".join(written.span.excerpt.split())
                 message = (
-                    f"a table is of all tuples so far, or of one stream [RANGE t], not {written.span.excerpt}"
+                    f"a table is of all tuples so far, of one stream [RANGE t], or of [ROWS n], not {shown}"
                 )
+                message += " in a join" if isinstance(source.window, RowWindow) else ""
                 hint = "write [TUMBLE 10 SECONDS] and a key, to keep those of the last window"
                 raise QueryError(f"{message}; {hint}", written.span)
-        node, clauses = branch.source(branch.clauses(StateGrouping))
+        node, clauses = branch.source(branch.clauses(StateGrouping), self.derived)
         if len(branch.scope.streams) > 1:
             node, renamed = self.derived.joined(node, clauses.read, UnboundedWindow())
             clauses = clauses.over(renamed)
         state: State
         if clauses.grouping is not None:
-            state, steps = clauses.grouping, _finished(clauses)
+            state, steps = clauses.grouping, finished(clauses)
         elif clauses.ranking is not None:
             state, steps = _ranked_state(clauses, clauses.ranking), [Named(clauses.items)]
         else:
             keys = _numbered(clauses.items)
-            state, steps = Groups(keys, ()), [Named(_columns_of(keys, clauses.items))]
+            state, steps = Groups(keys, ()), [Named(columns_of(keys, clauses.items))]
         key = tuple(item.name for item in clauses.items) if select.is_distinct else _key_of(clauses)
         return _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
 
@@ -212,10 +224,27 @@ class _Binding:
         """The tuples of the last stretch of time: grouped, ranked, or as they are."""
         window = branch.scope.streams[0].window
         assert isinstance(window, TimeWindow)
-        node, clauses = branch.source(branch.clauses(RowGrouping))
+        node, clauses = branch.source(branch.clauses(RowGrouping), self.derived)
         state = Held(tuple(clauses.read), window.range_us)
-        steps = _finished(clauses) if clauses.grouping is None else [clauses.grouping, *_finished(clauses)]
+        steps = finished(clauses) if clauses.grouping is None else [clauses.grouping, *finished(clauses)]
         key = _key_of(clauses)
+        rows = _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
+        return _distinct_rows(rows) if select.is_distinct else rows
+
+    def _over_rows(self, select: Select, branch: Branch) -> _Rows:
+        """The last tuples of a stream or of each key, before WHERE: grouped, ranked, or as they are."""
+        [source], clauses = branch.scope.streams, branch.clauses(RowGrouping)
+        read = [*clauses.predicates, *clauses.read]
+        for expression in read:
+            without_pool(expression, self.catalog)
+        state = _last_rows(source, read)
+        # without the ranks of the state
+        steps: list[Step] = [
+            Named(tuple(NamedExpression(one, Expression(column_tree(one))) for one in state.columns))
+        ]
+        steps += [Where(clauses.predicates)] if clauses.predicates else []
+        steps += finished(clauses) if clauses.grouping is None else [clauses.grouping, *finished(clauses)]
+        node, key = branch.scope.joined(()), _key_of(clauses)
         rows = _Rows(node, state, tuple(steps), clauses.items, branch.types, branch.timestamp_type, key)
         return _distinct_rows(rows) if select.is_distinct else rows
 
@@ -231,7 +260,7 @@ class _Binding:
             (cql.Star(None, first.span),), (FromItem(name, None, name, branches),), (), (), None, first.span
         )
         branch = Branch(star, self.catalog, self.derived)
-        node, clauses = branch.source(branch.clauses(StateGrouping))
+        node, clauses = branch.source(branch.clauses(StateGrouping), self.derived)
         [source] = branch.scope.sources
         keys = []
         for column in wanted:
@@ -258,42 +287,36 @@ class _Binding:
         return definition.primary_key if isinstance(definition, StreamDefinition) else ()
 
 
-def _finished(clauses: Clauses) -> list[Step]:
-    """HAVING, ranking and the select list."""
-    steps: list[Step] = []
-    if clauses.having is not None:
-        steps.append(Where((conjunct(clauses.having),)))
-    if clauses.ranking is not None:
-        steps.append(Ranked(clauses.ranking))
-    return [*steps, Named(clauses.items)]
-
-
 def _distinct_rows(rows: _Rows) -> _Rows:
     """The rows without duplicates."""
-    keys = tuple(
-        NamedExpression(f"k{number}", Expression(column_tree(item.name)))
-        for number, item in enumerate(rows.items)
-    )
-    distinct = (Groups(keys, ()), Named(_columns_of(keys, rows.items)))
-    return replace(rows, steps=rows.steps + distinct, key=tuple(item.name for item in rows.items))
+    key = tuple(item.name for item in rows.items)
+    return replace(rows, steps=rows.steps + distinct_rows(rows.items), key=key)
 
 
 def _numbered(items: Iterable[NamedExpression]) -> tuple[NamedExpression, ...]:
     return tuple(NamedExpression(f"k{number}", item.expression) for number, item in enumerate(items))
 
 
-def _columns_of(
-    keys: Iterable[NamedExpression], items: Iterable[NamedExpression]
-) -> tuple[NamedExpression, ...]:
-    """The columns of keys, named as select items are."""
-    pairs = zip(keys, items, strict=True)
-    return tuple(NamedExpression(item.name, Expression(column_tree(key.name))) for key, item in pairs)
-
-
 def _ranked_state(clauses: Clauses, ranking: Ranking) -> RankedState:
-    read = replace(clauses, ranking=ranking).read
+    columns = _read_columns(replace(clauses, ranking=ranking).read)
+    return RankedState(tuple(column for column in columns if column != TIMESTAMP_US), ranking)
+
+
+def _read_columns(read: Iterable[Expression]) -> list[str]:
     columns = dict.fromkeys(column for one in read for column in one.columns)
-    return RankedState(tuple(column for column in columns if column not in (TIMESTAMP_US, RANK)), ranking)
+    return [column for column in columns if column != RANK]
+
+
+def _last_rows(source: Source, read: Iterable[Expression]) -> LastRows:
+    """What a window by rows holds; of equal timestamps the tuples with the greatest values that are read."""
+    window = source.window
+    assert isinstance(window, RowWindow)
+    keys = [Expression(column_tree(column_of(source.alias, key))) for key in window.keys]
+    types = {column_of(source.alias, column.name): column.type for column in source.schema.columns}
+    columns = [column for column in _read_columns([*keys, *read]) if column != TIMESTAMP_US]
+    ordered = [column for column in columns if not _WITHOUT_ORDER.search(types[column])]
+    order = (SortKey(Expression(column_tree(c)), is_descending=True) for c in (TIMESTAMP_US, *ordered))
+    return LastRows(tuple(columns), Ranking("ROW_NUMBER", tuple(keys), tuple(order), window.rows))
 
 
 def _key_of(clauses: Clauses) -> tuple[str, ...] | None:

@@ -33,9 +33,9 @@ _MEASURES = re.compile(r"\s*([+-]?\s*[0-9.]+)\s*([a-z]+)", re.IGNORECASE)
 
 @dataclass(frozen=True)
 class Timestamps:
-    """The plan columns that are timestamps of their streams, by alias; numbers are whole seconds."""
+    """The plan columns that tell timestamps: whose, and how much later; numbers are whole seconds."""
 
-    aliases: Mapping[str, str]
+    columns: Mapping[str, tuple[str, int]]
     are_numbers: bool
 
 
@@ -124,8 +124,8 @@ def _sum(tree: exp.Expr, timestamps: Timestamps) -> _Sum | None:
             return None
         return left.plus(right, 1 if isinstance(tree, exp.Add) else -1)
     if isinstance(tree, exp.Column):
-        alias = timestamps.aliases.get(tree.name)
-        return None if alias is None else _Sum(Counter({alias: 1}), 0)
+        found = timestamps.columns.get(tree.name)
+        return None if found is None else _Sum(Counter({found[0]: 1}), found[1])
     if isinstance(tree, exp.Neg):
         value = _sum(tree.this, timestamps)
         return None if value is None else _Sum(Counter(), 0).plus(value, -1)

@@ -13,7 +13,6 @@ from urllib.parse import urlsplit
 
 from starlette.responses import JSONResponse
 
-COOKIE = "headgate"
 OPEN_PATHS = ("/health",)
 _MOST_CLIENTS = 1_000
 _MOST_COOKIES = 64
@@ -121,9 +120,11 @@ class Guard:
             return refused(421, f"this server does not answer for host {host[:100]!r}")
         if scope["path"] in OPEN_PATHS or (scope["path"] == "/" and b"link=" in scope["query_string"]):
             return None
-        return self._unauthorised(headers, client, host)
+        return self._unauthorised(scope, headers, client, host)
 
-    def _unauthorised(self, headers: dict[str, str], client: str, host: str) -> JSONResponse | None:
+    def _unauthorised(
+        self, scope: Any, headers: dict[str, str], client: str, host: str
+    ) -> JSONResponse | None:
         kind, _, given = headers.get("authorization", "").partition(" ")
         if kind:
             if kind.lower() == "bearer" and self._keys.is_token(given.strip()):
@@ -133,7 +134,7 @@ class Guard:
             return refused(
                 401, "the token is wrong; send that of headgate serve as Authorization: Bearer TOKEN"
             )
-        cookie = _cookie(headers.get("cookie", ""))
+        cookie = _cookie(headers.get("cookie", ""), cookie_name(scope))
         if cookie and self._keys.knows_cookie(cookie):
             origin = headers.get("origin")
             # another page must not use the cookie of this one
@@ -158,9 +159,14 @@ def _is_plain(host: str) -> bool:
     return bool(host) and not set(host) & set("/@?#\\ ") and host.count("[") == host.count("]")
 
 
-def _cookie(header: str) -> str:
+def cookie_name(scope: Any) -> str:
+    """The name of the cookie; browsers send those of all servers of a machine, whatever their ports."""
+    return f"headgate-{scope['server'][1]}"
+
+
+def _cookie(header: str, name: str) -> str:
     try:
-        found = SimpleCookie(header).get(COOKIE)
+        found = SimpleCookie(header).get(name)
     except CookieError:
         return ""
     return found.value if found is not None else ""

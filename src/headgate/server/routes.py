@@ -18,7 +18,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 
 from headgate.plain_json import finite
 from headgate.server import bodies, documents, metrics, openapi, streams
-from headgate.server.guard import COOKIE, Keys
+from headgate.server.guard import Keys, cookie_name
 from headgate.server.hub import Hub
 from headgate.server.openapi import Operation
 from headgate.server.recording import Recorded, Recording
@@ -37,7 +37,7 @@ _KINDS = {
     "js": "text/javascript; charset=utf-8",
     "svg": "image/svg+xml",
 }
-_YEAR_COOKIE_S = 30 * 86_400
+_COOKIE_S = 30 * 86_400
 
 
 @dataclass
@@ -303,7 +303,9 @@ class Live:
             advice = "get another with POST /links, or start the server again"
             raise HTTPException(403, f"this link is wrong, or has been used; {advice}")
         answer = RedirectResponse("/", 303)
-        answer.set_cookie(COOKIE, cookie, _YEAR_COOKIE_S, path="/", httponly=True, samesite="strict")
+        answer.set_cookie(
+            cookie_name(request.scope), cookie, _COOKIE_S, path="/", httponly=True, samesite="strict"
+        )
         return answer
 
     async def static(self, request: Request) -> Response:

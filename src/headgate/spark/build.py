@@ -29,6 +29,7 @@ from headgate.spark.manifest import Manifest, OperatorState
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import LogInput, Retained, StoreTask, TickInput, log_columns
 from headgate.spark.prepared import Prepared
+from headgate.spark.productivity import key_samples
 from headgate.spark.rows import Rows, Spread, cut_at, progress_of
 from headgate.spark.samples import Trial, WindowContent, join_samples
 from headgate.spark.sql import BEGINNING_US, END_US
@@ -69,6 +70,9 @@ class TickBuilder:
         self._eddies = eddies
         self._inputs = InputBuilder(prepared, logs, store, attempts)
         self._cuts = count()
+        asking = (q.name for q in self._network.queries.values() if q.utility and not q.utility.stream)
+        self._ranking = {name for query in asking for name in self._network.operators_of(query)}
+        """Operators whose keys rank tuples."""
 
     def add(
         self,
@@ -236,6 +240,8 @@ class TickBuilder:
         if plan.sampling and isinstance(operator.settings, WindowJoin):
             contents = [self._content(one, old) for one in inputs]
             plan.samples += join_samples(operator.settings, contents)
+            if name in self._ranking:
+                plan.keys += key_samples(operator.settings, contents)
         since = min([new, *probing_timestamps(self._network, name, old, snapshots)])
         stretch = Stretch(old, new, since, state, before.settings.orders, self._store.parallelism)
         found = operator.results(inputs, stretch)

@@ -310,10 +310,14 @@ def _walk_hadoop(fs: Any, folder: Any) -> Iterator[FileStatus]:
 
 def _write_draft(draft: Path, content: bytes) -> None:
     draft.parent.mkdir(parents=True, exist_ok=True)
-    with draft.open("wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with draft.open("wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        # where a disk is full, Python does not say which file it was
+        raise OSError(error.errno, error.strerror, str(draft)) from error
 
 
 def _write_to(stream: Any, content: bytes) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from headgate.errors import DamagedStateError, SetupError
 from headgate.spark.file_system import Files, FileStatus
 from headgate.spark.manifest import FilePart, Fingerprint, Manifest
+from headgate.spark.source_files import offset_entry
 
 KEPT_MANIFESTS = 5
 """A run can step back to any of these."""
@@ -203,9 +204,15 @@ class History:
 
     def _spark_damages(self, tick: int, committed: int) -> list[Damage]:
         """Spark logs the offsets of a tick before it runs, and its commit after the manifest is written."""
-        if tick >= 0 and not self._files.exists(f"{self.root}/spark/offsets/{tick}"):
+        offsets = f"{self.root}/spark/offsets/{tick}"
+        if tick >= 0 and not self._files.exists(offsets):
             reason = f"has no entry {tick}, which the manifest of that tick goes with"
             return [Damage("spark/offsets", reason)]
+        try:
+            if tick >= 0:
+                offset_entry(self._files.read_text(offsets))
+        except ValueError as error:
+            return [Damage(f"spark/offsets/{tick}", f"is damaged: {str(error).splitlines()[0]}")]
         if committed > tick:
             known = f"the last manifest is of tick {tick}" if tick >= 0 else "there is no manifest"
             return [Damage(_COMMITS, f"has an entry {committed}, but {known}")]

@@ -24,6 +24,7 @@ from headgate.spark.measuring import Measuring
 from headgate.spark.operators.inputs import StoreTask
 from headgate.spark.physical_plans import LightPlan, MeasuredQuery
 from headgate.spark.prepared import Prepared
+from headgate.spark.productivity import count_keys
 from headgate.spark.result_quality import ResultLatency, counts_until
 from headgate.spark.samples import count_matches
 from headgate.spark.sinks import Sink
@@ -56,6 +57,8 @@ class JobResults:
     written: Mapping[str, Written]
     stored: Stored
     samples: Mapping[Link, PairCounts] | None
+    keys: Mapping[str, Sequence[int]]
+    """Tuples by bucket of their keys, by table."""
     set_aside: Mapping[str, int]
     """By query, how many tuples an expression of its own failed for."""
     selected: Mapping[str, int]
@@ -135,9 +138,10 @@ class TickJobs:
         aside = sql.union([*(arrival.dead_letters for arrival in tick.arrivals.values()), *plan.letters])
         letters = self.submit(self._write_letters, aside, tick.batch_id) if aside else None
         samples = self.submit(count_matches, plan.samples) if plan.samples else None
+        keys = self.submit(count_keys, plan.keys) if plan.keys else None
         selected = self.submit(count_selected, plan.selected) if plan.selected else None
         # every job is waited for, so that none still runs when a failed tick is tried again
-        jobs = [*[future for _, future in stores], *appends, letters, samples, selected]
+        jobs = [*[future for _, future in stores], *appends, letters, samples, keys, selected]
         failures = [failure for queries, future in writes for failure in _failures(future, queries)]
         failures += [failure for future in jobs if future for failure in _failures(future)]
         plan.release()
@@ -147,6 +151,7 @@ class TickJobs:
             {name: self._written(tick, several, before) for name, several in slices.items()},
             [(task, future.result()) for task, future in stores],
             samples.result() if samples is not None else None,
+            keys.result() if keys is not None else {},
             letters.result() if letters is not None else {},
             selected.result() if selected is not None else {},
         )

@@ -13,18 +13,19 @@ import hashlib
 import json
 import types
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from headgate.errors import DamagedStateError, SetupError
 from headgate.model.event import StreamCounts
+from headgate.model.join_order import JoinOrder
 from headgate.model.shedding import TickSettings
 from headgate.spark.rows import Spread
 from headgate.spark.sql import BEGINNING_US
 
-FORMAT_VERSION = 6
+FORMAT_VERSION = 7
 """Format of documents, incremented whenever the previous version could not read new ones."""
 
 Kind = TypeVar("Kind")
@@ -126,6 +127,11 @@ class StreamState:
     source: str = ""
     """The name of its source in Spark's logs."""
 
+    def held(self, blocks: Iterable[BlockRef], kept: Collection[str]) -> StreamState:
+        """Its log holds only those of its blocks that are kept: from after the others on, all tuples."""
+        released = (block.max_ts + 1 for block in blocks if block.path not in kept)
+        return replace(self, whole_from_ts=max([self.whole_from_ts, *released]))
+
 
 @dataclass(frozen=True)
 class OperatorState:
@@ -153,6 +159,11 @@ class OperatorState:
         for streams, sides in ((self.reads, self.blocks), (self.pushes, self.pushing)):
             for stream, blocks in zip(streams, sides, strict=False):
                 yield from ((stream, block) for block in blocks if stream)
+
+
+def kept_paths(operators: Mapping[str, OperatorState]) -> set[str]:
+    """The blocks of logs that operators need, by path."""
+    return {block.path for state in operators.values() for _, block in state.log_blocks()}
 
 
 @dataclass(frozen=True)
@@ -351,6 +362,11 @@ def _value(kind: Any, raw: Any, place: str) -> Any:
         return None if raw is None else _value(inner, raw, place)
     if is_dataclass(kind):
         return raw if isinstance(raw, kind) else _built(kind, raw, place)  # type: ignore[arg-type]
+    if kind is JoinOrder:
+        try:
+            return JoinOrder.of(raw)
+        except ValueError:
+            raise _other_version(f"{place} is no join order") from None
     if origin is tuple:
         return tuple(_value(arguments[0], item, place) for item in _expect(raw, list, place))
     if origin is not None and issubclass(origin, Mapping):

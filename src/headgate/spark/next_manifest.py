@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from headgate.model.operator import Eddy
 from headgate.spark.eddies.dispatcher import Eddies
 from headgate.spark.jobs import JobResults
-from headgate.spark.manifest import Manifest, OperatorState, StreamState
+from headgate.spark.manifest import Manifest, OperatorState, StreamState, kept_paths
 from headgate.spark.prepared import Prepared
 from headgate.spark.sql import BEGINNING_US
 from headgate.spark.tick_plan import OpenTick, TickPlan
@@ -32,9 +32,11 @@ class NextManifest:
         for name, result in found.written.items():
             is_latest = self._prepared.network.queries[name].sink.is_latest
             rows_out[name] = result.rows if is_latest else rows_out.get(name, 0) + result.rows
-        held = _held_logs(before, tick, plan, operators)
+        logs, kept = before.logs(), kept_paths(operators) | {p for m in plan.merged for p in m.parts}
         streams = {
-            name: replace(self._raise_floor(name, a.state, operators), whole_from_ts=held[name])
+            name: self._raise_floor(name, a.state, operators).held(
+                (*logs.get(name, {}).values(), *a.blocks), kept
+            )
             for name, a in tick.arrivals.items()
         }
         # behind an eddy, the input ends when the last tuple has left the eddy
@@ -92,17 +94,3 @@ class NextManifest:
             if operator.is_ordered and stream in self._streams_of[name]
         ]
         return replace(state, floor_ts=max([state.floor_ts, *readers]))
-
-
-def _held_logs(
-    before: Manifest, tick: OpenTick, plan: TickPlan, operators: Mapping[str, OperatorState]
-) -> dict[str, int]:
-    """By stream, the timestamp from which on its log holds all tuples: after those that are released."""
-    logs_before, merged = before.logs(), {part for one in plan.merged for part in one.parts}
-    kept = {block.path for state in operators.values() for _, block in state.log_blocks()} | merged
-    found = {}
-    for name, arrival in tick.arrivals.items():
-        blocks = (*logs_before.get(name, {}).values(), *arrival.blocks)
-        released = [block.max_ts + 1 for block in blocks if block.path not in kept]
-        found[name] = max([arrival.state.whole_from_ts, *released])
-    return found

@@ -27,6 +27,7 @@ from headgate.model.operator import (
     expressions_of,
 )
 from headgate.model.operator_inputs import DerivedInput, OperatorInput, StreamInput
+from headgate.model.productivity import PRODUCTIVITY
 from headgate.model.shedding import KEEP
 from headgate.model.table import Groups
 from headgate.model.window import RowWindow, TimeWindow
@@ -35,7 +36,7 @@ from headgate.spark.arrival.drop_box import streams_with_keep_ratio, utility_of
 from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.eddy_jobs import EddyLayout, lay_out, with_returned
 from headgate.spark.operators import aggregate
-from headgate.spark.operators.base import SparkOperator, spark_operator
+from headgate.spark.operators.base import SparkOperator, StoredRelation, spark_operator
 from headgate.spark.operators.changes import ChangesOperator
 from headgate.spark.operators.check import spark_complaint
 from headgate.spark.operators.derived import NumberOperator, UnionOperator
@@ -54,7 +55,7 @@ from headgate.spark.operators.windowed import (
     WindowUpdateOperator,
 )
 from headgate.spark.prepared import Prepared, streams_below, window_above
-from headgate.spark.relations import StoredRelation, StoredRelations
+from headgate.spark.relations import StoredRelations
 from headgate.spark.samples import is_harmless, is_worth_ordering
 from headgate.spark.sources import BAD_ROW, Sources
 from headgate.spark.sql import BEGINNING_US, END_US, SIDE, TS
@@ -261,6 +262,8 @@ class Preparation:
 
     def _check_utilities(self) -> None:
         for stream, text in self.network.utilities().items():
+            if text == PRODUCTIVITY:
+                continue
             try:
                 self.spark.createDataFrame([], self._raw[stream]).selectExpr(utility_of(text))
             except PySparkException as error:

@@ -17,7 +17,14 @@ from headgate.model.network import Network
 from headgate.model.operator import Eddy, Operator
 from headgate.model.operator_inputs import DerivedInput, Start, StreamInput
 from headgate.spark.checkpoint import Checkpoint
-from headgate.spark.manifest import BlockRef, Manifest, OperatorState, Registration, StreamState
+from headgate.spark.manifest import (
+    BlockRef,
+    Manifest,
+    OperatorState,
+    Registration,
+    StreamState,
+    kept_paths,
+)
 from headgate.spark.sql import BEGINNING_US, END_US
 from headgate.spark.stream_log import log_needs
 
@@ -241,18 +248,23 @@ def carried_over(
         else _begun(own[name], inputs[name], logs)
         for name in network.operators
     }
+    kept_blocks = kept_paths(operators)
     sheddable, renamed = network.sheddable(), {old: new for new, old in names.items()}
     settings = replace(
         before.settings,
         keep={stream: ratio for stream, ratio in before.settings.keep.items() if stream in sheddable},
         orders={renamed[n]: order for n, order in before.settings.orders.items() if n in renamed},
+        # counted anew, as joins may have other names
+        key_tables={},
     )
     kept = set(transition.goes_on)
     return replace(
         before,
         flushed=before.flushed and not transition.changes,
         streams={
-            name: _stream_state(before, name, network, transition.epoch, needs[name])
+            name: _stream_state(before, name, network, transition.epoch, needs[name]).held(
+                logs.get(name, {}).values(), kept_blocks
+            )
             for name in network.streams
         },
         operators=operators,

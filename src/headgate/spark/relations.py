@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
@@ -18,20 +17,14 @@ from headgate.spark import sql
 from headgate.spark.application.cluster import in_session
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import RelationState
+from headgate.spark.operators.base import StoredRelation
+from headgate.spark.operators.stored import stored_sql
 from headgate.spark.sources import Sources, first_line
 
 _LOG = logging.getLogger(__name__)
 
 # stored relations up to this many rows are broadcast
 _BROADCAST_ROWS = 200_000
-
-
-@dataclass
-class StoredRelation:
-    """A stored relation as operators read it: a view of its current version, and the hint for joining it."""
-
-    view: str
-    hint: str
 
 
 class StoredRelations:
@@ -51,14 +44,17 @@ class StoredRelations:
         self._frames: dict[str, DataFrame] = {}
         self._schemas: dict[str, StructType] = {}
         self._states: dict[str, RelationState] = {}
-        self._current = {name: self._first(name) for name in self._definitions}
+        self._current: dict[str, StoredRelation] = {}
+        # those that are computed read those that are not
+        for name in sorted(self._definitions, key=lambda name: bool(self._definitions[name].selects)):
+            self._current[name] = self._first(name)
 
     def __getitem__(self, name: str) -> StoredRelation:
         return self._current[name]
 
     def _first(self, name: str) -> StoredRelation:
         """A relation as it is now."""
-        frame = self._read(name)
+        frame = self._computed(name) if self._definitions[name].selects else self._read(name)
         self._schemas[name] = frame.schema
         # Spark takes equal paths for equal content: of a plan that reads them again, it would find the cache
         is_refreshed = self._definitions[name].refresh_us is not None
@@ -67,6 +63,11 @@ class StoredRelations:
 
     def _read(self, name: str) -> DataFrame:
         return in_session(self._spark, self._sources.relation(self._definitions[name]))
+
+    def _computed(self, name: str) -> DataFrame:
+        """The rows of a relation that is computed from the current versions of others."""
+        selects = self._definitions[name].selects
+        return self._spark.sql(stored_sql(selects, lambda read: self._current[read].view))
 
     def _shown(self, name: str, view: str, frame: DataFrame) -> StoredRelation:
         frame.createOrReplaceTempView(sql.name(view))
@@ -97,17 +98,23 @@ class StoredRelations:
 
     def use(self, states: Mapping[str, RelationState]) -> None:
         """Let operators read these versions from now on."""
+        replaced: dict[str, int] = {}
         for name, state in states.items():
             if name in self._definitions and self._states.get(name) != state:
-                self._replace(name, state)
+                schema, block = self._schemas[name], state.block
+                stored = None if block is None else self._store.read([block], schema).persist()
+                self._replace(name, self._store.empty(schema) if stored is None else stored, state.read_us)
                 self._states[name] = state
+                replaced[name] = state.read_us
+        for name, definition in self._definitions.items():
+            read = {one for select in definition.selects for one in select.names}
+            if newest := [read_us for one, read_us in replaced.items() if one in read]:
+                self._replace(name, self._computed(name).persist(), max(newest))
 
-    def _replace(self, name: str, state: RelationState) -> None:
-        schema, old, before = self._schemas[name], self._current[name], self._frames[name]
-        block = state.block
-        frame = self._store.empty(schema) if block is None else self._store.read([block], schema).persist()
+    def _replace(self, name: str, frame: DataFrame, read_us: int) -> None:
+        old, before = self._current[name], self._frames[name]
         # plans of earlier ticks hold the rows of the view that they name
-        new = self._shown(name, f"relation {name} {state.read_us}", frame)
+        new = self._shown(name, f"relation {name} {read_us}", frame)
         if old.view != new.view:
             self._spark.catalog.dropTempView(old.view.strip("`"))
         before.unpersist()

@@ -212,7 +212,7 @@ def join_samples(operator: WindowJoin, contents: Sequence[WindowContent | None])
         left, right = contents[one], contents[other]
         if places and left is not None and right is not None:
             condition = sql.conjunction(operator.predicates[place] for place in places)
-            pairs = _some_of(left).crossJoin(F.broadcast(_some_of(right)))
+            pairs = own_sample(left, _JOIN_ROWS).crossJoin(F.broadcast(own_sample(right, _JOIN_ROWS)))
             counted = pairs.agg(
                 F.count(F.lit(1)).alias("pairs"), F.expr(f"count_if({condition})").alias("matches")
             )
@@ -228,8 +228,9 @@ def count_matches(samples: Sequence[JoinSample]) -> dict[Link, PairCounts]:
     }
 
 
-def _some_of(content: WindowContent) -> DataFrame:
-    share = _JOIN_ROWS / max(1, content.rows)
+def own_sample(content: WindowContent, rows: int) -> DataFrame:
+    """About so many tuples of a window, without our own columns."""
+    share = rows / max(1, content.rows)
     own = _own_columns(content.tuples)
     return own if share >= 1 else own.sample(share, _SEED)
 

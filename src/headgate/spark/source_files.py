@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from pyspark.sql import DataFrame, SparkSession
 
-from headgate.errors import InternalError
+from headgate.errors import DamagedStateError, InternalError
 from headgate.spark.file_system import Files, normal_path
 
 
@@ -52,16 +52,24 @@ class FileSourceLog:
         path = f"{self._folder}/offsets/{batch_id}"
         if batch_id < 0 or not self._files.exists(path):
             return {}
-        lines = self._files.read_text(path).splitlines()
-        version = "v2" if self._positions is None else "v1"
-        if not lines or lines[0] != version:
-            raise InternalError(f"{path}: expected offset log version {version}, found {lines[:1]}")
+        wanted = "v2" if self._positions is None else "v1"
+        try:
+            version, offsets = offset_entry(self._files.read_text(path))
+        except ValueError as error:
+            raise self._damaged(path, error) from error
+        if version != wanted:
+            raise InternalError(f"{path}: expected offset log version {wanted}, found {version}")
         if self._positions is not None:
-            return {name: lines[2 + at] for name, at in self._positions.items() if lines[2 + at] != "-"}
-        named = dict(line.split(":", 1) for line in lines[2:] if ":" in line)
+            return {name: offsets[at] for name, at in self._positions.items() if offsets[at] != "-"}
+        named = dict(line.split(":", 1) for line in offsets if ":" in line)
         found = {name: offset for name, offset in named.items() if offset != "-"}
         streams = {stream: found[name] for stream, name in self._names.items() if name in found}
         return {name: offset for name, offset in found.items() if name not in self._names} | streams
+
+    def _damaged(self, path: str, error: Exception) -> DamagedStateError:
+        root = self._folder.rpartition("/")[0]
+        advice = f"step back with headgate checkpoint rollback {root}, or remove {root} to start anew"
+        return DamagedStateError(f"{path} is damaged: {str(error).splitlines()[0]}; {advice}")
 
     def files(self, stream: str, batch_id: int) -> list[str]:
         """Files that a stream brings into a micro-batch, in order of arrival."""
@@ -91,12 +99,15 @@ class FileSourceLog:
 
     def _logged(self, path: str) -> list[tuple[str, int]]:
         """Files of an entry in order of arrival, each with the number of the entry that brought it."""
-        lines = self._files.read_text(path).splitlines()[1:]
-        files = [json.loads(line) for line in lines if line]
-        # Spark leaves files of equal modification time in the order of the listing
-        files.sort(key=lambda file: (file["batchId"], file["timestamp"], normal_path(file["path"])))
-        # the log quotes paths as addresses are; a blank in a name is a blank where files are opened
-        return [(unquote(file["path"]), file["batchId"]) for file in files]
+        try:
+            lines = self._files.read_text(path).splitlines()[1:]
+            files = [json.loads(line) for line in lines if line]
+            # Spark leaves files of equal modification time in the order of the listing
+            files.sort(key=lambda file: (file["batchId"], file["timestamp"], normal_path(file["path"])))
+            # the log quotes paths as addresses are; a blank in a name is a blank where files are opened
+            return [(unquote(file["path"]), file["batchId"]) for file in files]
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._damaged(path, error) from error
 
     def _entry(self, stream: str, entry: int) -> list[str]:
         folder = self._source_folder(stream)
@@ -112,6 +123,23 @@ class FileSourceLog:
         """Numbers of entries that hold all earlier ones, sorted."""
         found = (re.fullmatch(r"(\d+)\.compact", name) for name in self._files.names(folder))
         return sorted(int(match[1]) for match in found if match)
+
+
+def offset_entry(text: str) -> tuple[str, list[str]]:
+    """The version of an entry of Spark's log of offsets, and a line for each source.
+
+    Raises ``ValueError`` if it is damaged.
+    """
+    version, *lines = text.splitlines() or [""]
+    if version not in ("v1", "v2") or not lines:
+        raise ValueError(f"it begins with {text[:20]!r}")
+    metadata, *offsets = lines
+    json.loads(metadata)
+    for line in offsets:
+        offset = line.partition(":")[2] if version == "v2" else line
+        if offset != "-":
+            json.loads(offset)
+    return version, offsets
 
 
 def _log_offset(text: str | None) -> int:

@@ -217,6 +217,7 @@ class TickRunner:
             found = self._jobs.run(tick, plan, self.manifest, is_light=rows_at_hand <= ONE_TASK_ROWS)
         if found.samples is not None:
             self.statistics.joins.add(found.samples)
+        self.statistics.joins.add_keys(found.keys)
         return plan, found
 
     def _build(self, tick: OpenTick, chosen: Chosen, count: bool) -> TickPlan:

@@ -14,6 +14,7 @@ from headgate.spark.arrival.intake import Arrival
 from headgate.spark.eddies.queue import EddySnapshot
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators.inputs import StoreTask
+from headgate.spark.productivity import KeySample
 from headgate.spark.rows import Rows
 from headgate.spark.samples import JoinSample, Trial
 
@@ -91,6 +92,7 @@ class TickPlan:
     trials: list[Trial] = field(default_factory=list)
     sampling: bool = False
     samples: list[JoinSample] = field(default_factory=list)
+    keys: list[KeySample] = field(default_factory=list)
     merged: list[Merged] = field(default_factory=list)
     letters: list[str] = field(default_factory=list)
     """Dead letters: tuples for which an expression of a query failed."""

@@ -29,6 +29,8 @@ _FIRST_TRIAL = 4
 _TRIAL_FACTOR = 4
 # a tick's wall-clock time has three coefficients, and as many ticks again show how it varies
 _TELLING_TICKS = 6
+# of how often keys occur
+_KEY_DIGITS = 3
 
 
 class PredicateEstimates:
@@ -149,6 +151,18 @@ class JoinSelectivities:
     def __init__(self, known: Mapping[str, Mapping[int, float]] = MappingProxyType({})) -> None:
         self._known = known
         self._ratios: defaultdict[Link, MatchRatio] = defaultdict(MatchRatio)
+        self.key_tables: dict[str, tuple[float, ...]] = {}
+
+    def add_keys(self, counts: Mapping[str, Sequence[int]]) -> None:
+        """Count the keys of samples: halfway between what was counted before and these."""
+        for table, rows in counts.items():
+            if (total := sum(rows)) == 0:
+                continue
+            latest = [len(rows) * count / total for count in rows]
+            before = self.key_tables.get(table, latest)
+            self.key_tables[table] = tuple(
+                round((a + b) / 2, _KEY_DIGITS) for a, b in zip(before, latest, strict=True)
+            )
 
     def add(self, samples: Mapping[Link, PairCounts]) -> None:
         for link, sample in samples.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,16 +16,29 @@ from tests.planning.join_order.examples import chain_of, example_1
 from headgate.errors import SetupError
 from headgate.model.window import RowWindow, TimeWindow
 from headgate.planning.join_order.plans import bushy_plans, left_deep_orders
-from headgate.planning.join_order.problem import JoinInput, JoinPredicate, JoinProblem
+from headgate.planning.join_order.problem import (
+    CROSSED_PAIR,
+    JoinInput,
+    JoinPredicate,
+    JoinProblem,
+    WindowSeconds,
+)
 from headgate.planning.join_order.search import (
     all_plans,
     exhaustive_search,
     heuristic_search,
     left_deep_plans,
+    operators_of,
 )
 from headgate.planning.join_order.shed_plans import knapsack
+from headgate.planning.logical import Tree
 
 shares_of_load = st.sampled_from([0.01, 0.1, 0.5, 0.9, 1.1, 10.0])
+
+
+def total_cost(operator: Tree) -> float:
+    """Of an operator and all below it."""
+    return float(operator.values["cost_per_s"]) + sum(map(total_cost, operator.children))
 
 
 def load(problem: JoinProblem) -> float:
@@ -115,7 +129,7 @@ def test_a_bushy_plan_is_chosen_where_it_is_cheaper() -> None:
     [left_deep, *_] = exhaustive_search(problem, left_deep_plans(problem), 1e9)
     [bushy, *_] = exhaustive_search(problem, all_plans(problem), 1e9)
     assert bushy.cost_per_s < left_deep.cost_per_s
-    assert bushy.order == [["S0", "S1"], ["S2", "S3"]]
+    assert bushy.order == ("S0", "S1", ("S2", "S3"))
 
 
 def test_cross_products_are_chosen_only_where_they_win() -> None:
@@ -123,6 +137,34 @@ def test_cross_products_are_chosen_only_where_they_win() -> None:
     assert heuristic_search(example_1(0.014), 1.0).crosses == 1
     unrelated = JoinProblem("q", example_1(0.001).inputs, (), example_1(0.001).between)
     assert heuristic_search(unrelated, 1e9).crosses == 2, "the join graph forces them"
+
+
+def test_pairs_that_a_cross_product_compares_have_a_cost_of_their_own() -> None:
+    paper = example_1(0.014)
+    [crossing] = [
+        c for c in exhaustive_search(paper, left_deep_plans(paper), 1.0) if c.order == ("A", "C", "B")
+    ]
+    dearer = replace(paper, between=replace(paper.between, pair_seconds=0.001))
+    # 10 tuples of A per second meet 10 of C, and 20 of C meet 10 of A: 300 pairs
+    assert crossing.under(dearer).cost_per_s == pytest.approx(crossing.cost_per_s + 300 * 0.001)
+    shown = operators_of(crossing.under(dearer))
+    assert total_cost(shown) == pytest.approx(crossing.under(dearer).shed_cost_per_s)
+    for candidate in exhaustive_search(paper, left_deep_plans(paper), 1.0):
+        if not candidate.crosses:
+            assert candidate.under(dearer).cost_per_s == candidate.cost_per_s
+
+
+def test_a_cross_product_is_chosen_until_its_pairs_cost_too_much() -> None:
+    # a fast stream that matches nearly all of two small windows: pairs of these are few
+    rates, windows = {"A": 1.0, "B": 1000.0, "C": 1.0}, {"A": 3, "B": 100, "C": 3}
+    chosen = {}
+    for pair_seconds in (0.0, CROSSED_PAIR, 10.0, 1000.0):
+        seconds = WindowSeconds(probe_seconds=1.0, pair_seconds=pair_seconds)
+        inputs = [JoinInput(a, a, rates[a], RowWindow(windows[a]), window_seconds=seconds) for a in "ABC"]
+        links = (JoinPredicate("AB", frozenset("AB"), 0.9), JoinPredicate("BC", frozenset("BC"), 0.9))
+        problem = JoinProblem("q", tuple(inputs), links, seconds)
+        chosen[pair_seconds] = exhaustive_search(problem, left_deep_plans(problem), 1e9)[0].crosses
+    assert chosen == {0.0: 1, CROSSED_PAIR: 1, 10.0: 1, 1000.0: 0}
 
 
 def test_too_many_streams_to_try_all_plans_are_refused_in_one_line() -> None:

@@ -27,11 +27,16 @@ from tests.spark.operators.alone import (
 from tests.spark.operators.budget import few
 
 from headgate.model.expression import Expression, column_of
+from headgate.model.join_order import JoinOrder
 from headgate.model.joins import JoinSide, WindowJoin, WindowUpdate
 from headgate.model.window import HopWindow, RowWindow, TimeWindow, Window
+from headgate.planning.join_order.plans import bushy_plans
+from headgate.planning.join_order.problem import JoinInput as PlannedInput
+from headgate.planning.join_order.problem import JoinProblem
+from headgate.planning.join_order.search import Choice
 from headgate.spark import sql
 from headgate.spark.operators.row_window import with_expiry
-from headgate.spark.operators.window_join import SideQuery, Tasks, bucket_us, window_join
+from headgate.spark.operators.window_join import BROADCAST_ROWS, SideQuery, Tasks, bucket_us, window_join
 from headgate.spark.operators.windowed import WindowJoinOperator, WindowUpdateOperator
 
 pytestmark = pytest.mark.spark
@@ -53,7 +58,7 @@ Pairs = Sequence[tuple[Window, oracle.Window]]
 
 def join_of(windows: Pairs, streams: Sequence[str]) -> WindowJoin:
     """Sides a, b, ... with equal keys in a chain."""
-    aliases = "abc"[: len(windows)]
+    aliases = "abcd"[: len(windows)]
     sides = [
         JoinSide(stream_input(alias, stream), alias, stream, window, (streams.index(stream), place))
         for place, (alias, stream, (window, _)) in enumerate(zip(aliases, streams, windows, strict=True))
@@ -66,7 +71,7 @@ def join_of(windows: Pairs, streams: Sequence[str]) -> WindowJoin:
 
 
 def expected(windows: Pairs, streams: Sequence[str], sides: Sequence[Sequence[Tuple]]) -> Results:
-    aliases = "abc"[: len(windows)]
+    aliases = "abcd"[: len(windows)]
     declared = [
         oracle.Side(oracle.Stream(stream, streams.index(stream), rows), alias, window)
         for alias, stream, rows, (_, window) in zip(aliases, streams, sides, windows, strict=True)
@@ -150,13 +155,62 @@ def test_every_way_to_run_a_join_gives_the_same_rows(tiny: SparkSession, seed: i
         for alias, side in zip("abc", sides, strict=False)
     ]
     users = [tuple(column_of(alias, c) for c in COLUMNS) for alias in "abc"[:number]]
-    order = rng.choice((None, rng.sample("abc"[:number], number)))
+    order = rng.choice((None, JoinOrder(rng.sample("abc"[:number], number))))
     for way, counts in WAYS.items():
         inputs = [SideQuery(text, user, **counts) for text, user in zip(texts, users, strict=True)]
         for tasks in Tasks:
             text = window_join(operator, inputs, sql.Bound(old), order, tasks)
             found = Counter(tuple(row) for row in tiny.sql(text).collect())
             assert found == wanted, f"{way}, {tasks=}"
+
+
+@few(2)
+def test_every_plan_of_four_streams_gives_the_same_rows(tiny: SparkSession, seed: int) -> None:
+    rng = Random(seed)
+    windows, streams, aliases = rng.choices(TIME_WINDOWS, k=4), list("stuv"), "abcd"
+    sides = [random_tuples(rng, times=NEAR_EDGES) for _ in streams]
+    old = rng.choice([t.ts for side in sides for t in side])
+    operator = join_of(windows, streams)
+    wanted = Counter({row: n for row, n in expected(windows, streams, sides).items() if row[0] >= old})
+    texts = [
+        values(side_struct(alias, None), [(t.ts, t.row["k"], t.row["v"]) for t in side])
+        for alias, side in zip(aliases, sides, strict=True)
+    ]
+    users = [tuple(column_of(alias, c) for c in COLUMNS) for alias in aliases]
+    problem = JoinProblem(
+        "q", tuple(PlannedInput(a, s, 1.0, RowWindow(1)) for a, s in zip(aliases, streams, strict=True))
+    )
+    plans = Choice(problem, bushy_plans(4))
+    orders = [candidate.order for candidate in plans.candidates(plans.whole, 1.0)]
+    assert len(orders) == 15
+    for order in orders:
+        counts = {"old_rows": rng.choice((0.0, 10.0, 1e6)), "new_rows": rng.choice((10.0, 1e6))}
+        inputs = [SideQuery(text, user, **counts) for text, user in zip(texts, users, strict=True)]
+        tasks = rng.choice((Tasks.MANY, Tasks.MANY, Tasks.ONE))
+        text = window_join(operator, inputs, sql.Bound(old), order, tasks)
+        found = Counter(tuple(row) for row in tiny.sql(text).collect())
+        assert found == wanted, f"{order}, {counts}, {tasks}"
+
+
+@pytest.mark.parametrize("rows", [10.0, 1e6])
+def test_a_cross_product_sends_a_small_window_to_every_task_and_no_large_one(
+    tiny: SparkSession, rows: float
+) -> None:
+    windows = [TIME_WINDOWS[0]] * 3
+    operator = join_of(windows, ["s", "t", "u"])
+    inputs = [
+        SideQuery(
+            values(side_struct(alias, None), [(0, 1, 1)]),
+            tuple(column_of(alias, c) for c in COLUMNS),
+            old_rows=0.0,
+            new_rows=rows if alias == "c" else 1e6,
+        )
+        for alias in "abc"
+    ]
+    plan = tiny.sql(window_join(operator, inputs, sql.Bound(0), JoinOrder("acb")))._jdf.queryExecution()
+    physical = plan.executedPlan().toString()
+    assert ("BroadcastNestedLoopJoin" in physical) == (rows <= BROADCAST_ROWS)
+    assert "SortMergeJoin" not in physical and "Cartesian" not in physical
 
 
 @few(4)

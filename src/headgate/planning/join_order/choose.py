@@ -10,11 +10,13 @@ from math import inf, prod
 import numpy as np
 
 from headgate.errors import SetupError
-from headgate.planning.join_order.plans import Floats, Plans, SubsetRates, left_deep
+from headgate.model.join_order import JoinOrder
+from headgate.planning.join_order.plans import Floats, Pair, Plans, SubsetRates, left_deep
 from headgate.planning.join_order.problem import NO_TIME, JoinPredicate, JoinProblem, WindowSeconds
 from headgate.planning.join_order.search import (
     Candidate,
     Choice,
+    all_plans,
     best_orders,
     exhaustive_search,
     heuristic_search,
@@ -24,7 +26,7 @@ from headgate.planning.join_order.shed_plans import LEAST, OPEN, knapsack, solve
 
 _MOST_COMBINATIONS = 20_000
 _TOGETHER = "all predicates together"
-_ONE_SECOND = WindowSeconds(probe_seconds=1.0)
+_ONE_SECOND = WindowSeconds.of_probe(1.0)
 # the relative change of a statistic that counts, if seen so many times in a row
 _DRIFT, _LOOKS = 0.2, 2
 # drop boxes close above the capacity, and open when a plan needs less than this share of it
@@ -255,7 +257,7 @@ class PlanWork:
     results_per_s: float
 
 
-def work_of(problem: JoinProblem, order: Sequence[str], keep: Mapping[str, float]) -> PlanWork:
+def work_of(problem: JoinProblem, order: JoinOrder, keep: Mapping[str, float]) -> PlanWork:
     plan = plan_in_order(problem, order)
     shares = np.array([[keep.get(stream, 1.0) for stream in problem.streams]])
     # a shared join handles its tuples once
@@ -284,15 +286,33 @@ def correct(problem: JoinProblem, passing: float) -> JoinProblem:
     return replace(problem, predicates=(*problem.predicates, last), results_per_match=more)
 
 
-def plan_in_order(problem: JoinProblem, order: Sequence[str]) -> Plans:
-    return left_deep(np.array([[problem.aliases.index(alias) for alias in order]]))
+def plan_in_order(problem: JoinProblem, order: JoinOrder) -> Plans:
+    """The one plan that joins in this order."""
+    pairs: list[Pair] = []
+    whole = _joined(problem, order, pairs)
+    return Plans(np.array([pairs or [(whole, 0)]]), np.zeros(1, dtype=np.int64))
 
 
-def connected_plans(problem: JoinProblem) -> Plans:
-    """Left-deep plans with the fewest cross products, which cost most in hash joins."""
-    plans = left_deep_plans(problem)
-    crosses = plans.crosses(SubsetRates.of(problem))
-    return plans.only(np.flatnonzero(crosses == crosses.min()))
+def _joined(problem: JoinProblem, order: JoinOrder, pairs: list[Pair]) -> int:
+    """The subset that an order joins; appends its joins, lowest first."""
+
+    def subset(item: str | JoinOrder) -> int:
+        return 1 << problem.aliases.index(item) if isinstance(item, str) else _joined(problem, item, pairs)
+
+    left = subset(order[0])
+    for item in order[1:]:
+        right = subset(item)
+        pairs.append((left, right))
+        left |= right
+    return left
+
+
+def plans_on_spark(problem: JoinProblem) -> Plans:
+    """All plans, bushy ones too unless there are too many streams to try them."""
+    try:
+        return all_plans(problem)
+    except SetupError:
+        return left_deep_plans(problem)
 
 
 class Reoptimizer:

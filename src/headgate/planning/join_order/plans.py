@@ -32,6 +32,7 @@ class SubsetRates:
     select_cost_per_s: Floats
     upkeep_seconds: Floats
     probe_seconds: Floats
+    pair_seconds: float
     result_seconds: float
     is_timed: Bools
     boxes: Ints
@@ -60,6 +61,7 @@ class SubsetRates:
             select_cost_per_s=tuples_per_s * np.array([i.select_seconds for i in inputs]),
             upkeep_seconds=np.array([own.upkeep_seconds for own in seconds]),
             probe_seconds=np.array([own.probe_seconds for own in seconds]),
+            pair_seconds=problem.between.pair_seconds,
             result_seconds=problem.result_seconds,
             is_timed=is_timed & (len(inputs) > 1),
             boxes=np.array([streams.index(i.stream) for i in inputs]),
@@ -125,12 +127,16 @@ class Plans:
         return Plans(self.pairs[which], self.problems[which])
 
     def crosses(self, rates: SubsetRates) -> Ints:
-        """The number of cross products of each plan: joins whose sides no predicate links."""
+        """The number of cross products of each plan."""
+        return np.asarray(self.are_crosses(rates).sum(axis=-1))
+
+    def are_crosses(self, rates: SubsetRates) -> Bools:
+        """Which joins of each plan are cross products: no predicate links their sides."""
         left, right = self.pairs[..., 0], self.pairs[..., 1]
         linked = right == 0
         for mask in rates.predicate_masks:
             linked |= (((left | right) & mask) == mask) & ((left & mask) != 0) & ((right & mask) != 0)
-        return np.asarray((~linked).sum(axis=-1))
+        return np.asarray(~linked)
 
 
 def left_deep(orders: Ints, problems: Ints | None = None) -> Plans:

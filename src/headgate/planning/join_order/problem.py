@@ -32,13 +32,26 @@ class Flow:
         return self.tuples_per_s * own_s + other.tuples_per_s * other_s
 
 
+# of a tuple that a join handles: each pair that a cross product on Spark compares
+CROSSED_PAIR = 0.02
+
+
 @dataclass(frozen=True)
 class WindowSeconds:
-    """Seconds of a window for each tuple that enters it, expires from it, or probes it."""
+    """Seconds of a window for each tuple that enters it, expires from it, or probes it.
+
+    A cross product spends ``pair_seconds`` on each of its results besides; in the paper's model, nothing.
+    """
 
     insert_seconds: float = 0.0
     expire_seconds: float = 0.0
     probe_seconds: float = 0.0
+    pair_seconds: float = 0.0
+
+    @staticmethod
+    def of_probe(seconds: float) -> WindowSeconds:
+        """Of joins on Spark, which take so long for every tuple that they handle."""
+        return WindowSeconds(probe_seconds=seconds, pair_seconds=CROSSED_PAIR * seconds)
 
     @property
     def upkeep_seconds(self) -> float:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from headgate.errors import SetupError
+from headgate.model.join_order import JoinOrder
 from headgate.model.operator_inputs import aliased
 from headgate.planning.join_order.plans import (
     Floats,
@@ -27,9 +28,6 @@ from headgate.planning.join_order.plans import (
 from headgate.planning.join_order.problem import Flow, JoinProblem, WindowSeconds, source_flow
 from headgate.planning.join_order.shed_plans import LinearPlans, TimedPlans, objective, shed_plans
 from headgate.planning.logical import Json, Tree
-
-# an order as a list of aliases, nested where a plan is bushy
-Order = list["str | Order"]
 
 
 @dataclass(frozen=True)
@@ -63,13 +61,8 @@ class Candidate:
         return float(objective(np.array(self.output_per_s), np.array(self.shed_cost_per_s)))
 
     @property
-    def order(self) -> Order:
-        whole = rest = _named(self.shape, self.problem.aliases)
-        order: Order = []
-        while isinstance(rest, list) and isinstance(rest[1], str):
-            order, rest = [rest[1], *order], rest[0]
-        # a left-deep plan is one list
-        return whole if isinstance(rest, list) and isinstance(whole, list) else [rest, *order]
+    def order(self) -> JoinOrder:
+        return _order(self.shape, self.problem.aliases)
 
     def __str__(self) -> str:
         def written(shape: Shape) -> str:
@@ -86,8 +79,11 @@ class Candidate:
         return candidate
 
 
-def _named(shape: Shape, aliases: tuple[str, ...]) -> str | Order:
-    return aliases[shape] if isinstance(shape, int) else [_named(side, aliases) for side in shape]
+def _order(shape: Shape, aliases: tuple[str, ...]) -> JoinOrder:
+    if isinstance(shape, int):
+        return JoinOrder((aliases[shape],))
+    left, right = (_order(side, aliases) for side in shape)
+    return JoinOrder((*left, *(right if len(right) == 1 else (right,))))
 
 
 @dataclass(frozen=True)
@@ -165,6 +161,8 @@ def _operator(candidate: Candidate, shape: Shape) -> _Operator:
     flow = of_left.joined(of_right, prod(p.selectivity for p in across))
     does = f"join {' AND '.join(p.text for p in across)}" if across else "cross product"
     cost = of_left.join_cost_per_s(of_right, left_seconds, right_seconds)
+    if not across:
+        cost += flow.tuples_per_s * problem.between.pair_seconds
     does += _shared(problem.shares_with)
     estimate = _estimate(does, flow.tuples_per_s, cost, flow.window_tuples, left, right)
     return estimate, flow, problem.between, aliases

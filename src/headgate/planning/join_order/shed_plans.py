@@ -90,6 +90,9 @@ def shed_plans(plans: Plans, rates: SubsetRates) -> LinearPlans | TimedPlans:
     subsets = np.concatenate([left, right, whole[:, None]], axis=1)
     of_left, of_right = (upkeep[left] + probe[right]) * is_join, (upkeep[right] + probe[left]) * is_join
     seconds = np.concatenate([of_left, of_right, results[:, None]], axis=1)
+    if rates.pair_seconds:
+        subsets = np.concatenate([subsets, left | right], axis=1)
+        seconds = np.concatenate([seconds, rates.pair_seconds * plans.are_crosses(rates)], axis=1)
     selecting = rates.select_cost_per_s[plans.problems] * members(whole, rates.inputs)
     caused = rates.caused_per_s[plans.problems[:, None], subsets]
     joined = rates.caused_per_s[plans.problems, whole]

@@ -22,7 +22,7 @@ function plan() {
 
 function draw() {
   const { ticks, network } = state;
-  if (network && (drawn !== network || graph.isNarrow !== byId("graph").clientWidth < 640)) { graph.build(network); drawn = network; }
+  if (network && (drawn !== network || graph.width !== byId("graph").clientWidth)) { graph.build(network); drawn = network; }
   const found = state.at === null ? -1 : ticks.findIndex((tick) => tick.tick === state.at);
   const index = found >= 0 ? found : ticks.length - 1;
   if (found < 0 && !state.recorded) state.at = null;

@@ -87,8 +87,10 @@ export class TimeChart {
         s("text", { class: "faint", x: this.left - 7, y: yBusy(share) + 4, "text-anchor": "end" }, bytes(most * share)),
         s("text", { class: "faint", x: width - this.right + 7, y: yBusy(share) + 4 }, percent(share)));
     }
-    const boundaries = ticks.slice(-Math.floor(width / 3)).map((tick) => `M${x(tick.at_s).toFixed(1)} ${bottom}v-${ticks.length > 150 ? 6 : bottom - top}`);
-    svg.append(s("path", { class: ticks.length > 150 ? "boundary short" : "boundary", d: boundaries.join("") }));
+    // lines through the whole chart would hide it where they are close together
+    const isDense = ticks.length > (width - this.left - this.right) / 8;
+    const boundaries = ticks.slice(-Math.floor(width / 3)).map((tick) => `M${x(tick.at_s).toFixed(1)} ${bottom}v-${isDense ? 6 : bottom - top}`);
+    svg.append(s("path", { class: isDense ? "boundary short" : "boundary", d: boundaries.join("") }));
     const backlog = thinned(ticks, width / 2, (tick) => tick.backlog[1]).map(([at, value]) => [x(at), y(value)]);
     const busy = thinned(ticks, width / 2, (tick) => tick.busy).map(([at, value]) => [x(at), yBusy(value)]);
     svg.append(s("path", { class: "area", d: `${steps(backlog)}L${backlog.at(-1)[0]} ${bottom}L${backlog[0][0]} ${bottom}Z` }),
@@ -123,13 +125,15 @@ export function progressChart(chart, turns) {
       const [from, to] = [x(chart.points[first][0]), x(chart.points[last][0])];
       svg.append(s("rect", { class: "ran", x: from, y: 8, width: Math.max(2, to - from), height: bottom - 8 }));
     }
-    const rank = slope === null ? "" : ` · slope ${Number(slope.toPrecision(2))}/s`;
-    return h("span", { class: tuples > 0 ? "chip ran" : "chip" }, `${operators.join(" → ")}${rank}${tuples > 0 ? ` · ${count(tuples)} tuples` : ""}`);
+    const rank = slope === null ? "" : ` · slope ${count(slope)}/s`;
+    // the path is in the title already
+    const name = operators.length === chart.operators.length ? "whole path" : operators.join(" → ");
+    return h("span", { class: tuples > 0 ? "chip ran" : "chip" }, `${name}${rank}${tuples > 0 ? ` · ${count(tuples)} tuples` : ""}`);
   });
   const stairs = chart.points.flatMap((point, index) => (index ? [[x(point[0]), y(chart.points[index - 1][1])], [x(point[0]), y(point[1])]] : [[x(point[0]), y(point[1])]]));
   const corners = [chart.points[0], ...chart.segments.map(([, last]) => chart.points[last])].map((point) => [x(point[0]), y(point[1])]);
   svg.append(s("path", { class: "steps", d: steps(stairs), "vector-effect": "non-scaling-stroke" }),
     s("path", { class: "envelope", d: steps(corners), "vector-effect": "non-scaling-stroke" }));
-  const ends = h("div", { class: "ends" }, h("span", {}, "size left of a tuple"), h("span", {}, `${seconds(total)} of processor time`));
+  const ends = h("div", { class: "ends" }, h("span", {}, "↑ size left of a tuple"), h("span", {}, `→ ${seconds(total)} of processor time`));
   return h("div", { class: "chart" }, h("div", { class: "path" }, chart.operators.join(" → ")), svg, ends, h("div", { class: "chips" }, chips));
 }

@@ -2,8 +2,10 @@
 
 import { bytes, count, heat, s, seconds } from "./format.js";
 
-const NODE = { width: 188, height: 58 };
+const NODE = { width: 188, height: 58, text: 22 };
 const GAP = { across: 64, along: 18 };
+// on a phone, layers are rows: narrow nodes, whose names have a line for the query and one for the operator
+const NARROW = { width: 188, least: 102, height: 72, text: 18, gap: 30, between: 8 };
 
 function nodesOf(network) {
   const nodes = new Map();
@@ -56,17 +58,19 @@ export class Graph {
 
   build(network) {
     this.network = network;
-    this.isNarrow = this.root.clientWidth < 640;
+    this.width = this.root.clientWidth;
+    this.isNarrow = this.width < 640;
     const nodes = nodesOf(network);
     const layers = order(nodes);
     const widest = Math.max(1, ...layers.map((layer) => layer.length));
-    const across = (this.isNarrow ? NODE.height + 34 : NODE.width + GAP.across);
-    const along = (this.isNarrow ? Math.min(NODE.width + 12, Math.max(120, (this.root.clientWidth - 8) / widest)) : NODE.height + GAP.along);
-    const wide = this.isNarrow ? Math.min(NODE.width, along - 10) : NODE.width;
-    const size = { across: layers.length * across - (this.isNarrow ? 34 : GAP.across) + 8, along: widest * along + 6 };
+    this.height = this.isNarrow ? NARROW.height : NODE.height;
+    const wide = this.isNarrow ? Math.min(NARROW.width, Math.max(NARROW.least, (this.width - 8) / widest - NARROW.between)) : NODE.width;
+    const across = this.isNarrow ? this.height + NARROW.gap : wide + GAP.across;
+    const along = this.isNarrow ? wide + NARROW.between : this.height + GAP.along;
+    const size = { across: layers.length * across - (this.isNarrow ? NARROW.gap : GAP.across) + 8, along: widest * along + 6 };
     const [width, height] = this.isNarrow ? [size.along, size.across] : [size.across, size.along];
     // a little smaller rather than scrolled
-    const fits = this.root.clientWidth / width;
+    const fits = this.width / width;
     const scale = fits < 1 && fits >= 0.6 && !this.isNarrow ? fits : 1;
     const svg = s("svg", { width: width * scale, height: height * scale, viewBox: `0 0 ${width} ${height}`, role: "group", "aria-label": "network of operators" });
     layers.forEach((layer, depth) => layer.forEach((key, index) => {
@@ -86,30 +90,36 @@ export class Graph {
     }
     this.drawn = new Map();
     for (const [key, node] of nodes) svg.append(this.draw(key, node));
+    this.root.classList.toggle("narrow", this.isNarrow);
     this.root.replaceChildren(svg);
   }
 
   curve(from, to) {
     if (this.isNarrow) {
-      const [x1, y1, x2, y2] = [from.x + from.width / 2, from.y + NODE.height, to.x + to.width / 2, to.y];
+      const [x1, y1, x2, y2] = [from.x + from.width / 2, from.y + this.height, to.x + to.width / 2, to.y];
       return `M${x1} ${y1}C${x1} ${(y1 + y2) / 2} ${x2} ${(y1 + y2) / 2} ${x2} ${y2}`;
     }
-    const [x1, y1, x2, y2] = [from.x + from.width, from.y + NODE.height / 2, to.x, to.y + NODE.height / 2];
+    const [x1, y1, x2, y2] = [from.x + from.width, from.y + this.height / 2, to.x, to.y + this.height / 2];
     return `M${x1} ${y1}C${(x1 + x2) / 2} ${y1} ${(x1 + x2) / 2} ${y2} ${x2} ${y2}`;
   }
 
   draw(key, node) {
     const clip = (text, most) => (text.length > most ? `${text.slice(0, most - 1)}…` : text);
-    const letters = Math.floor((node.width - 26) / 7);
-    const gauge = s("rect", { class: "gauge", x: 7, y: NODE.height - 7, width: 7, height: 0, rx: 3 });
-    const says = s("text", { class: "faint", x: 22, y: 38 }, "");
-    const more = s("text", { class: "faint", x: 22, y: 51 }, "");
+    const left = this.isNarrow ? NARROW.text : NODE.text;
+    const letters = Math.floor((node.width - left - 2) / (this.isNarrow ? 6.8 : 7));
+    // without a line for the query, the others stand in the middle
+    const up = this.isNarrow && !node.name.includes(".") ? 7 : 0;
+    const gauge = s("rect", { class: "gauge", x: 7, y: this.height - 7, width: 7, height: 0, rx: 3 });
+    const says = s("text", { class: "faint", x: left, y: this.height - 20 - up }, "");
+    const more = s("text", { class: "faint", x: left, y: this.height - 7 - up }, "");
+    const [, prefix, name] = (this.isNarrow && /^([^.]+)\.(.+)$/.exec(node.name)) || [null, "", node.name];
     const group = s("g", { class: `node ${node.kind}`, transform: `translate(${node.x} ${node.y})`, tabindex: 0, role: "button", "aria-label": `${node.kind} ${node.name}`, "data-name": node.name },
       s("title", {}, `${node.name}: ${node.text ?? node.says}`),
-      s("rect", { class: "box", width: node.width, height: NODE.height, rx: 10 }),
-      s("rect", { x: 7, y: 7, width: 7, height: NODE.height - 14, rx: 3, fill: "var(--soft)", visibility: node.kind === "operator" ? "visible" : "hidden" }),
+      s("rect", { class: "box", width: node.width, height: this.height, rx: 10 }),
+      s("rect", { x: 7, y: 7, width: 7, height: this.height - 14, rx: 3, fill: "var(--soft)", visibility: node.kind === "operator" ? "visible" : "hidden" }),
       gauge,
-      s("text", { class: "title", x: 22, y: 22 }, clip(node.name, letters)), says, more);
+      prefix ? s("text", { class: "faint", x: left, y: 17 }, clip(prefix, letters)) : null,
+      s("text", { class: "title", x: left, y: this.height - 36 - up }, clip(name, letters)), says, more);
     const choose = () => { this.chosen = key; this.show(); };
     group.addEventListener("click", choose);
     group.addEventListener("focus", choose);
@@ -139,11 +149,11 @@ export class Graph {
         const [taken, waiting, size] = inside(key);
         rate.set(key, taken / before_s);
         const share = whole > 0 ? Math.min(1, size / whole) : 0;
-        const height = waiting > 0 ? Math.max(3, share * (NODE.height - 14)) : 0;
+        const height = waiting > 0 ? Math.max(3, share * (this.height - 14)) : 0;
         gauge.setAttribute("height", height);
-        gauge.setAttribute("y", NODE.height - 7 - height);
+        gauge.setAttribute("y", this.height - 7 - height);
         gauge.setAttribute("fill", heat(share));
-        says.textContent = waiting > 0 ? `${count(waiting)} wait · ${bytes(size)}` : "nothing waits";
+        says.textContent = waiting > 0 ? `${count(waiting)} wait${this.isNarrow ? "" : ` · ${bytes(size)}`}` : "nothing waits";
         more.textContent = `${count(rate.get(key))} tuples/s`;
         group.classList.toggle("ran", taken > 0);
         group.dataset.waiting = waiting;
@@ -165,7 +175,9 @@ export class Graph {
     const profile = this.profiles?.[node.name];
     const cost = node.kind === "operator" && profile
       ? ` · ${seconds(profile.seconds_per_tuple)} per tuple, passes ${Number(profile.selectivity.toPrecision(3))}, ${count(profile.bytes_per_tuple)} B wide${profile.samples ? "" : " (assumed)"}` : "";
+    const [, waiting, size] = this.sample?.operators?.[node.name] ?? [0, 0, 0];
+    const queue = node.kind === "operator" && waiting > 0 ? ` · ${count(waiting)} tuples (${bytes(size)}) wait` : "";
     const serves = node.queries?.length ? ` · for ${node.queries.join(", ")}` : "";
-    this.onChoose(`${node.name}: ${node.text ?? node.says}${cost}${serves}`);
+    this.onChoose(`${node.name}: ${node.text ?? node.says}${cost}${queue}${serves}`);
   }
 }

@@ -8,8 +8,10 @@ from pyspark.sql.types import ArrayType, DataType, MapType, StructType
 
 from headgate.model.network import Network
 from headgate.model.operator_inputs import StreamInput
-from headgate.model.shedding import BITS, KEEP, DropBox, Floor
+from headgate.model.productivity import PRODUCTIVITY
+from headgate.model.shedding import BITS, KEEP, DropBox, Floor, TickSettings
 from headgate.spark import sql
+from headgate.spark.productivity import productivity
 from headgate.spark.sources import BAD_ROW
 
 
@@ -42,6 +44,22 @@ def _has_hash(kind: DataType) -> bool:
 def utility_of(text: str) -> str:
     """The utility of a tuple, as an expression."""
     return f"CAST(({text}) AS DOUBLE)"
+
+
+class Utilities:
+    """What ranks the tuples of streams: an expression of the user's, or the matches that are expected."""
+
+    def __init__(self, network: Network) -> None:
+        self.texts = network.utilities()
+        self._sides = network.productivity()
+
+    def of_tick(self, settings: TickSettings) -> dict[str, str]:
+        """The expressions by stream, as far as what they are made of is known."""
+        found = {
+            stream: productivity(self._sides[stream], settings.key_tables) if text == PRODUCTIVITY else text
+            for stream, text in self.texts.items()
+        }
+        return {stream: text for stream, text in found.items() if text is not None}
 
 
 def with_floor(box: DropBox, utility: str | None, quantiles: tuple[float, ...]) -> DropBox:

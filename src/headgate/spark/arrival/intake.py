@@ -16,7 +16,7 @@ from headgate.spark import sql
 from headgate.spark.application.cluster import in_session
 from headgate.spark.arrival import log_appender
 from headgate.spark.arrival.dead_letters import Quarantine, row_letters
-from headgate.spark.arrival.drop_box import blend_quantiles, with_floor
+from headgate.spark.arrival.drop_box import Utilities, blend_quantiles, with_floor
 from headgate.spark.arrival.files_in_place import ONE_TASK_BYTES, FilesInPlace
 from headgate.spark.arrival.late_rows import (
     LATE,
@@ -73,9 +73,9 @@ class Intake:
     _raw: Mapping[str, StructType]
 
     def __post_init__(self) -> None:
-        self._utilities = self._network.utilities()
+        self._utilities = Utilities(self._network)
         self._sheddable = self._network.sheddable()
-        self._appender = LogAppender(self._spark, self._sources, self._logs, self._utilities)
+        self._appender = LogAppender(self._spark, self._sources, self._logs, self._utilities.texts)
         self._in_place = FilesInPlace(self._network, self._sources, self._logs, self._appender, self._raw)
         self.quarantine = Quarantine(self._spark, self._sources)
         self.outage = Outage(self._spark, self._network.streams.values())
@@ -108,7 +108,8 @@ class Intake:
         """Append what every stream brings into this tick; drop boxes are those of the previous manifest."""
         tick = TickContext(batch_id, now_us, before.settings, end_of_input)
         states = {name: before.streams.get(name, StreamState()) for name in self._network.streams}
-        boxes = self._boxes(tick.settings, states)
+        utilities = self._utilities.of_tick(tick.settings)
+        boxes = _boxes(tick.settings, states, utilities)
         files = {
             name: self.quarantine.readable(definition, self._source_log.files(name, batch_id), batch_id)
             for name, definition in self._network.streams.items()
@@ -117,13 +118,13 @@ class Intake:
         without_box = {name: files[name] for name in files.keys() - boxes.keys()}
         good = self._examined(without_box, states, tick)
         progress = {name: highest(states[name]) for name in states}
-        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, progress, now_us)
+        held, arriving = self._raw_rows(batch, files, good.keys(), boxes, utilities, progress, now_us)
         splits = split_statistics(self._spark, list(arriving.values()))
         for rows in held.values():
             rows.settle()
         settings = self._closed(tick.settings, arriving, splits, good)
         if settings is not tick.settings:
-            tick, boxes = replace(tick, settings=settings), self._boxes(settings, states)
+            tick, boxes = replace(tick, settings=settings), _boxes(settings, states, utilities)
             arriving = {name: replace(raw, box=boxes.get(name)) for name, raw in arriving.items()}
             splits = split_statistics(self._spark, list(arriving.values()))
         for name, raw in arriving.items():
@@ -150,12 +151,6 @@ class Intake:
             letters = gap_letters(name, batch_id, before, after)
             found[name] = replace(arrival, dead_letters=sql.union([arrival.dead_letters, *letters]))
         return found
-
-    def _boxes(self, settings: TickSettings, states: Mapping[str, StreamState]) -> dict[str, DropBox]:
-        return {
-            name: with_floor(box, self._utilities.get(name), states[name].utilities)
-            for name, box in settings.boxes().items()
-        }
 
     def _examined(
         self, files: Mapping[str, list[str]], states: Mapping[str, StreamState], tick: TickContext
@@ -196,6 +191,7 @@ class Intake:
         files: Mapping[str, list[str]],
         examined: Collection[str],
         boxes: Mapping[str, DropBox],
+        utilities: Mapping[str, str],
         progress: Mapping[str, Mapping[str, int]],
         now_us: int,
     ) -> tuple[dict[str, HeldRows], dict[str, RawRows]]:
@@ -229,7 +225,7 @@ class Intake:
                 is_file,
                 now_us + definition.max_ahead_us,
                 boxes.get(name),
-                self._utilities.get(name),
+                utilities.get(name),
                 progress.get(name) if schema.is_partitioned else None,
             )
         return held, arriving
@@ -360,6 +356,15 @@ class Intake:
             dead_letters=good.dead_letters if good else None,
             unwritten=appended.unwritten,
         )
+
+
+def _boxes(
+    settings: TickSettings, states: Mapping[str, StreamState], utilities: Mapping[str, str]
+) -> dict[str, DropBox]:
+    return {
+        name: with_floor(box, utilities.get(name), states[name].utilities)
+        for name, box in settings.boxes().items()
+    }
 
 
 def _new_rows(blocks: Sequence[BlockRef], watermark_ts: int, idle: bool) -> Rows:

@@ -9,13 +9,13 @@ from typing import Any, Protocol
 
 from pyspark.sql.types import MapType, StructType, VariantType
 
+from headgate.model.join_order import JoinOrder
 from headgate.model.operator import Eddy, Operator, is_ordered
 from headgate.model.window import Window
 from headgate.spark import sql
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import OperatorState
 from headgate.spark.operators.inputs import Retained, StoreTask, TickInput
-from headgate.spark.relations import StoredRelation
 from headgate.spark.sql import TS
 from headgate.statistics.store import PredicateOrder
 
@@ -31,7 +31,7 @@ class Stretch:
     new_ts: int
     since_ts: int
     state: OperatorState
-    orders: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    orders: Mapping[str, JoinOrder] = field(default_factory=dict)
     tasks: int = 1
     """How many tasks run at a time."""
 
@@ -89,6 +89,14 @@ def orderable(columns: StructType) -> list[str]:
     """The timestamp, and the columns whose values have an order."""
     own = [f.name for f in columns.fields if not isinstance(f.dataType, (MapType, VariantType))]
     return sql.names([TS, *(name for name in own if not sql.is_system(name))])
+
+
+@dataclass
+class StoredRelation:
+    """A stored relation as operators read it: a view of its current version, and the hint for joining it."""
+
+    view: str
+    hint: str
 
 
 class OperatorContext(Protocol):

@@ -6,8 +6,7 @@ from headgate.model.expression import Expression, column_of
 from headgate.model.joins import AntiRelationJoin, RelationJoin, SemiRelationJoin
 from headgate.model.operator import Project, Select
 from headgate.spark import sql
-from headgate.spark.operators.base import OperatorContext, SparkOperator, spark_operator
-from headgate.spark.relations import StoredRelation
+from headgate.spark.operators.base import OperatorContext, SparkOperator, StoredRelation, spark_operator
 from headgate.spark.sql import TS
 
 TIMESTAMP = "ts"

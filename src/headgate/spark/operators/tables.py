@@ -147,12 +147,12 @@ class TableOperator(SparkOperator):
         *before, last = self.settings.steps
         assert isinstance(last, Named), "a select list is the last step"
         for step in before:
-            rows, columns = _applied(step, rows, columns)
+            rows, columns = applied(step, rows, columns)
         shown = [f"{self._timestamp} AS {TIMESTAMP}", *map(sql.aliased, last.items), sql.name(TS)]
         return sql.select(shown, rows)
 
 
-def _applied(step: Step, rows: str, columns: Sequence[str]) -> tuple[str, list[str]]:
+def applied(step: Step, rows: str, columns: Sequence[str]) -> tuple[str, list[str]]:
     """Rows after a step, and their columns."""
     own = sql.name(TS)
     if isinstance(step, Where):

@@ -4,6 +4,8 @@ A result is a combination of one tuple from each side. It is emitted when its la
 only if each of the others is inside its window at that instant. So one residual condition over the
 timestamps is enough, and any tick boundaries give the same results: a tick emits exactly the
 combinations whose last tuple lies between the join's old and new progress.
+
+A step that no predicate links is a cross product: its smaller side is sent to every task.
 """
 
 from __future__ import annotations
@@ -11,8 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from functools import lru_cache
+from functools import lru_cache, reduce
+from itertools import product
 
+from headgate.model.join_order import JoinOrder
 from headgate.model.joins import JoinSide, WindowJoin, aliases_of, connected_order
 from headgate.model.window import HopWindow, RowWindow, TimeWindow, UnboundedWindow, UntilWindow, Window
 from headgate.spark import sql
@@ -25,6 +29,9 @@ _SMALLEST_BUCKET_US = 1_000_000
 _BUCKETS = 2**30
 # up to this many tuples are sent to every task rather than shuffled
 BROADCAST_ROWS = 20_000
+
+# a side, or the two sides of a join
+Tree = int | tuple["Tree", "Tree"]
 
 WHOLE, NEW, OLD = "whole", "new", "old"
 # stand for inputs and bounds in prepared text; no SQL that a user writes holds them
@@ -56,36 +63,53 @@ class JoinShape:
     """What decides the text of a join, apart from its inputs and bounds."""
 
     operator: WindowJoin
-    order: tuple[int, ...]
+    tree: Tree
     parts: tuple[str, ...]
     """By side: whether the whole of it takes part, or new or old tuples alone."""
     hints: tuple[str, ...]
     tasks: Tasks
+    crossed: frozenset[int] = frozenset()
+    """The sides that cross products send to every task."""
 
     @property
-    def is_bucketed(self) -> bool:
-        """In one task there is no shuffle to keep small, and a bucket only doubles tuples."""
-        return self.tasks is Tasks.MANY and bucket_us(self.operator) is not None
+    def bucketed(self) -> tuple[int, ...]:
+        """The sides that meet by time bucket, which keeps shuffles small.
+
+        In one task there is none, nor for a side that every task has, and a bucket would only double tuples.
+        """
+        if self.tasks is not Tasks.MANY or bucket_us(self.operator) is None:
+            return ()
+        sides = tuple(side for side in leaves(self.tree) if side not in self.crossed)
+        return sides if len(sides) > 1 else ()
+
+    @property
+    def anchor(self) -> int | None:
+        """The side whose tuples are in one bucket only; they fill the table of the first join."""
+        return self.bucketed[1] if self.bucketed else None
 
 
 def window_join(
     operator: WindowJoin,
     inputs: Sequence[SideQuery],
     old: sql.Bound,
-    aliases: Sequence[str] | None = None,
+    order: JoinOrder | None = None,
     tasks: Tasks = Tasks.MANY,
 ) -> str:
     """All results whose timestamp lies between old and new progress.
 
-    ``aliases`` is the order in which sides are joined; of no consequence for the results. In one task there
-    is no shuffle.
+    ``order`` is of no consequence for the results. In one task there is no shuffle.
     """
     in_one_task = tasks is not Tasks.MANY
-    order = tuple(connected_order(operator) if aliases is None else _places(operator, aliases))
+    tree = _left_deep(connected_order(operator)) if order is None else _tree(operator, order)
     results = []
-    for parts in _choices(inputs, order, in_one_task):
-        hints = tuple(_hint(inputs[i], parts[i], in_one_task) for i in range(len(inputs)))
-        shape = JoinShape(operator, order, parts, hints, tasks)
+    for parts in _choices(inputs, leaves(tree), in_one_task):
+        rows = [_rows(one, part) for one, part in zip(inputs, parts, strict=True)]
+        crossed = frozenset() if in_one_task else _crossed(operator, tree, rows)
+        hints = tuple(
+            "BROADCAST" if side in crossed else _hint(one, part, in_one_task)
+            for side, (one, part) in enumerate(zip(inputs, parts, strict=True))
+        )
+        shape = JoinShape(operator, tree, parts, hints, tasks, crossed)
         columns = tuple(one.user_columns for one in inputs)
         text = _template(shape, columns)
         text = text.replace(_OLD, old.at(sql.name(f"{TS}0"))).replace(_OLD_OF_SIDE, old.at(sql.name(TS)))
@@ -95,6 +119,46 @@ def window_join(
     joined = sql.union(results)
     assert joined is not None
     return joined
+
+
+def leaves(tree: Tree) -> tuple[int, ...]:
+    """The sides of a tree from left to right."""
+    return (tree,) if isinstance(tree, int) else (*leaves(tree[0]), *leaves(tree[1]))
+
+
+def _left_deep(trees: Sequence[Tree]) -> Tree:
+    return reduce(lambda left, right: (left, right), trees)
+
+
+def _tree(operator: WindowJoin, order: JoinOrder) -> Tree:
+    known = [side.alias for side in operator.sides]
+    return _left_deep(
+        [known.index(item) if isinstance(item, str) else _tree(operator, item) for item in order]
+    )
+
+
+def _rows(one: SideQuery, part: str) -> float:
+    return (one.old_rows if part != NEW else 0.0) + (one.new_rows if part != OLD else 0.0)
+
+
+def _crossed(operator: WindowJoin, tree: Tree, rows: Sequence[float]) -> frozenset[int]:
+    """The smaller side of every cross product, where it is a window that fits into every task."""
+    if isinstance(tree, int):
+        return frozenset()
+    left, right = tree
+    below = _crossed(operator, left, rows) | _crossed(operator, right, rows)
+    if _links(operator, leaves(left), leaves(right)):
+        return below
+    small = [side for side in tree if isinstance(side, int) and rows[side] <= BROADCAST_ROWS]
+    return below | {min(small, key=lambda side: rows[side])} if small else below
+
+
+def _links(operator: WindowJoin, left: Sequence[int], right: Sequence[int]) -> bool:
+    """Whether a predicate over these sides reads some of both."""
+    aliases = [side.alias for side in operator.sides]
+    of_left, of_right = {aliases[i] for i in left}, {aliases[i] for i in right}
+    read = [aliases_of(predicate, aliases) for predicate in operator.predicates]
+    return any(own & of_left and own & of_right and own <= of_left | of_right for own in read)
 
 
 def _hint(one: SideQuery, part: str, in_one_task: bool) -> str:
@@ -118,11 +182,6 @@ def _choices(inputs: Sequence[SideQuery], order: Sequence[int], in_one_task: boo
     return choices
 
 
-def _places(operator: WindowJoin, aliases: Sequence[str]) -> list[int]:
-    known = [side.alias for side in operator.sides]
-    return [known.index(alias) for alias in aliases]
-
-
 def bucket_us(operator: WindowJoin) -> int | None:
     """Width of the time buckets that are part of the join key; None if a row window reaches further."""
     reaches = [side.window.reach_us for side in operator.sides if isinstance(side.window, TimeWindow)]
@@ -134,40 +193,71 @@ def bucket_us(operator: WindowJoin) -> int | None:
 @lru_cache(maxsize=1024)
 def _template(shape: JoinShape, columns: tuple[tuple[str, ...], ...]) -> str:
     """The text of a join, prepared once per shape; inputs and bounds are filled in tick by tick."""
-    operator, order = shape.operator, shape.order
-    # each tuple of the anchor is in one bucket only; as the build side of the first join they fill its table
-    anchor = order[1] if len(order) > 1 else order[0]
-    sides = [_side(shape, number, columns[number], number == anchor) for number in range(len(columns))]
-    aliases = [side.alias for side in operator.sides]
-    waiting = list(operator.predicates)
-    known = [order[0]]
-    text = f"{sides[order[0]]} AS s{order[0]}"
-    for number in order[1:]:
-        reachable = {aliases[i] for i in [*known, number]}
-        usable = [p for p in waiting if aliases_of(p, aliases) <= reachable]
-        waiting = [p for p in waiting if p not in usable]
-        conditions = [f"({p.text})" for p in usable]
-        if shape.is_bucketed:
-            other = order[0] if number == anchor else anchor
-            conditions.append(f"`$bucket{other}` = `$bucket{number}`")
-        for other in known:
-            conditions += [*_within_reach(operator, other, number), *_within_reach(operator, number, other)]
-        known.append(number)
-        text += f"\nJOIN {sides[number]} AS s{number}\n  ON {sql.all_of(conditions)}"
-    hints = [f"{shape.hints[i]}(s{i})" for i in order[1:]]
-    if shape.hints[order[0]] == "BROADCAST":
-        hints.append(f"BROADCAST(s{order[0]})")
+    operator = shape.operator
     items = [f"{last_ts(operator)} AS {sql.name(TS)}", *(sql.name(c) for own in columns for c in own)]
     where = [*inside_windows(operator), f"{last_ts(operator)} >= {_OLD}"]
-    hint = f"/*+ {', '.join(hints)} */ " if hints else ""
-    return f"SELECT {hint}{sql.listed(items)}\nFROM {text}\nWHERE {sql.all_of(where)}"
+    return f"{_TreeText(shape, columns).select(items, shape.tree)}\nWHERE {sql.all_of(where)}"
 
 
-def _side(shape: JoinShape, number: int, columns: Sequence[str], is_anchor: bool) -> str:
+class _TreeText:
+    """The text of the joins of a tree; each predicate is evaluated once all that it reads is joined."""
+
+    def __init__(self, shape: JoinShape, columns: tuple[tuple[str, ...], ...]) -> None:
+        self._shape = shape
+        self._columns = columns
+        self._aliases = [side.alias for side in shape.operator.sides]
+        self._waiting = list(shape.operator.predicates)
+
+    def select(self, items: Sequence[str], tree: Tree) -> str:
+        hints, text = self._joined(tree)
+        first = leaves(tree)[0]
+        if self._shape.hints[first] == "BROADCAST":
+            hints.append(f"BROADCAST(s{first})")
+        hint = f"/*+ {', '.join(hints)} */ " if hints else ""
+        return f"SELECT {hint}{sql.listed(items)}\nFROM {text}"
+
+    def _joined(self, tree: Tree) -> tuple[list[str], str]:
+        """Hints of the build sides, and the text of FROM."""
+        if isinstance(tree, int):
+            return [], f"{_side(self._shape, tree, self._columns[tree])} AS s{tree}"
+        left, right = tree
+        hints, text = self._joined(left)
+        hint, built = self._build_side(right)
+        conditions = self._conditions(leaves(left), leaves(right))
+        return [*hints, hint], f"{text}\nJOIN {built}\n  ON {sql.all_of(conditions)}"
+
+    def _build_side(self, tree: Tree) -> tuple[str, str]:
+        if isinstance(tree, int):
+            _, text = self._joined(tree)
+            return f"{self._shape.hints[tree]}(s{tree})", text
+        # a query of its own, so that a hint can name it
+        name = "_".join(f"s{side}" for side in leaves(tree))
+        return f"SHUFFLE_HASH({name})", f"{sql.relation(self.select(['*'], tree))} AS {name}"
+
+    def _conditions(self, left: Sequence[int], right: Sequence[int]) -> list[str]:
+        operator, reachable = self._shape.operator, {self._aliases[i] for i in (*left, *right)}
+        usable = [p for p in self._waiting if aliases_of(p, self._aliases) <= reachable]
+        self._waiting = [p for p in self._waiting if p not in usable]
+        conditions = [f"({p.text})" for p in usable]
+        buckets = [self._bucket_of(sides) for sides in (left, right)]
+        if None not in buckets:
+            conditions.append(" = ".join(f"`$bucket{side}`" for side in buckets))
+        for one, other in product(left, right):
+            conditions += [*_within_reach(operator, one, other), *_within_reach(operator, other, one)]
+        return conditions
+
+    def _bucket_of(self, sides: Sequence[int]) -> int | None:
+        """The side whose bucket stands for all of these."""
+        bucketed = [side for side in sides if side in self._shape.bucketed]
+        anchor = self._shape.anchor
+        return anchor if anchor in bucketed else next(iter(bucketed), None)
+
+
+def _side(shape: JoinShape, number: int, columns: Sequence[str]) -> str:
     side, width = shape.operator.sides[number], bucket_us(shape.operator)
     items = [*renamed_times(side.window, number), *sql.names(columns)]
-    if shape.is_bucketed and width is not None:
-        items.append(f"{buckets(width, is_anchor)} AS `$bucket{number}`")
+    if number in shape.bucketed and width is not None:
+        items.append(f"{buckets(width, number == shape.anchor)} AS `$bucket{number}`")
     own, part = sql.name(TS), shape.parts[number]
     where = {WHOLE: [], NEW: [f"{own} >= {_OLD_OF_SIDE}"], OLD: [f"{own} < {_OLD_OF_SIDE}"]}[part]
     # what knows when tuples leave a row window is in one task already

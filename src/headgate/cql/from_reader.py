@@ -1,0 +1,192 @@
+"""FROM: streams and relations with their windows, joins, subqueries, and the tables of WITH."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from headgate.cql.expressions import conjuncts
+from headgate.cql.statement import FromItem, JoinKind, Name, ScalarExpression, Select, SelectItem
+from headgate.cql.tokens import Token, never_closed, one_line, repeated
+from headgate.cql.windows import WINDOW_FUNCTIONS, WindowReader
+from headgate.errors import QueryError
+
+_JOINS: dict[tuple[str, ...], JoinKind] = {
+    ("JOIN",): JoinKind.INNER,
+    ("INNER", "JOIN"): JoinKind.INNER,
+    ("SEMI", "JOIN"): JoinKind.SEMI,
+    ("ANTI", "JOIN"): JoinKind.ANTI,
+    ("LEFT", "SEMI", "JOIN"): JoinKind.SEMI,
+    ("LEFT", "ANTI", "JOIN"): JoinKind.ANTI,
+    **{(word, "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
+    **{(word, "OUTER", "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
+}
+
+NAME_A_STREAM = "name a stream or relation, with its window in brackets, as in s [TUMBLE 10 SECONDS]"
+NO_ROWS_OF_ARRAYS = "use functions of arrays, such as transform, filter, exists or aggregate"
+
+
+class FromReader(WindowReader):
+    """Reads FROM."""
+
+    def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
+        super().__init__(text, origin, aggregates)
+        self._unnamed = 0
+        self.common: dict[str, tuple[Select, ...]] = {}
+        """What the WITH clauses around the current place define, by name in lower case."""
+
+    def read_branches(self) -> tuple[Select, ...]:
+        """SELECTs joined by UNION ALL, behind the WITH clauses that they may read."""
+        raise NotImplementedError
+
+    def at_clause(self) -> bool:
+        """Whether a clause begins here, rather than a part of an expression."""
+        raise NotImplementedError
+
+    def expression(self, what: str) -> list[Token]:
+        """The tokens of an expression, up to a comma, a closing bracket or the next clause."""
+        raise NotImplementedError
+
+    def refuse_clause(self) -> None:
+        """Raise at a clause that is not supported."""
+        raise NotImplementedError
+
+    def common_table(self) -> None:
+        if self.at("RECURSIVE"):
+            raise self.fail("WITH RECURSIVE is not supported; a stream cannot read itself")
+        name = self.name("a name after WITH")
+        if name.text.lower() in self.common:
+            raise QueryError(f"WITH names {one_line(name.text)} twice; rename one of them", name.span)
+        names = self._column_names() if self.at("(") else ()
+        self.expect("AS", f" and a SELECT in parentheses for {one_line(name.text)}")
+        self.common[name.text.lower()] = _named(self.in_parentheses(), names)
+
+    def in_parentheses(self) -> tuple[Select, ...]:
+        opener = self.current
+        self.expect("(", " and a SELECT")
+        branches = self.read_branches()
+        if self.at_end and opener is not None:
+            raise never_closed(opener)
+        self.expect(")", " after the SELECT")
+        return branches
+
+    def from_clause(self) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
+        sources = [self._from_item()]
+        conditions: list[ScalarExpression] = []
+        while True:
+            if self.accept(",") or self.accept("CROSS", "JOIN"):
+                sources.append(self._from_item())
+            elif (join := self._join_kind()) is not None:
+                joined = self._joined(join)
+                if join is JoinKind.INNER:
+                    conditions += joined.on
+                    joined = replace(joined, on=())
+                sources.append(joined)
+            else:
+                break
+        self.refuse_clause()
+        if twice := repeated([source.alias for source in sources]):
+            message = f"{one_line(twice.text)} is in FROM twice; give each an alias of its own with AS"
+            raise QueryError(message, twice.span)
+        return tuple(sources), conditions
+
+    def _join_kind(self) -> JoinKind | None:
+        """The kind of the join that follows, whose words are taken; None if none does."""
+        for words, kind in _JOINS.items():
+            if self.accept(*words):
+                return kind
+        return None
+
+    def _joined(self, join: JoinKind) -> FromItem:
+        item = replace(self._from_item(), join=join)
+        if self.accept("USING"):
+            self.expect("(", " and columns after USING")
+            using = self.several(lambda: self.name("a column in USING"))
+            self.expect(")", " after the columns of USING")
+            return replace(item, using=using)
+        self.refuse_clause()
+        self.expect("ON", f" and a condition after {join.value}")
+        return replace(item, on=tuple(conjuncts(self.expression("a condition after ON"), "ON")))
+
+    def _from_item(self) -> FromItem:
+        if self.at("("):
+            return self._subquery()
+        if self.at("TABLE", "(") or (self.word() in WINDOW_FUNCTIONS and self.at(self.word(), "(")):
+            return self._windowed_by_function()
+        if self.at("UNNEST", "(") or self.at("LATERAL"):
+            raise self.fail(f"UNNEST and LATERAL are not supported; {NO_ROWS_OF_ARRAYS}")
+        source = self.name("a stream or relation in FROM")
+        if self.at("."):
+            raise self.fail("names of streams have no dots; write one name, or put it into backquotes")
+        if self.at("("):
+            raise self.fail(f"a function in FROM is not supported; {NAME_A_STREAM}")
+        window = self.read_window() if self.at("[") else None
+        if self.at("FOR", "SYSTEM_TIME"):
+            raise self.fail("a stored relation is joined as it is; leave FOR SYSTEM_TIME AS OF out")
+        if self.at("TABLESAMPLE"):
+            raise self.fail("TABLESAMPLE is not supported; write SET keep = 's=0.1' for a share of a stream")
+        alias = self._alias() or source
+        if window is None and self.at("["):
+            window = self.read_window()
+        if self.at("["):
+            raise self.fail("a stream has one window; leave the second out")
+        return FromItem(source, window, alias, self.common.get(source.text.lower(), ()))
+
+    def _subquery(self) -> FromItem:
+        first, branches = self.span, self.in_parentheses()
+        window = self.read_window() if self.at("[") else None
+        alias = self._alias()
+        names = self._column_names() if alias is not None and self.at("(") else ()
+        if window is None and self.at("["):
+            window = self.read_window()
+        alias = alias or Name(self._free_name(), first)
+        return FromItem(alias, window, alias, _named(branches, names))
+
+    def _free_name(self) -> str:
+        """A name for a subquery that has none."""
+        self._unnamed += 1
+        return "subquery" if self._unnamed == 1 else f"subquery_{self._unnamed}"
+
+    def _column_names(self) -> tuple[Name, ...]:
+        """``(a, b)`` behind the name of a subquery."""
+        self.expect("(")
+        names = self.several(lambda: self.name("a column"))
+        self.expect(")", " or ',' after the column")
+        return names
+
+    def _windowed_by_function(self) -> FromItem:
+        """``TABLE(TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '1' HOUR))``: Flink's ``s [TUMBLE 1 HOUR]``."""
+        first = self.span
+        is_wrapped = self.accept("TABLE", "(")
+        if self.word() not in WINDOW_FUNCTIONS:
+            raise self.fail(f"a function in FROM is TUMBLE, HOP or SESSION; {NAME_A_STREAM}")
+        source, window = self.windowing_call()
+        if is_wrapped:
+            self.expect(")", " at the end of TABLE(...)")
+        window = replace(window, span=self.since(first))
+        return FromItem(source, window, self._alias() or source, self.common.get(source.text.lower(), ()))
+
+    def _alias(self) -> Name | None:
+        if self.accept("AS"):
+            return self.name("an alias after AS")
+        token = self.current
+        if token is None or not token.is_name or self.at_clause():
+            return None
+        return self.take().as_name
+
+
+def _named(branches: tuple[Select, ...], names: tuple[Name, ...]) -> tuple[Select, ...]:
+    """The SELECTs with other names for the columns, if there are any; the first one names them."""
+    if not names:
+        return branches
+    first, *others = branches
+    if len(first.items) != len(names) or not all(isinstance(item, SelectItem) for item in first.items):
+        message = f"{len(names)} names for a SELECT of {len(first.items)} items"
+        hint = "name each column, or write names with AS in the SELECT"
+        raise QueryError(f"{message}; {hint}", names[0].span)
+    items = (
+        replace(item, alias=name)
+        for item, name in zip(first.items, names, strict=True)
+        if isinstance(item, SelectItem)
+    )
+    return (replace(first, items=tuple(items)), *others)

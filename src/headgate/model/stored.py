@@ -1,0 +1,44 @@
+"""SELECTs over stored relations alone, whose rows are a stored relation, too."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from headgate.model.expression import Expression
+from headgate.model.table import Step
+
+
+@dataclass(frozen=True)
+class StoredSide:
+    """A relation in FROM, by name, or a subquery; ``join`` and ``on`` say how it is joined with those before.
+
+    Its columns become ``alias__column``.
+    """
+
+    source: str | tuple[StoredSelect, ...]
+    alias: str
+    columns: tuple[str, ...]
+    join: str
+    on: tuple[Expression, ...]
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The relations that are read, at whatever depth."""
+        if isinstance(self.source, str):
+            yield self.source
+        else:
+            yield from (name for select in self.source for name in select.names)
+
+
+@dataclass(frozen=True)
+class StoredSelect:
+    """One SELECT: its sources, and steps over the rows of their join; the last one is the select list."""
+
+    sides: tuple[StoredSide, ...]
+    steps: tuple[Step, ...]
+
+    @property
+    def names(self) -> Iterator[str]:
+        """The relations that are read, at whatever depth."""
+        yield from (name for side in self.sides for name in side.names)

@@ -1,0 +1,214 @@
+"""Queries as users of Spark SQL and Flink SQL write them at first, against DuckDB."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from random import Random
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from pyspark.sql import SparkSession
+from tests.spark.duck import assert_agreement, create_streams, write_stream
+
+from headgate import Session
+
+pytestmark = pytest.mark.spark
+
+BUCKET = "time_bucket(INTERVAL 4 SECONDS, seen)"
+A, B = (f"(SELECT *, {BUCKET} AS e FROM {name})" for name in "sr")
+# a query, and what DuckDB says in its place
+PAIRS = {
+    "stored_filter": (
+        "SELECT s.k, v, n.name FROM s JOIN (SELECT k AS i, name FROM names WHERE name <> 'b') n ON s.k = n.i",
+        "SELECT s.k, v, name FROM s JOIN names n ON s.k = n.k AND name <> 'b'",
+    ),
+    "stored_groups": (
+        """
+        WITH n AS (SELECT k, COUNT(*) AS c, MAX(name) AS m FROM names GROUP BY k HAVING COUNT(*) > 1)
+        SELECT s.k, v, n.c, n.m FROM s LEFT JOIN n USING (k)
+        """,
+        """
+        SELECT s.k, v, c, m FROM s LEFT JOIN
+          (SELECT k, COUNT(*) AS c, MAX(name) AS m FROM names GROUP BY k HAVING COUNT(*) > 1) n ON s.k = n.k
+        """,
+    ),
+    "stored_joins": (
+        """
+        SELECT s.v, x.area, x.name FROM s JOIN (
+          SELECT n.k, n.name, a.area FROM names n FULL JOIN areas a ON n.name = a.name
+          UNION ALL SELECT DISTINCT k, 'twice', CAST(NULL AS STRING) FROM known
+        ) x ON s.k = x.k
+        """,
+        """
+        SELECT s.v, x.area, x.name FROM s JOIN (
+          SELECT n.k, n.name, a.area FROM names n FULL JOIN areas a ON n.name = a.name
+          UNION ALL SELECT DISTINCT k, 'twice', NULL FROM names WHERE name <> 'a'
+        ) x ON s.k = x.k
+        """,
+    ),
+    "stored_ranks": (
+        """
+        SELECT s.v, x.name FROM s
+        JOIN (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY name DESC) AS place FROM names) x
+          ON s.k = x.k
+        WHERE place = 1 AND s.v > (0 + 1)
+        """,
+        """
+        SELECT s.v, x.name FROM s JOIN (
+          SELECT * FROM names QUALIFY ROW_NUMBER() OVER (PARTITION BY k ORDER BY name DESC) = 1
+        ) x ON s.k = x.k WHERE s.v > 1
+        """,
+    ),
+    "in_stored": (
+        "SELECT k, v FROM s WHERE k NOT IN (SELECT z.k FROM (SELECT k FROM names WHERE name = 'a') z)",
+        "SELECT k, v FROM s WHERE k NOT IN (SELECT k FROM names WHERE name = 'a')",
+    ),
+    "same_windows": (
+        """
+        SELECT a.k, a.n, b.top, a.window_start
+        FROM (SELECT k, COUNT(*) AS n, window_start, window_end FROM s [TUMBLE 4 SECONDS] GROUP BY k) a
+        JOIN (SELECT MAX(v) AS top, window_start, window_end
+              FROM TABLE(TUMBLE(TABLE r, DESCRIPTOR(seen), INTERVAL '4' SECOND))
+              GROUP BY window_start, window_end) b
+          ON a.window_start = b.window_start AND a.window_end = b.window_end
+        """,
+        """
+        SELECT a.k, a.n, b.top, a.w
+        FROM (SELECT k, COUNT(*) AS n, time_bucket(INTERVAL 4 SECONDS, seen) AS w FROM s GROUP BY ALL) a
+        JOIN (SELECT MAX(v) AS top, time_bucket(INTERVAL 4 SECONDS, seen) AS w FROM r GROUP BY ALL) b
+        USING (w)
+        """,
+    ),
+    "highest": (
+        """
+        SELECT x.k, x.v, x.seen FROM s x
+        JOIN (SELECT MAX(v) AS top, window_end AS e FROM s [TUMBLE 4 SECONDS] GROUP BY window_end) m
+          ON x.v = m.top
+        WHERE x.seen >= m.e - INTERVAL '4' SECOND AND x.seen < m.e
+        """,
+        f"SELECT k, v, seen FROM s QUALIFY v = MAX(v) OVER (PARTITION BY {BUCKET})",
+    ),
+    "passed_on": (
+        """
+        WITH a AS (SELECT k, v, seen AS at FROM s WHERE v > 3), b (k, w, at) AS (SELECT k, v, seen FROM r)
+        SELECT a.k, a.v, b.w FROM a JOIN b ON a.k = b.k AND b.at BETWEEN a.at AND a.at + INTERVAL 1 SECOND
+        """,
+        """
+        SELECT a.k, a.v, b.v FROM s a JOIN r b
+          ON a.k = b.k AND a.v > 3 AND b.seen BETWEEN a.seen AND a.seen + INTERVAL 1 SECOND
+        """,
+    ),
+    "bounds_of_tuples": (
+        "SELECT v, window_start, window_end FROM TUMBLE(TABLE s, DESCRIPTOR(seen), INTERVAL '4' SECONDS)",
+        "SELECT v, time_bucket(INTERVAL 4 SECONDS, seen) AS b, b + INTERVAL 4 SECONDS FROM s",
+    ),
+    "hop_function": (
+        """
+        SELECT k, COUNT(*) AS n, window_end
+        FROM TABLE(HOP(TABLE s, DESCRIPTOR(seen), INTERVAL '2' SECOND, INTERVAL '4' SECOND))
+        GROUP BY ALL
+        """,
+        """
+        SELECT k, COUNT(*), e FROM (
+          SELECT k, unnest([b, b + INTERVAL 2 SECONDS]) AS e
+          FROM (SELECT k, time_bucket(INTERVAL 2 SECONDS, seen) + INTERVAL 2 SECONDS AS b FROM s)
+        ) GROUP BY k, e
+        """,
+    ),
+    "named_window": (
+        "SELECT window(seen, INTERVAL '4' SECOND) AS w, k, SUM(v) AS v FROM s GROUP BY w, 2",
+        """
+        SELECT {'start': b, 'end': b + INTERVAL 4 SECONDS}, k, v FROM
+          (SELECT time_bucket(INTERVAL 4 SECONDS, seen) AS b, k, SUM(v) AS v FROM s GROUP BY ALL)
+        """,
+    ),
+    "fetch_first": (
+        "SELECT k, v FROM s [TUMBLE 4 SECONDS] ORDER BY v DESC FETCH FIRST 2 ROWS WITH TIES",
+        """
+        SELECT k, v FROM s
+        QUALIFY RANK() OVER (PARTITION BY time_bucket(INTERVAL 4 SECONDS, seen) ORDER BY v DESC) <= 2
+        """,
+    ),
+    "left_out": (
+        "SELECT x.* EXCEPT (seen), v + 1 AS w FROM (SELECT * EXCEPT (k) FROM s) x",
+        "SELECT v, v + 1 FROM s",
+    ),
+    "in_parentheses": (
+        "(SELECT k, v FROM s) UNION ALL (SELECT k, v FROM r WHERE v = 2 UNION ALL SELECT k, k FROM r)",
+        "SELECT k, v FROM s UNION ALL SELECT k, v FROM r WHERE v = 2 UNION ALL SELECT k, k FROM r",
+    ),
+    "left_then_left": (
+        """
+        SELECT a.k, a.v, b.v AS w, c.v AS x, window_start AS e
+        FROM s [TUMBLE 4 SECONDS] a
+        LEFT JOIN r [TUMBLE 4 SECONDS] b ON a.k = b.k AND a.v = b.v
+        LEFT JOIN s [TUMBLE 4 SECONDS] c ON c.v = b.v + 1 AND c.k <> a.k
+        WHERE a.v > 2
+        """,
+        f"""
+        SELECT a.k, a.v, b.v, c.v, a.e FROM {A} a LEFT JOIN {B} b ON a.k = b.k AND a.v = b.v AND a.e = b.e
+        LEFT JOIN {A} c ON c.v = b.v + 1 AND c.k <> a.k AND c.e = a.e WHERE a.v > 2
+        """,
+    ),
+    "full_then_join": (
+        """
+        SELECT a.v, b.v AS w, c.k, n.name
+        FROM s [TUMBLE 4 SECONDS] a
+        FULL JOIN r [TUMBLE 4 SECONDS] b ON a.k = b.k AND a.v = b.v
+        JOIN s [TUMBLE 4 SECONDS] c ON c.v = coalesce(a.v, b.v)
+        LEFT JOIN names n ON n.k = a.k
+        WHERE c.k < 3 AND (a.v IS NULL OR a.v > 4)
+        """,
+        f"""
+        SELECT a.v, b.v, c.k, n.name FROM {A} a FULL JOIN {B} b ON a.k = b.k AND a.v = b.v AND a.e = b.e
+        JOIN {A} c ON c.v = coalesce(a.v, b.v) AND c.e = coalesce(a.e, b.e) LEFT JOIN names n ON n.k = a.k
+        WHERE c.k < 3 AND (a.v IS NULL OR a.v > 4)
+        """,
+    ),
+    "join_then_anti": (
+        """
+        SELECT a.k, COUNT(*) AS n, SUM(b.v) AS w FROM s [TUMBLE 4 SECONDS] a
+        JOIN r [TUMBLE 4 SECONDS] b ON a.k = b.k AND a.v < b.v
+        WHERE NOT EXISTS (SELECT 1 FROM s [TUMBLE 4 SECONDS] c WHERE c.v = b.v AND c.k = a.k)
+          AND b.v IN (SELECT d.v FROM s [TUMBLE 4 SECONDS] d)
+        GROUP BY a.k
+        """,
+        f"""
+        SELECT a.k, COUNT(*), SUM(b.v) FROM {A} a JOIN {B} b ON a.k = b.k AND a.v < b.v AND a.e = b.e
+        WHERE NOT EXISTS (FROM {A} c WHERE c.v = b.v AND c.k = a.k AND c.e = a.e)
+          AND EXISTS (FROM {A} d WHERE d.v = b.v AND d.e = a.e)
+        GROUP BY a.k, a.e
+        """,
+    ),
+    "without_a_name": (
+        "SELECT k, COUNT(*) AS n FROM (SELECT k FROM s WHERE v > 5) [TUMBLE 4 SECONDS] GROUP BY k",
+        "SELECT k, COUNT(*) FROM s WHERE v > 5 GROUP BY k, time_bucket(INTERVAL 4 SECONDS, seen)",
+    ),
+}
+
+
+def test_queries_in_the_spelling_of_other_systems_give_what_duckdb_gives(
+    spark: SparkSession, tmp_path: Path, run_seed: int
+) -> None:
+    rng = Random(run_seed)
+    for name in "sr":
+        write_stream(tmp_path / name, rng, (0, 250_000, 500_000, 1_000_000))
+    relations = {
+        "names": pa.table({"k": [1, 2, 2, None], "name": ["a", "b", "c", "d"]}),
+        "areas": pa.table({"name": ["a", "c", "x"], "area": ["north", "south", "west"]}),
+    }
+    declared, views = create_streams(tmp_path, "sr"), []
+    for name, rows in relations.items():
+        path = tmp_path / f"{name}.parquet"
+        pq.write_table(rows, path)
+        declared.append(f"CREATE RELATION {name} FROM parquet OPTIONS (path '{path}');")
+        views.append(f"(SELECT * FROM '{path}')")
+    declared.append("CREATE VIEW known AS SELECT k FROM names WHERE name <> 'a';")
+    session = Session(spark).execute("\n".join(declared))
+    session.execute("\n".join(f"CREATE QUERY {name} AS {query};" for name, (query, _) in PAIRS.items()))
+    run = session.start(until_done=True, strategy=rng.choice(("fifo", "chain")))
+    assert run.wait(400)
+    with_relations = "WITH " + ", ".join(f"{n} AS {v}" for n, v in zip(relations, views, strict=True))
+    answers = {name: f"{with_relations} SELECT * FROM ({wanted})" for name, (_, wanted) in PAIRS.items()}
+    assert_agreement(run, tmp_path, "sr", answers)
