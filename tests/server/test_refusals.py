@@ -194,11 +194,7 @@ def test_a_connection_whose_request_does_not_come_is_closed(
     before = b"" if is_first else b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with open_with(served.port, before) as connection:
         if before:
-            # its head and its body may come one after the other
-            answer = b""
-            while not answer.endswith(b'{"status":"ok"}'):
-                answer += connection.recv(65536)
-            assert answer.startswith(b"HTTP/1.1 200")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200")
         connection.sendall(begun)
         if is_first or begun:
             # a connection that has served a request may stay idle for longer

@@ -30,7 +30,7 @@ _HELP = """\
 statements end with ; and may take several lines
 \\d            list all names
 \\p STATEMENT  plans and advice, nothing is declared
-\\watch [S]    repeat the last statement every S seconds (2 by default), until Ctrl-C
+\\watch [S]    repeat the last statement every S seconds, 2 if not given, until Ctrl-C
 \\?            this list
 \\q            end, as do quit and exit"""
 

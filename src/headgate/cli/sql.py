@@ -26,7 +26,7 @@ def sql(
     ),
     url: str = URL,
     token_file: Path | None = TOKEN_FILE,
-    checkpoint: str | None = value("DIR", "Query the state of a run in this folder instead of a server."),
+    checkpoint: str | None = value("DIR", "Ask the state of a run in this folder, not a server."),
     limit: int = value("N", "Rows to show in a table.", default=_SHOWN_ROWS, min=1, max=1_000_000),
     master: str = MASTER,
     packages: str | None = PACKAGES,
