@@ -22,7 +22,7 @@ SOURCE = Path(headgate.__file__).parent
 # state of our own, which only Headgate reads: infinite bounds must come back as they were
 STATE = {
     "spark/lock.py",
-    "spark/manifest.py",
+    "spark/sealed_document.py",
     "spark/eddies/eddy_jobs.py",
     "spark/arrival/dead_letters.py",
     "spark/stored_tables.py",

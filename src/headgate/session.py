@@ -305,10 +305,9 @@ class Session(Declarations):
     ) -> Advice:
         """Predict whether every query keeps its bounds, by ``profile`` or ``measured``.
 
-        ``rates`` are tuples per second of streams, as declared or measured where they are not given;
-        ``processors`` and ``tick``, the fixed time of a tick, are those of the profile. A ``tick`` of 0 is an
-        engine without ticks, which Spark is not; ``servers`` is 'each' if operators have their own. Spark is
-        not needed.
+        ``rates`` are tuples per second of streams, by default as declared or measured; ``processors`` and
+        ``tick``, the overhead of a tick, are by default those of the profile. With a ``tick`` of 0, an engine
+        without ticks is assumed; ``servers`` is 'each' if operators have their own.
         """
         self._check_queries("advise on")
         at_rates = {} if rates is None else arguments.rates(rates)

@@ -11,7 +11,7 @@ from tests.cli.support import invoke
 
 from headgate.experiments import join_runs
 from headgate.experiments.join_runs import (
-    JoinCase,
+    NominalJoin,
     Repeated,
     count_distribution,
     is_quiet,
@@ -92,7 +92,7 @@ def drawn_runs(utilisation: float, name: str = "equal windows") -> Repeated:
     for seed in (1, 2, 3):
         services_s = np.random.default_rng(seed).normal(20e-6, 1e-6, 20_000)
         runs.append(drawn(20e-6 / utilisation * poisson_times(20_000, seed), services_s))
-    return Repeated(JoinCase(name, TimeWindows((2000, 2000)), utilisation), tuple(runs))
+    return Repeated(NominalJoin(name, TimeWindows((2000, 2000)), utilisation), tuple(runs))
 
 
 @pytest.mark.slow
@@ -128,7 +128,7 @@ def test_a_recursion_with_services_in_another_order_knows_bursts_and_stalls(tmp_
     # ten at a time
     times = np.repeat(np.cumsum(generator.exponential(10.0, 2000)), 10) * 40e-6
     runs = tuple(drawn(times, generator.uniform(15e-6, 25e-6, len(times))) for _ in range(3))
-    found = Repeated(JoinCase("bursts", RowWindows((2000, 2000)), 0.5), runs)
+    found = Repeated(NominalJoin("bursts", RowWindows((2000, 2000)), 0.5), runs)
     study = Study("any", tmp_path, lambda what: None)
     compare_recorded(study, [found])
     assert study.ok and len(study.checks) == 6
@@ -161,7 +161,7 @@ def test_a_case_is_calibrated_and_run_several_times(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(join_runs, "STEADY", 1e9)
     monkeypatch.setattr(join_runs, "MOST_LOST_S", 1e9)
     monkeypatch.setattr(join_runs, "MOST_SLOWER", 1e9)
-    case = JoinCase("small", RowWindows((500, 500)), 0.5)
+    case = NominalJoin("small", RowWindows((500, 500)), 0.5)
     found = join_runs.repeated(case, poisson_times, run_s=0.05)
     assert len(found.runs) == 5 and found.discarded == 0
     assert all(run.rate == pytest.approx(0.5 / 20e-6, rel=0.1) for run in found.runs)

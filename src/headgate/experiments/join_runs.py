@@ -58,7 +58,7 @@ _MOST_PAUSES = 25
 
 
 @dataclass(frozen=True)
-class JoinCase:
+class NominalJoin:
     """A join at a nominal utilisation."""
 
     name: str
@@ -73,7 +73,7 @@ class JoinCase:
 class Repeated:
     """The runs of a case, without their first tenth, and the queue that each should be."""
 
-    case: JoinCase
+    case: NominalJoin
     runs: tuple[JoinRun, ...]
     discarded: int = 0
     """Runs that were repeated, since something disturbed them."""
@@ -193,7 +193,7 @@ def _await_quiet() -> None:
             return
 
 
-def repeated(case: JoinCase, times: Times, run_s: float = _RUN_S) -> Repeated:
+def repeated(case: NominalJoin, times: Times, run_s: float = _RUN_S) -> Repeated:
     """Several runs of a case; a disturbed one is repeated."""
     runs: list[JoinRun] = []
     seed = 0

@@ -22,7 +22,7 @@ from headgate.experiments.join_runs import (
     MOST_LOST_S,
     MOST_SLOWER,
     STEADY,
-    JoinCase,
+    NominalJoin,
     Repeated,
     calibrated,
     count_distribution,
@@ -92,7 +92,7 @@ def measure(study: Study, trace: Path | None) -> None:
     # compiled before anything is timed
     calibrated(TimeWindows((100, 100)), poisson_times, 0)
     found = [
-        repeated(JoinCase(name, windows, load), poisson_times)
+        repeated(NominalJoin(name, windows, load), poisson_times)
         for name, windows in WINDOWS.items()
         for load in UTILISATIONS
     ]
@@ -100,7 +100,9 @@ def measure(study: Study, trace: Path | None) -> None:
     if trace is not None:
         study.progress("recorded arrivals in real time")
         recorded = recorded_times(trace)
-        cases = [JoinCase(n, w, load) for n, w in RECORDED_WINDOWS.items() for load in RECORDED_UTILISATIONS]
+        cases = [
+            NominalJoin(n, w, load) for n, w in RECORDED_WINDOWS.items() for load in RECORDED_UTILISATIONS
+        ]
         compare_recorded(study, [repeated(case, recorded) for case in cases])
 
 

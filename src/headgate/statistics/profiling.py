@@ -201,7 +201,7 @@ class Profiler:
 
     @property
     def stage(self) -> str:
-        doing = "telling operators apart" if self.separates_operators else "measuring whole ticks"
+        doing = "separating the costs of operators" if self.separates_operators else "measuring whole ticks"
         longer = ", longer than requested" if self._extensions else ""
         return f"{doing if self.rounds else 'warming up'}, {self.seconds_left:.0f} s left{longer}"
 
