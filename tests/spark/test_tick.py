@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from headgate import Session
 from headgate.control.overrides import FixedController
 from headgate.model.event import Event, TickCommitted
+from headgate.model.profile import Profile
 from headgate.model.shedding import TickSettings
 from headgate.runtime.drive import SettingsDecision, drive
 from headgate.scheduling.baselines import Fifo
@@ -77,3 +78,25 @@ def test_controller_and_observers_see_the_same_tick(spark: SparkSession, tmp_pat
     assert filled_in == ticks
     assert all(tick.phases_s["rest"] == 0.001 and tick.phases_s["commit"] > 0 for tick in ticks)
     assert rests_after_s == [tick.seconds for tick in ticks]
+
+
+def files_of_a_tick(spark: SparkSession, folder: Path, seconds_per_tuple: float) -> int:
+    """How many files a tick of 10,000 rows writes: a task writes one."""
+    session = Session(spark).execute(f"""
+      CREATE STREAM s (ts TIMESTAMP, src STRING)
+        FROM burst OPTIONS (rate '10000', duration '1 s', speed 'max', seed '1', timestamp 'ts');
+      CREATE QUERY q AS SELECT src FROM s WHERE sha2(src, 256) >= '0' INTO parquet OPTIONS (path '{folder}');
+    """)
+    [name] = [name for name in session.network().operators if "select" in name]
+    run = session.start(
+        until_done=True, profiles={name: Profile(seconds_per_tuple)}, tick_budget=float("inf")
+    )
+    assert run.wait(120) and run.status().queries["q"].rows_out > 5_000
+    return len(list(folder.glob("part-*")))
+
+
+def test_few_tuples_are_the_work_of_several_tasks_if_they_are_expensive(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    assert files_of_a_tick(spark, tmp_path / "cheap", 1e-6) == 1
+    assert files_of_a_tick(spark, tmp_path / "dear", 1e-4) == 2

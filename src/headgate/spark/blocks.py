@@ -19,8 +19,8 @@ from headgate.spark.rows import QUANTILES, merged_quantiles
 from headgate.spark.source_files import FileScans
 from headgate.spark.sql import TS
 
-# fewer tuples than this are not worth a second file
-_ONE_FILE_ROWS = 50_000
+ONE_TASK_ROWS = 50_000
+"""So many tuples are the work of one task, unless they are expensive: a second one would not pay."""
 # blocks live for a few ticks, so that time spent on compressing them is lost
 PLAIN = {"compression": "uncompressed", "parquet.enable.dictionary": "false"}
 
@@ -52,6 +52,8 @@ class BlockStore:
         self.plans = PhysicalPlans(self.spark)
         self.views = self.plans.views
         self._scans = FileScans(self.spark)
+        self.one_task_rows = ONE_TASK_ROWS
+        """Up to how many tuples are the work of one task in this tick."""
 
     def path(self, batch_id: int, name: str) -> str:
         """Where a block of a tick is stored."""
@@ -75,7 +77,7 @@ class BlockStore:
     def _save(
         self, tuples: str | DataFrame, path: str, rows: float, measures: Sequence[str]
     ) -> Mapping[str, Any]:
-        if rows < _ONE_FILE_ROWS:
+        if rows < self.one_task_rows:
             if isinstance(tuples, str):
                 tuples = sql.select(["*"], tuples, hint=sql.IN_ONE_TASK)
             else:
@@ -100,7 +102,7 @@ class BlockStore:
 
         def define(name: str) -> str:
             view = self.views.define_input(name, self.read(blocks, schema))
-            if sum(block.rows for block in blocks) >= _ONE_FILE_ROWS:
+            if sum(block.rows for block in blocks) >= self.one_task_rows:
                 return view
             return sql.select(sql.names(schema.names), view, hint=sql.IN_ONE_TASK)
 

@@ -31,8 +31,6 @@ from headgate.spark.manifest import BlockRef
 from headgate.spark.sources import BAD_ROW, Sources, timestamp_us
 from headgate.spark.sql import SEQ, TS
 
-# fewer tuples than this are the work of one task: a second one costs more than it saves
-ONE_TASK_ROWS = 50_000
 MOST_SCANS = 4
 """Of numbered files in one query, if these overlap in time; more files are one scan."""
 # a plan with a case for each of more files would take long to analyse
@@ -146,6 +144,11 @@ class StreamLogs:
         self.memory = LogMemory(is_lasting=task_slots(spark) is not None)
         self._java_schemas: dict[str, Any] = {}
 
+    @property
+    def one_task_rows(self) -> int:
+        """Up to how many tuples are the work of one task in this tick."""
+        return self._store.one_task_rows
+
     def view(self, stream: str, blocks: Sequence[BlockRef]) -> str:
         """The name of a view of these blocks, or the text of a query."""
         struct, paths = self.schemas[stream].struct, [block.path for block in blocks]
@@ -167,7 +170,7 @@ class StreamLogs:
         parts += self._in_place(f"files of {name}", stream, [block for block in stored if block.files])
         tuples = sql.union(parts)
         assert tuples is not None
-        if _rows(blocks) <= ONE_TASK_ROWS:
+        if _rows(blocks) <= self.one_task_rows:
             return sql.select(columns, tuples, hint=sql.IN_ONE_TASK)
         if held and not stored:
             return sql.select(columns, tuples, hint=f"/*+ COALESCE({self._store.parallelism}) */ ")

@@ -19,7 +19,7 @@ from headgate.runtime.forecast import ForecastQueue
 from headgate.spark.arrival.dead_letters import DeadLetters
 from headgate.spark.arrival.intake import Intake
 from headgate.spark.attempts import Attempts
-from headgate.spark.blocks import BlockStore, width_bytes
+from headgate.spark.blocks import ONE_TASK_ROWS, BlockStore, width_bytes
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.dispatcher import Eddies
@@ -34,7 +34,7 @@ from headgate.spark.queues import Queues
 from headgate.spark.result_quality import KeepRatios, ResultLatency
 from headgate.spark.sinks import Sink
 from headgate.spark.sql import BEGINNING_US
-from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
+from headgate.spark.stream_log import StreamLogs
 from headgate.spark.tick_plan import Chosen, Moved, OpenTick, TickPlan
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.operators import Passed
@@ -42,6 +42,9 @@ from headgate.statistics.store import StatisticsStore
 
 # fewer rows than this are not worth a task of their own
 _ROWS_PER_TASK = 20_000
+# work of a selection or projection that is worth a second task, however few its tuples are
+_ONE_TASK_S = 0.25
+_DEAR_ONE_TASK_ROWS = 1_000
 _NOT_MOVED = Moved(0.0)
 
 
@@ -177,7 +180,7 @@ class TickRunner:
         """
         while True:
             try:
-                plan, found = self._run_plan(tick, chosen, count)
+                plan, found = self._run_plan(tick, chosen, count, profiles)
                 break
             except JobsError as failure:
                 self._prepare_retry(failure)
@@ -203,18 +206,22 @@ class TickRunner:
         with _timed(tick, "learn"):
             return self._outcome(event, change, plan, found)
 
-    def _run_plan(self, tick: OpenTick, chosen: Chosen, count: bool) -> tuple[TickPlan, JobResults]:
+    def _run_plan(
+        self, tick: OpenTick, chosen: Chosen, count: bool, profiles: Profiles
+    ) -> tuple[TickPlan, JobResults]:
         with _timed(tick, "build"):
             rows_at_hand = self._rows_at_hand(tick)
-            self._set_parallelism(rows_at_hand)
+            self._set_parallelism(rows_at_hand, chosen, profiles)
             plan = self._build(tick, chosen, count)
         if plan.trials:
             # before other jobs, whose tasks would distort the measurement
             with _timed(tick, "try"):
-                profiles = self._measuring.run_trials(tick.batch_id, plan.trials)
-                self._prepared.predicate_order.add_trials(profiles)
+                tried = self._measuring.run_trials(tick.batch_id, plan.trials)
+                self._prepared.predicate_order.add_trials(tried)
         with _timed(tick, "run"):
-            found = self._jobs.run(tick, plan, self.manifest, is_light=rows_at_hand <= ONE_TASK_ROWS)
+            found = self._jobs.run(
+                tick, plan, self.manifest, is_light=rows_at_hand <= self._store.one_task_rows
+            )
         if found.samples is not None:
             self.statistics.joins.add(found.samples)
         self.statistics.joins.add_keys(found.keys)
@@ -245,8 +252,17 @@ class TickRunner:
         change = SettingsChanged(event.now_s, event.batch_id, reason, settings, after, decision.statistics)
         return after, change
 
-    def _set_parallelism(self, rows_at_hand: float) -> None:
-        """Use as many tasks after a shuffle as there is work for: each costs some ten milliseconds."""
+    def _set_parallelism(self, rows_at_hand: float, chosen: Chosen, profiles: Profiles) -> None:
+        """Use as many tasks as there is work for: each costs some ten milliseconds."""
+        dearest_s = max(
+            (
+                chosen.taken[name] * profiles[name].seconds_per_tuple
+                for name, operator in self._prepared.operators.items()
+                if not operator.is_ordered
+            ),
+            default=0.0,
+        )
+        self._store.one_task_rows = ONE_TASK_ROWS if dearest_s <= _ONE_TASK_S else _DEAR_ONE_TASK_ROWS
         tasks = str(min(self._store.parallelism, 1 + int(rows_at_hand) // _ROWS_PER_TASK))
         if tasks != self._store.plans.tasks:
             self._store.spark.conf.set("spark.sql.shuffle.partitions", tasks)

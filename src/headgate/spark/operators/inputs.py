@@ -22,7 +22,7 @@ from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import BlockRef
 from headgate.spark.rows import Rows, Spread, between, in_range
 from headgate.spark.sql import BEGINNING_US, END_US, SEQ, TS, UNTIL, window_key
-from headgate.spark.stream_log import ONE_TASK_ROWS, StreamLogs
+from headgate.spark.stream_log import StreamLogs
 from headgate.statistics.store import PredicateOrder
 
 Decorate = Callable[[str], str]
@@ -209,7 +209,7 @@ class LogInput:
     @property
     def is_small(self) -> bool:
         """Whether one task can process all tuples."""
-        return self.content_rows <= ONE_TASK_ROWS
+        return self.content_rows <= self.logs.one_task_rows
 
 
 @dataclass(frozen=True)
@@ -286,4 +286,4 @@ class QueueInput:
     @property
     def is_small(self) -> bool:
         """Whether one task can process all tuples."""
-        return self.content_rows <= ONE_TASK_ROWS
+        return self.content_rows <= self.store.one_task_rows
