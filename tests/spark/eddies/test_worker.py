@@ -17,7 +17,7 @@ from headgate.model.operator import ByTruth, Eddy, PlacedPredicate
 from headgate.model.operator_inputs import StreamInput
 from headgate.placed import router_for_run
 from headgate.routing import router_names
-from headgate.spark.eddies.pools import Pools
+from headgate.spark.eddies.pools import Pools, rows_of_job
 from headgate.spark.eddies.publication import Count, Publication, Report
 from headgate.spark.eddies.slot_server import SlotClient, SlotServer
 from headgate.spark.eddies.worker import DROPPED, Assignment, EddyWorker, Step
@@ -114,6 +114,15 @@ def test_while_others_wait_a_job_hands_its_last_tuples_back(cluster: Clusters) -
     eddy = cluster("wscq", {"a": 1, "b": 1, "c": 1})
     report = eddy.work(eddy.job(waiting=100), [lambda row: True] * 3, [0] * 200)
     assert 150 <= report.settled < 200
+
+
+@pytest.mark.parametrize("waiting", [0, 1000])
+def test_a_job_works_for_its_time_whether_it_hands_tuples_back_or_not(waiting: int) -> None:
+    rows = rows_of_job(budget_s=1.2, per_s=100.0, waiting=waiting)
+    given = Cluster("wscq", {"a": 1, "b": 1, "c": 1})
+    handed_back = int(given.job(waiting=waiting).left_over * rows)
+    given.server.close()
+    assert rows - handed_back == pytest.approx(1.2 * 100.0, abs=1)
 
 
 class Calls:

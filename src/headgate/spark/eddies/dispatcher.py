@@ -39,7 +39,7 @@ from headgate.spark.eddies.eddy_jobs import (
     tick_constant,
     with_next_operator,
 )
-from headgate.spark.eddies.pools import Balance, Pools
+from headgate.spark.eddies.pools import Balance, Pools, rows_of_job
 from headgate.spark.eddies.queue import EddyQueue, EddySnapshot, JobInput
 from headgate.spark.eddies.slot_server import SlotServer
 from headgate.spark.eddies.task import DONE, NUMBER
@@ -257,8 +257,12 @@ class Eddies:
         return min(max(wanted_s, _LEAST_BUDGET_S), _MOST_BUDGET_S)
 
     def _rows_of_job(self, lane: Lane) -> int:
-        first, least = (_FIRST_ROWS, 1) if lane[1] is None else (_FIRST_PROBES, _FIRST_PROBES)
-        return max(least, round(self._budget_s * self._per_s[lane])) if lane in self._per_s else first
+        is_probe = lane[1] is not None
+        if lane not in self._per_s:
+            return _FIRST_PROBES if is_probe else _FIRST_ROWS
+        if is_probe:
+            return max(_FIRST_PROBES, round(self._budget_s * self._per_s[lane]))
+        return rows_of_job(self._budget_s, self._per_s[lane], self._rows_in_lane(lane))
 
     def _run(self, lane: Lane, taken: JobInput) -> None:
         path = self._checkpoint.eddy_block(f"{lane[0]}-{self._token}-{next(self._names)}")
