@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Callable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from headgate.experiments.eddy_plans import (
     RunSize,
     free_order,
     geometric_mean,
+    joins,
     means,
     measure,
     on_all_processors,
@@ -26,7 +28,7 @@ from headgate.experiments.eddy_plans import (
     windows_first,
 )
 from headgate.experiments.study import Study
-from headgate.routing.routing_network import RoutingNetwork
+from headgate.routing.routing_network import AnyOrder, RoutingNetwork
 from headgate.simulator.eddies import LoadSharing
 from headgate.simulator.eddies.eddy_simulation import simulate_eddy
 
@@ -70,7 +72,7 @@ def test_every_known_disagreement_is_about_a_table_and_has_a_reason() -> None:
     assert all(len(reason) > 40 for reason in DISAGREEMENTS.values())
 
 
-@pytest.mark.parametrize("network", [windows_first, free_order])
+@pytest.mark.parametrize("network", [windows_first, free_order, joins])
 def test_random_plans_have_the_size_they_are_asked_for(network: Callable[..., RoutingNetwork]) -> None:
     found = network(3, 2, (10, 12), 4)
     assert 20 <= len(found.operators) <= 24 and len(found.nodes) == 4
@@ -81,6 +83,24 @@ def test_plans_in_free_order_have_one_source_and_no_order() -> None:
     found = free_order(3, 2, (20, 30), 10)
     assert len(found.rates) == len(found.plans) == 2
     assert all(not plan.before and 20 <= len(plan.operators) <= 30 for plan in found.plans.values())
+
+
+def test_tuples_of_joined_streams_probe_all_other_windows_outwards_from_their_own() -> None:
+    found = joins(3, 1, (20, 30), 10)
+    streams = len(found.rates)
+    assert 4 <= streams <= 6
+    for plan in found.plans.values():
+        assert isinstance(plan, AnyOrder)
+        own = int(plan.source.removeprefix("q0.s"))
+        probed = {int(name.removeprefix("q0.probe")) for name in plan.operators if "probe" in name}
+        assert probed == set(range(streams)) - {own}
+        outwards = [(*range(own + 1, streams),), (*range(own - 1, -1, -1),)]
+        pairs = {(f"q0.probe{a}", f"q0.probe{b}") for side in outwards for a, b in pairwise(side)}
+        assert set(plan.before) == pairs
+    shared = [
+        operator for operator in found.operators.values() if not isinstance(operator.selectivity, float)
+    ]
+    assert len(shared) == streams and all(len(each.selectivity) == streams - 1 for each in shared)
 
 
 SMALL = RunSize((0.5,), tuples=500, rate_tuples=12_000)

@@ -22,11 +22,18 @@ from headgate.plain_json import json_text
 from headgate.report import plot_runs, screen
 
 
-def reproduced(study: str, trace: Path | None, out: Path, on_spark: bool, in_real_time: bool) -> Study:
-    """Run a study of a paper: on Spark too if wanted, with its runs spread over Spark, or in real time."""
+def reproduced(
+    study: str, trace: Path | None, out: Path, on_spark: bool, in_real_time: bool, is_full: bool
+) -> Study:
+    """Run a study of a paper: on Spark too if wanted, with its runs spread over Spark, or in real time.
+
+    ``is_full``: at the size that the paper has.
+    """
     settings: dict[str, Any] = {}
     if in_real_time:
         settings["measured"] = True
+    if is_full:
+        settings["is_full"] = True
     if on_spark and study == "eddies":
         from headgate.spark.application.cluster import over_spark
 

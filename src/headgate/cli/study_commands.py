@@ -25,6 +25,8 @@ _EXECUTOR_MEGABYTES = 1024
 _ON_SPARK = ("queueing", "eddies")
 # the study that can measure a join, which takes a quiet machine
 _IN_REAL_TIME = "queueing"
+# the study of random plans, of which the paper has many
+_AT_TWO_SIZES = "eddies"
 _OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
 
 
@@ -62,6 +64,7 @@ def reproduce(
     measure: bool = flag(
         "--measure", "queueing: run a join in real time too, some minutes of a quiet machine."
     ),
+    is_full: bool = flag("--full", "eddies: with as many plans and tuples as the paper's, some hours."),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -75,6 +78,8 @@ def reproduce(
         raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
     if measure and study not in (_IN_REAL_TIME, _ALL):
         raise SetupError(f"--measure goes with {_IN_REAL_TIME}, not with {study}")
+    if is_full and study != _AT_TWO_SIZES:
+        raise SetupError(f"--full goes with {_AT_TWO_SIZES}, not with {study}")
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
     check_folder("--out", out if study == _ALL else out / study)
@@ -87,12 +92,17 @@ def reproduce(
     if study == _ALL:
         done = [
             reproduced(
-                name, trace, out / name, on_spark=False, in_real_time=measure and name == _IN_REAL_TIME
+                name,
+                trace,
+                out / name,
+                on_spark=False,
+                in_real_time=measure and name == _IN_REAL_TIME,
+                is_full=False,
             )
             for name in _STUDIES
         ]
         return show_all(done, out / "index.html", as_json)
-    show(reproduced(study, trace, out / study, on_spark, measure), as_json)
+    show(reproduced(study, trace, out / study, on_spark, measure, is_full), as_json)
 
 
 def bench(

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Literal
 
 import numpy as np
@@ -18,10 +19,11 @@ from headgate.routing.routing_network import AnyOrder, PlacedOperator, RoutingNe
 from headgate.simulator.eddies import EddyRun, Links, LoadSharing
 from headgate.simulator.eddies.eddy_simulation import simulate_eddy
 
-Order = Literal["free order", "windows first"]
-ORDERS: tuple[Order, ...] = ("free order", "windows first")
+Order = Literal["free order", "windows first", "joins"]
+ORDERS: tuple[Order, ...] = ("free order", "windows first", "joins")
 
 _OPERATORS_PER_SOURCE = 5
+_SELECTIVITIES = (0.1, 0.9)
 
 
 def windows_first(seed: int, plans: int, operators: tuple[int, int], nodes: int) -> RoutingNetwork:
@@ -41,7 +43,7 @@ def windows_first(seed: int, plans: int, operators: tuple[int, int], nodes: int)
         own: list[list[str]] = [[] for _ in range(streams)]
         for number in range(size):
             name = f"q{plan}.op{number}"
-            placed[name] = _operator(generator, name, (0.1, 0.9), nodes)
+            placed[name] = _operator(generator, name, _SELECTIVITIES, nodes)
             own[number % streams].append(name)
         for stream, names in enumerate(own):
             source = f"q{plan}.s{stream}"
@@ -71,6 +73,39 @@ def free_order(seed: int, plans: int, operators: tuple[int, int], nodes: int) ->
     )
 
 
+def joins(seed: int, plans: int, operators: tuple[int, int], nodes: int) -> RoutingNetwork:
+    """Random joins of several streams, as J3 is one: windows are updated at the sources.
+
+    A chain of windows, with a probe each, which all other streams share; selectivities differ by stream. The
+    other operators are selections, which belong to one stream each. All commute, but for cross products.
+    """
+    generator = np.random.default_rng(seed)
+    speeds = _speeds(generator, nodes)
+    rates: dict[str, float] = {}
+    placed: dict[str, PlacedOperator] = {}
+    routed: dict[str, AnyOrder] = {}
+    for plan in range(plans):
+        size = int(generator.integers(operators[0], operators[1] + 1))
+        streams = max(2, round(size / _OPERATORS_PER_SOURCE))
+        sources = [f"q{plan}.s{stream}" for stream in range(streams)]
+        probes = [f"q{plan}.probe{stream}" for stream in range(streams)]
+        own: list[list[str]] = [[] for _ in range(streams)]
+        for number in range(size - streams):
+            name = f"q{plan}.op{number}"
+            placed[name] = _operator(generator, name, _SELECTIVITIES, nodes)
+            own[number % streams].append(name)
+        for stream, name in enumerate(probes):
+            others = [source for source in sources if source != sources[stream]]
+            found = {source: float(generator.uniform(*_SELECTIVITIES)) for source in others}
+            placed[name] = replace(_operator(generator, name, _SELECTIVITIES, nodes), selectivity=found)
+        for stream, source in enumerate(sources):
+            rates[source] = float(generator.uniform(0.2, 1.0))
+            chains = probes[stream + 1 :], probes[:stream][::-1]
+            before = tuple(pair for chain in chains for pair in pairwise(chain))
+            routed[source] = AnyOrder(source, source, (*own[stream], *chains[0], *chains[1]), before)
+    return RoutingNetwork(rates, placed, routed, nodes=speeds)
+
+
 def _speeds(generator: np.random.Generator, nodes: int) -> dict[str, float]:
     return {f"n{number}": float(generator.uniform(500, 1000)) for number in range(nodes)}
 
@@ -85,6 +120,7 @@ def _operator(
 _NETWORKS: dict[Order, Callable[[int, int, tuple[int, int], int], RoutingNetwork]] = {
     "free order": free_order,
     "windows first": windows_first,
+    "joins": joins,
 }
 
 
@@ -132,10 +168,8 @@ class CaseResult:
 
 
 OVERLOADED = 10_000
-"""Tuples queued at a node, as in the paper."""
+"""Tuples queued at an operator or a node, as in section 4.4; an overloaded operator has no tickets."""
 
-# the paper leaves it open; of 20 to 10,000, this comes closest to the row of t in 4.10
-_TICKET_LIMIT = 1000
 _PRECISION = 1.1
 # the paper uses higher rates, too, where operators split
 _SPLITTING_SCALE = 2.0
@@ -146,7 +180,7 @@ _MOST_PARTS = {False: 1.5, True: 6.0}
 def paper_run(network: RoutingNetwork, policy: str, rate: float, tuples: int, **settings: Any) -> EddyRun:
     """A run to the last tuple; the boxes of a node take turns, as processes at a server of CSIM do."""
     ends: dict[str, Any] = {"seconds": math.inf, "tuples": tuples}
-    return EddyRun(network, policy, rate, ticket_limit=_TICKET_LIMIT, boxes="by turns", **ends, **settings)
+    return EddyRun(network, policy, rate, ticket_limit=OVERLOADED, boxes="by turns", **ends, **settings)
 
 
 def measure(case: PolicyCase) -> CaseResult:
@@ -177,6 +211,18 @@ def _network(plans: PlanSet) -> tuple[RoutingNetwork, float]:
     return network, largest_rate(network).mdr
 
 
+def most_by_splitting(plans: PlanSet) -> tuple[float, float]:
+    """The largest rates of a plan by the analysis: of its boxes as they are, and of resources shared freely.
+
+    No routing and no splitting gains more than the ratio of both.
+    """
+    network, fixed = _network(plans)
+    operators = {name: replace(each, node=None) for name, each in network.operators.items()}
+    total = sum(network.nodes.values())
+    shared = largest_rate(replace(network, operators=operators, nodes={}, total_resource=total)).mdr
+    return fixed / plans.count, shared / plans.count
+
+
 def _sustained(run: EddyRun, low: float, high: float) -> float:
     """The largest rate at which no node is ever overloaded, by bisection on a logarithmic scale."""
     while high / low > _PRECISION:
@@ -202,19 +248,22 @@ class PlanSize:
     tables: Mapping[str, tuple[str, str]]
     """By number of the paper's table: whether boxes are fixed or split, and the quantity."""
 
+    def drawn(self, order: Order) -> list[PlanSet]:
+        return [PlanSet(order, seed, self.plans, self.operators, self.nodes) for seed in range(self.networks)]
+
     def cases(self, order: Order) -> list[PolicyCase]:
         return [
-            PolicyCase(
-                PlanSet(order, seed, self.plans, self.operators, self.nodes), policy, is_sharing, self.run
-            )
+            PolicyCase(plans, policy, is_sharing, self.run)
             for is_sharing in (False, True)
-            for seed in range(self.networks)
+            for plans in self.drawn(order)
             for policy in POLICIES
         ]
 
 
 # of the policies in 4.11, the best ones are not overloaded, the worst mostly are
 _RATES = (0.3, 0.4, 0.5, 0.6, 0.7)
+_PAPER_RATES = (0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.55, 0.6, 0.65, 0.7)
+_PAPER_TUPLES = 500_000
 
 PLAN_SIZES = (
     PlanSize(
@@ -223,7 +272,7 @@ PLAN_SIZES = (
         plans=1,
         operators=(20, 30),
         nodes=10,
-        run=RunSize(_RATES, tuples=20_000, rate_tuples=100_000),
+        run=RunSize(_RATES, tuples=50_000, rate_tuples=200_000),
         orders=ORDERS,
         tables={
             "4.11": ("fixed", "art"),
@@ -239,8 +288,8 @@ PLAN_SIZES = (
         operators=(10, 40),
         nodes=40,
         run=RunSize(_RATES, tuples=100_000, rate_tuples=400_000),
-        # windows first has not been run for sets of plans
-        orders=("free order",),
+        # windows first, all policies are alike
+        orders=("free order", "joins"),
         tables={
             "4.13": ("fixed", "art"),
             "4.14": ("fixed", "mdr"),
@@ -249,6 +298,14 @@ PLAN_SIZES = (
         },
     ),
 )
+
+_PAPER_RUN = RunSize(_PAPER_RATES, tuples=_PAPER_TUPLES, rate_tuples=_PAPER_TUPLES)
+# the paper has one set of plans, and does not say which
+PAPER_SIZES = (
+    replace(PLAN_SIZES[0], networks=100, run=_PAPER_RUN),
+    replace(PLAN_SIZES[1], networks=4, run=_PAPER_RUN),
+)
+"""As many plans, rates and tuples as in the paper, which takes hours."""
 
 Fan = Callable[[Callable[[PolicyCase], CaseResult], Sequence[PolicyCase]], Iterable[CaseResult]]
 

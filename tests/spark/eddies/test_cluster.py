@@ -1,4 +1,7 @@
-"""Eddies on two executors: both work, pools keep their slots, and a lost executor changes no result."""
+"""Eddies on two executors: both work, pools keep their slots, and a lost executor changes no result.
+
+An executor makes no more calls in processes at a time than it has processors.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.spark.eddies.cluster_child import ROWS, SLOTS
+from tests.spark.eddies.cluster_child import ROWS, SLOTS, parent_of
 from tests.spark.processes import process_group
 
 pytestmark = [pytest.mark.spark, pytest.mark.long, pytest.mark.takes_minutes]
@@ -43,11 +46,6 @@ def most_at_a_time(calls: list[Call], pool: str) -> int:
     return most
 
 
-def executor_of(daemon: int) -> int:
-    """The JVM that has started a daemon of Python workers."""
-    return int(Path(f"/proc/{daemon}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def test_a_lost_executor_changes_neither_results_nor_slots(
     tmp_path: Path, eventually: Callable[[Callable[[], bool], float], None]
 ) -> None:
@@ -58,18 +56,22 @@ def test_a_lost_executor_changes_neither_results_nor_slots(
     environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "src")])}
     log = tmp_path / "log.txt"
     with process_group(command, log, environment, ROOT) as process:
+        # two executors with a processor each have no use for more slots of computing pools
         eventually(
-            lambda: process.poll() is not None or len({call[4] for call in calls_of(tmp_path)}) == 2,
+            lambda: process.poll() is not None or most_at_a_time(calls_of(tmp_path), "cores") == 2,
             TIMEOUT_S,
         )
-        killed = executor_of(calls_of(tmp_path)[-1][4])
+        # the JVM that has started a daemon of Python workers
+        killed = parent_of(calls_of(tmp_path)[-1][4])
         assert "CoarseGrainedExecutorBackend" in Path(f"/proc/{killed}/cmdline").read_text()
         killed_s = time.time()
         os.kill(killed, signal.SIGKILL)
         assert process.wait(TIMEOUT_S) == 0, log.read_text()[-2000:]
     calls = calls_of(tmp_path)
     assert any(call[1] > killed_s for call in calls), "the executor was killed after the last call"
-    assert {pool: most_at_a_time(calls, pool) for pool in SLOTS} == SLOTS
+    assert {pool: most_at_a_time(calls, pool) for pool in SLOTS} == SLOTS | {"cores": 2}
+    for daemon in {call[4] for call in calls}:
+        assert most_at_a_time([call for call in calls if call[4] == daemon], "cores") == 1
     with duckdb.connect() as connection:
         rows = connection.execute(f"SELECT v FROM '{tmp_path}/out/*.parquet'").fetchall()
-    assert Counter(rows) == Counter((v,) for v in range(ROWS) if v % 2 == 1 and v % 5 < 3)
+    assert Counter(rows) == Counter((v,) for v in range(ROWS) if v % 2 == 1 and v % 5 < 3 and v % 7 > 0)

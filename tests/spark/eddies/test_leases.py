@@ -29,27 +29,35 @@ ACTIONS = st.tuples(
 )
 
 
-@given(st.lists(ACTIONS, max_size=60))
-def test_no_sequence_of_requests_leases_more_slots_than_there_are(actions: list[Action]) -> None:
+def executor_of(worker: int) -> int:
+    return worker // 2
+
+
+@given(st.lists(ACTIONS, max_size=60), st.sets(st.sampled_from(["a", "b"])))
+def test_no_sequence_of_requests_leases_more_slots_or_processors_than_there_are(
+    actions: list[Action], computing: set[str]
+) -> None:
     slots = {"a": 1, "b": 2}
-    table: LeaseTable[int] = LeaseTable(lambda: slots)
+    table: LeaseTable[int] = LeaseTable(lambda: slots, computing, executor_of, processors=1)
     held: Counter[tuple[str, int]] = Counter()
     for kind, pool, worker in actions:
         before = sum(number for (name, _), number in held.items() if name == pool)
         granted: list[tuple[str, int]] = []
         if kind == "request":
-            granted = [(pool, each) for each in table.request(pool, worker, worker % 2)]
+            granted = table.request(pool, worker, worker % 2)
         elif kind == "forget":
             granted = table.forget(worker)
             held = Counter({key: number for key, number in held.items() if key[1] != worker})
         elif kind == "alter":
             slots[pool] = worker
-            granted = [(pool, each) for each in table.grant(pool)]
+            granted = table.grant()
         elif held[pool, worker]:
             held[pool, worker] -= 1
-            one = table.release(pool, worker) if kind == "release" else table.take_turns(pool, worker, 0)
-            granted = [(pool, each) for each in one]
+            granted = table.release(pool, worker) if kind == "release" else table.take_turns(pool, worker, 0)
         held.update(granted)
+        busy = Counter(executor_of(own) for name, own in held.elements() if name in computing)
+        assert max(busy.values(), default=0) <= 1
+        assert table.grant() == [], "what is free has been granted"
         for name in slots:
             used = sum(number for (own, _), number in held.items() if own == name)
             assert table.used(name) == used
@@ -59,19 +67,35 @@ def test_no_sequence_of_requests_leases_more_slots_than_there_are(actions: list[
 
 def test_workers_of_earlier_jobs_come_first_and_those_of_one_job_in_order() -> None:
     table: LeaseTable[str] = LeaseTable(lambda: {"a": 1})
-    assert table.request("a", "first of job 1", 1) == ["first of job 1"]
+    assert table.request("a", "first of job 1", 1) == [("a", "first of job 1")]
     for worker, job in (("of job 2", 2), ("second of job 1", 1)):
         assert table.request("a", worker, job) == []
-    assert table.take_turns("a", "first of job 1", 1) == ["second of job 1"]
-    assert table.release("a", "second of job 1") == ["first of job 1"]
-    assert table.release("a", "first of job 1") == ["of job 2"]
+    assert table.take_turns("a", "first of job 1", 1) == [("a", "second of job 1")]
+    assert table.release("a", "second of job 1") == [("a", "first of job 1")]
+    assert table.release("a", "first of job 1") == [("a", "of job 2")]
 
 
 def test_a_slot_is_taken_again_only_if_its_worker_comes_first() -> None:
     table: LeaseTable[str] = LeaseTable(lambda: {"a": 1})
     table.request("a", "of job 1", 1)
     table.request("a", "of job 2", 2)
-    assert table.take_turns("a", "of job 1", 1) == ["of job 1"]
+    assert table.take_turns("a", "of job 1", 1) == [("a", "of job 1")]
+
+
+def test_a_slot_of_a_computing_pool_goes_to_an_executor_with_a_free_processor() -> None:
+    slots = {"cores": 2, "service": 2}
+    table: LeaseTable[int] = LeaseTable(lambda: slots, {"cores"}, executor_of)
+    here, beside, elsewhere = 0, 1, 2
+    assert table.request("cores", here, 1) == [("cores", here)]
+    assert table.request("cores", beside, 1) == []
+    # calls that wait for another system need no processor
+    assert table.request("service", beside, 1) == [("service", beside)]
+    assert table.request("cores", elsewhere, 2) == [("cores", elsewhere)]
+    assert table.take_turns("cores", here, 1) == [("cores", beside)]
+    assert table.forget(beside) == [("cores", here)]
+    table.request("cores", beside, 1)
+    slots["cores"], table.processors = 3, 2
+    assert table.grant() == [("cores", beside)]
 
 
 HOLDER = """

@@ -17,7 +17,7 @@ from headgate.model.operator import ByTruth, Eddy, PlacedPredicate
 from headgate.model.operator_inputs import StreamInput
 from headgate.placed import router_for_run
 from headgate.routing import router_names
-from headgate.spark.eddies.pools import Pools
+from headgate.spark.eddies.pools import Pools, rows_of_job
 from headgate.spark.eddies.publication import Count, Publication, Report
 from headgate.spark.eddies.slot_server import SlotClient, SlotServer
 from headgate.spark.eddies.worker import DROPPED, Assignment, EddyWorker, Step
@@ -42,13 +42,14 @@ class Cluster:
 
     policy: str
     slots: dict[str, int]
+    computing: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         names = list(self.slots)
         self.eddy = eddy_of(3, lambda n: names[n % len(names)])
         definitions = [PoolDefinition(name, slots) for name, slots in self.slots.items()]
         self.pools = Pools(definitions, [self.eddy], router_for_run(self.policy))
-        self.server = SlotServer("127.0.0.1", "127.0.0.1", self.pools)
+        self.server = SlotServer("127.0.0.1", "127.0.0.1", self.pools, self.computing)
 
     def job(self, budget_s: float = 60.0, waiting: int = 0) -> Assignment:
         steps = tuple(Step(predicate.function, b"", (), "", ()) for predicate in self.eddy.predicates)
@@ -56,23 +57,23 @@ class Cluster:
             "q.eddy", steps, budget_s, self.server.new_job(), {"q.eddy": waiting}, {}
         )
 
-    def work(self, job: Assignment, holds: Sequence[Holds], done: list[int]) -> Report:
-        client = SlotClient(job.access, job.statistics, lambda: None)
+    def work(self, job: Assignment, holds: Sequence[Holds], done: list[int], executor: str = "one") -> Report:
+        client = SlotClient(job.access, job.statistics, lambda: None, executor)
         try:
             return EddyWorker(job, holds, done, range(len(done)), client).run()
         finally:
             client.close()
 
 
-Clusters = Callable[[str, dict[str, int]], Cluster]
+Clusters = Callable[..., Cluster]
 
 
 @pytest.fixture
 def cluster() -> Iterator[Clusters]:
     made: list[Cluster] = []
 
-    def make(policy: str, slots: dict[str, int]) -> Cluster:
-        made.append(Cluster(policy, slots))
+    def make(policy: str, slots: dict[str, int], computing: tuple[str, ...] = ()) -> Cluster:
+        made.append(Cluster(policy, slots, computing))
         return made[-1]
 
     yield make
@@ -115,6 +116,15 @@ def test_while_others_wait_a_job_hands_its_last_tuples_back(cluster: Clusters) -
     assert 150 <= report.settled < 200
 
 
+@pytest.mark.parametrize("waiting", [0, 1000])
+def test_a_job_works_for_its_time_whether_it_hands_tuples_back_or_not(waiting: int) -> None:
+    rows = rows_of_job(budget_s=1.2, per_s=100.0, waiting=waiting)
+    given = Cluster("wscq", {"a": 1, "b": 1, "c": 1})
+    handed_back = int(given.job(waiting=waiting).left_over * rows)
+    given.server.close()
+    assert rows - handed_back == pytest.approx(1.2 * 100.0, abs=1)
+
+
 class Calls:
     """Calls in progress, by worker, and the most at a time."""
 
@@ -122,16 +132,33 @@ class Calls:
         self._guard, self._seconds = threading.Lock(), seconds
         self.now = self.most = 0
         self.of: Counter[int] = Counter()
+        self._busy_s, self._began_s, self._changed_s = 0.0, time.perf_counter(), time.perf_counter()
+
+    def _change(self, by: int) -> None:
+        now_s = time.perf_counter()
+        self._busy_s += self.now * (now_s - self._changed_s)
+        self._changed_s = now_s
+        self.now += by
+        self.most = max(self.most, self.now)
+
+    def begin(self, worker: int) -> None:
+        with self._guard:
+            self.of[worker] += 1
+            self._change(1)
+
+    def end(self) -> None:
+        with self._guard:
+            self._change(-1)
+
+    @property
+    def mean_at_a_time(self) -> float:
+        return self._busy_s / (self._changed_s - self._began_s)
 
     def holds(self, worker: int) -> Holds:
         def watched(row: int) -> bool:
-            with self._guard:
-                self.of[worker] += 1
-                self.now += 1
-                self.most = max(self.most, self.now)
+            self.begin(worker)
             time.sleep(self._seconds)
-            with self._guard:
-                self.now -= 1
+            self.end()
             return True
 
         return watched
@@ -160,6 +187,47 @@ def test_workers_of_one_job_take_turns(cluster: Clusters) -> None:
     job = eddy.job(budget_s=1.5)
     run_at_once([partial(eddy.work, job, [calls.holds(n)] * 3, [0] * 500) for n in range(2)])
     assert min(calls.of.values()) > 0.25 * max(calls.of.values())
+
+
+def test_slots_of_a_computing_pool_keep_the_processors_of_all_executors_busy(cluster: Clusters) -> None:
+    eddy = cluster("wscq", {"a": 2}, computing=("a",))
+    job, calls = eddy.job(), Calls(0.005)
+    of_executor = {name: Calls(0.0) for name in ("one", "other")}
+
+    def work(name: str) -> None:
+        def holds(row: int) -> bool:
+            of_executor[name].begin(0)
+            calls.holds(0)(row)
+            of_executor[name].end()
+            return True
+
+        eddy.work(job, [holds] * 3, [0] * 40, name)
+
+    run_at_once([partial(work, name) for name in of_executor])
+    assert calls.most == 2
+    assert {name: each.most for name, each in of_executor.items()} == {"one": 1, "other": 1}
+    # one of them ends a little earlier
+    assert calls.mean_at_a_time > 1.5
+
+
+@pytest.mark.parametrize("waiting", [0, 100])
+def test_executors_settle_tuples_at_their_own_speed_while_others_wait(
+    cluster: Clusters, waiting: int
+) -> None:
+    """A job ends with the first of its workers that has no tuples left, unless there are no others."""
+    eddy, reports = cluster("wscq", {"a": 8}), dict[str, Report]()
+    job = eddy.job(waiting=waiting)
+
+    def work(name: str, seconds: float) -> None:
+        reports[name] = eddy.work(job, [Calls(seconds).holds(0)] * 3, [0] * 80)
+
+    run_at_once([partial(work, "quick", 0.001), partial(work, "slow", 0.02)])
+    assert reports["quick"].settled >= 60
+    if waiting:
+        assert 0 < reports["slow"].settled < 30
+        assert reports["slow"].active_s < 2 * reports["quick"].active_s + 0.1
+    else:
+        assert reports["slow"].settled == reports["quick"].settled == 80
 
 
 def test_a_worker_learns_the_queues_and_statistics_of_others(cluster: Clusters) -> None:

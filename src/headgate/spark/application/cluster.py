@@ -289,6 +289,17 @@ def task_places(spark: SparkSession) -> tuple[int, int]:
     return max(1, executors), max(1, int(context.maxNumConcurrentTasks(profile)))
 
 
+def processors_of_executor(spark: SparkSession) -> int:
+    """How many processors every executor has, without the task slots that were added for pools.
+
+    Executors that are lost for a while leave theirs to no other one.
+    """
+    executors, tasks = task_places(spark)
+    found = _LOCAL_CLUSTER.fullmatch(str(spark.sparkContext.master))
+    all_executors = int(found[1]) if found is not None else executors
+    return max(1, min(-(-processors(spark) // all_executors), tasks // executors))
+
+
 def driver_hosts(spark: SparkSession) -> tuple[str, str]:
     """The address to listen on in the driver, and the one by which executors reach it."""
     if task_slots(spark) is not None:

@@ -23,7 +23,7 @@ from pyspark.sql import functions as F
 from headgate.errors import HeadgateError, SetupError
 from headgate.model.operator import JoinEddy
 from headgate.model.operator_inputs import OperatorInput
-from headgate.spark.application.cluster import driver_hosts, task_places
+from headgate.spark.application.cluster import driver_hosts, processors_of_executor, task_places
 from headgate.spark.blocks import BlockStore
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.eddies.eddy_jobs import (
@@ -39,7 +39,7 @@ from headgate.spark.eddies.eddy_jobs import (
     tick_constant,
     with_next_operator,
 )
-from headgate.spark.eddies.pools import Balance, Pools
+from headgate.spark.eddies.pools import Balance, Pools, rows_of_job
 from headgate.spark.eddies.queue import EddyQueue, EddySnapshot, JobInput
 from headgate.spark.eddies.slot_server import SlotServer
 from headgate.spark.eddies.task import DONE, NUMBER
@@ -108,12 +108,21 @@ class Eddies:
         )
         self._server: SlotServer | None = None
         if any(layout.steps for layout in self._layouts.values()):
-            self._server = SlotServer(*driver_hosts(self._store.spark), self.pools)
+            self._server = SlotServer(*driver_hosts(self._store.spark), self.pools, self._computing_pools())
         self._count_tasks()
         self._jobs: set[Future[None]] = set()
         self._paths: set[str] = set()
         if self._layouts:
             self._checkpoint.sweep_eddies(manifest.block_paths())
+
+    def _computing_pools(self) -> set[str]:
+        """Pools of functions that compute in processes of their own."""
+        placed = (
+            (step, pool)
+            for layout in self._layouts.values()
+            for step, pool in zip(layout.steps, layout.rules.pools[layout.rules.probes :], strict=True)
+        )
+        return {pool for step, pool in placed if step.in_processes}
 
     def _count_tasks(self) -> None:
         """Set how many jobs may run at a time, and in how many tasks each; executors come and go."""
@@ -122,6 +131,8 @@ class Eddies:
         free = max(1, tasks - 1)
         self._tasks_of_job = min(executors, free)
         self._most_jobs = max(1, free // self._tasks_of_job)
+        if self._server is not None:
+            self._server.set_processors(processors_of_executor(self._store.spark))
 
     def snapshots(self) -> dict[str, EddySnapshot]:
         """Every eddy now; raises the error of a failed job."""
@@ -246,8 +257,12 @@ class Eddies:
         return min(max(wanted_s, _LEAST_BUDGET_S), _MOST_BUDGET_S)
 
     def _rows_of_job(self, lane: Lane) -> int:
-        first, least = (_FIRST_ROWS, 1) if lane[1] is None else (_FIRST_PROBES, _FIRST_PROBES)
-        return max(least, round(self._budget_s * self._per_s[lane])) if lane in self._per_s else first
+        is_probe = lane[1] is not None
+        if lane not in self._per_s:
+            return _FIRST_PROBES if is_probe else _FIRST_ROWS
+        if is_probe:
+            return max(_FIRST_PROBES, round(self._budget_s * self._per_s[lane]))
+        return rows_of_job(self._budget_s, self._per_s[lane], self._rows_in_lane(lane))
 
     def _run(self, lane: Lane, taken: JobInput) -> None:
         path = self._checkpoint.eddy_block(f"{lane[0]}-{self._token}-{next(self._names)}")

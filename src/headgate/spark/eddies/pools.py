@@ -43,6 +43,15 @@ _BUSY = 0.9
 _STAYS_BELOW = 0.8
 
 
+def rows_of_job(budget_s: float, per_s: float, waiting: int) -> int:
+    """Tuples for a job that calls functions for a time; others wait that may be taken along.
+
+    A job that hands its last tuples back would otherwise be over before its time, and pools would wait.
+    """
+    rows = budget_s * per_s
+    return max(1, round(rows if waiting <= rows else rows / (1.0 - _LEFT_OVER)))
+
+
 @dataclass(frozen=True)
 class PoolStatus:
     """What a pool has done so far; ``busy_s`` is the sum over its slots."""

@@ -44,3 +44,5 @@ class Report:
     waited_s: float = 0.0
     settled: int = 0
     """Tuples that were finished, dropped, or sent on to a probe."""
+    is_settled: bool = False
+    """Whether the worker has no tuples left, but for those that it may hand back."""

@@ -13,7 +13,7 @@ import secrets
 import socket
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
@@ -34,7 +34,7 @@ _LEASE_EXPIRES_S = 60.0
 _CONNECT_S = 30.0
 
 _REQUEST, _RELEASE, _TAKE_TURNS, _PUBLISH, _END = range(5)
-_GRANTED, _STATISTICS = range(2)
+_GRANTED, _STATISTICS, _JOB_ENDS = range(3)
 _GONE = (OSError, EOFError, AuthenticationError)
 
 Statistics = Mapping[str, OperatorStatistics]
@@ -67,15 +67,29 @@ class SlotAccess:
 class _Worker:
     number: int
     job: int
+    executor: str
     connection: Connection
 
 
 class SlotServer:
-    """Runs in the driver, with a thread per worker."""
+    """Runs in the driver, with a thread per worker.
 
-    def __init__(self, bind_host: str, host: str, statistics: PublishedStatistics, port: int = 0) -> None:
+    Calls of ``computing`` pools use a processor each: an executor has no more of them at a time than it has
+    processors.
+    """
+
+    def __init__(
+        self,
+        bind_host: str,
+        host: str,
+        statistics: PublishedStatistics,
+        computing: Collection[str] = (),
+        port: int = 0,
+    ) -> None:
         self._statistics = statistics
-        self._leases: LeaseTable[_Worker] = LeaseTable(statistics.slots)
+        self._leases: LeaseTable[_Worker] = LeaseTable(
+            statistics.slots, computing, lambda worker: worker.executor
+        )
         self._lock = threading.Lock()
         self._numbers = count()
         self._jobs = count()
@@ -89,6 +103,12 @@ class SlotServer:
     def new_job(self) -> SlotAccess:
         """Access for the workers of a job; those of earlier jobs come first."""
         return SlotAccess(self._host, self._socket.getsockname()[1], self._key, next(self._jobs))
+
+    def set_processors(self, processors: int) -> None:
+        """Set how many processors every executor has from now on."""
+        with self._lock:
+            self._leases.processors = processors
+            self._send_grants(self._leases.grant())
 
     def take_reports(self, access: SlotAccess) -> list[Report]:
         """The reports of the workers of a job that has ended."""
@@ -126,7 +146,8 @@ class SlotServer:
         try:
             deliver_challenge(connection, self._key)
             answer_challenge(connection, self._key)
-            worker = _Worker(next(self._numbers), connection.recv(), connection)
+            job, executor = connection.recv()
+            worker = _Worker(next(self._numbers), job, executor, connection)
             with self._lock:
                 self._workers.add(worker)
             while connection.poll(_LEASE_EXPIRES_S):
@@ -144,9 +165,10 @@ class SlotServer:
             with self._lock:
                 if kind == _END:
                     self._reports[worker.job].append(value)
+                    if value.is_settled:
+                        self._end_job(worker)
                 # the slots of pools may have changed
-                for pool in self._statistics.slots():
-                    self._send_grants(pool, self._leases.grant(pool))
+                self._send_grants(self._leases.grant())
                 worker.connection.send((_STATISTICS, known))
             return
         with self._lock:
@@ -156,13 +178,20 @@ class SlotServer:
                 granted = self._leases.take_turns(value, worker, worker.job)
             else:
                 granted = self._leases.release(value, worker)
-            self._send_grants(value, granted)
+            self._send_grants(granted)
 
-    def _send_grants(self, pool: str, workers: list[_Worker]) -> None:
-        for worker in workers:
+    def _send_grants(self, granted: list[tuple[str, _Worker]]) -> None:
+        for pool, worker in granted:
             # the thread of a worker that is gone takes its leases back
             with suppress(*_GONE):
                 worker.connection.send((_GRANTED, pool))
+
+    def _end_job(self, first: _Worker) -> None:
+        """Tell the other workers of a job that one of them has no tuples left."""
+        for worker in self._workers:
+            if worker.job == first.job and worker is not first:
+                with suppress(*_GONE):
+                    worker.connection.send((_JOB_ENDS, None))
 
     def _forget(self, worker: _Worker | None, connection: Connection) -> None:
         with self._lock:
@@ -171,15 +200,20 @@ class SlotServer:
             if worker is None:
                 return
             self._workers.discard(worker)
-            for pool, granted in self._leases.forget(worker):
-                self._send_grants(pool, [granted])
+            self._send_grants(self._leases.forget(worker))
         self._statistics.leave(worker.number)
 
 
 class SlotClient:
     """Used by the worker of a task; ``lost`` must end its calls, since others may be granted their slots."""
 
-    def __init__(self, access: SlotAccess, statistics: Statistics, lost: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        access: SlotAccess,
+        statistics: Statistics,
+        lost: Callable[[], None],
+        executor: str | None = None,
+    ) -> None:
         self._lost = lost
         self._lock = threading.Lock()
         self._sending = threading.Lock()
@@ -188,6 +222,8 @@ class SlotClient:
         self._replied = threading.Condition(self._lock)
         self._open_replies = 0
         self._is_ending = False
+        self._job_ends = threading.Event()
+        self._at_job_end: Callable[[], None] = lambda: None
         self.statistics = statistics
         """Of all operators, as published last; queues are those of other workers."""
         opened = socket.create_connection((access.host, access.port), _CONNECT_S)
@@ -195,7 +231,7 @@ class SlotClient:
         self._connection = _connection(opened)
         answer_challenge(self._connection, access.key)
         deliver_challenge(self._connection, access.key)
-        self._connection.send(access.job)
+        self._connection.send((access.job, executor or _executor()))
         self._receiver = threading.Thread(target=self._receive, name="headgate-slots", daemon=True)
         self._receiver.start()
 
@@ -218,6 +254,12 @@ class SlotClient:
         with self._lock:
             self._open_replies += 1
         self._send(_PUBLISH, published)
+
+    def at_job_end(self, callback: Callable[[], None]) -> None:
+        """Have a callback called when another worker of the job has no tuples left."""
+        self._at_job_end = callback
+        if self._job_ends.is_set():
+            callback()
 
     def stop_waiting(self) -> None:
         """Work ends: no thread waits for a slot from now on."""
@@ -260,6 +302,10 @@ class SlotClient:
         with suppress(*_GONE):
             while self._connection.poll(_WORKER_WAITS_S):
                 kind, value = self._connection.recv()
+                if kind == _JOB_ENDS:
+                    self._job_ends.set()
+                    self._at_job_end()
+                    continue
                 with self._lock:
                     if kind == _GRANTED:
                         self._granted[value] += 1
@@ -274,6 +320,11 @@ class SlotClient:
             self._replied.notify_all()
         if is_lost:
             self._lost()
+
+
+def _executor() -> str:
+    """The executor of this process: its Python workers have one parent, Spark's daemon."""
+    return f"{socket.gethostname()} {os.getppid()}"
 
 
 def _listening(host: str, port: int) -> socket.socket:

@@ -115,6 +115,7 @@ class EddyWorker:
         self._begun_s: float | None = None
         self._over = False
         self._error: BaseException | None = None
+        self._slots.at_job_end(self._end_with_others)
 
     def run(self) -> Report:
         """Work until the end; then ``done`` has the history of every row, or DROPPED."""
@@ -137,9 +138,23 @@ class EddyWorker:
         ended_s = time.perf_counter()
         begun_s = ended_s if self._begun_s is None else self._begun_s
         last, settled = self._publication(), len(self.done) - self._open
-        report = Report(last, self._totals, ended_s - begun_s, begun_s - ready_s, settled)
+        report = Report(
+            last,
+            self._totals,
+            ended_s - begun_s,
+            begun_s - ready_s,
+            settled,
+            is_settled=self._open <= self._spare,
+        )
         self._slots.end(report)
         return report
+
+    def _end_with_others(self) -> None:
+        """Hand tuples back: another worker has none left, and others wait that can be divided anew."""
+        if self._assignment.left_over:
+            with self._lock:
+                self._over = True
+                self._ended.notify()
 
     def _wait_while(self, holds: Callable[[], bool]) -> None:
         """Wait, and publish statistics at intervals."""
