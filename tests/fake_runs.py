@@ -12,20 +12,20 @@ import pytest
 from tests.planning.support import bound, catalog_of
 
 from headgate.control.overrides import FixedController, ManualController
-from headgate.handle import Run
-from headgate.launching import Launcher
 from headgate.model.network import Network
+from headgate.model.status import Recorder
 from headgate.planning.lower import lower
 from headgate.planning.rules import optimize
-from headgate.run_settings import RunSettings
 from headgate.runtime.drive import ReplaceableStrategy
 from headgate.scheduling import strategy_named
-from headgate.session import Session
+from headgate.session.handle import Run
+from headgate.session.launching import Launcher
+from headgate.session.run_settings import RunSettings
+from headgate.session.session import Session
 from headgate.spark.eddies.pools import PoolStatus
 from headgate.spark.engine import TickLimits
 from headgate.spark.file_system import Files
 from headgate.statistics.store import StatisticsStore
-from headgate.status import Recorder
 
 SHEDDING = "CREATE QUERY q WITH (overload = 'shed') AS SELECT src FROM packets WHERE bytes > 5;"
 

@@ -20,10 +20,10 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.lower import lower
 from headgate.planning.queries import bind
 from headgate.planning.rules import optimize
-from headgate.run_options import RunOptions
+from headgate.session.run_options import RunOptions
+from headgate.session.statements import perform
 from headgate.simulator.routing_file import is_network, read_network
 from headgate.simulator.workload_file import read_workload
-from headgate.statements import perform
 
 ROOT = Path(__file__).parents[1]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]

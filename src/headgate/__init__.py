@@ -32,10 +32,10 @@ from headgate.errors import (
 
 if TYPE_CHECKING:
     from headgate.control.admission import Refused
-    from headgate.handle import Run
-    from headgate.session import Session
+    from headgate.model.status import RunStatus
+    from headgate.session.handle import Run
+    from headgate.session.session import Session
     from headgate.statistics.profile_file import Measured
-    from headgate.status import RunStatus
 
 __all__ = [
     "DamagedStateError",
@@ -58,9 +58,9 @@ __version__ = "0.1.0"
 _MODULES = {
     "Measured": "headgate.statistics.profile_file",
     "Refused": "headgate.control.admission",
-    "Run": "headgate.handle",
-    "RunStatus": "headgate.status",
-    "Session": "headgate.session",
+    "Run": "headgate.session.handle",
+    "RunStatus": "headgate.model.status",
+    "Session": "headgate.session.session",
 }
 
 

@@ -15,4 +15,4 @@ def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("headgate.cli.script.jvm.start_early", lambda *given: None)
     monkeypatch.setattr("headgate.cli.script._start_session", lambda *given: None)
     monkeypatch.setattr("headgate.cli.execution.Session", refuse)
-    monkeypatch.setattr("headgate.session.Session", refuse)
+    monkeypatch.setattr("headgate.session.session.Session", refuse)

@@ -16,8 +16,8 @@ from headgate.cli.execution import watch
 from headgate.cli.progress import Progress
 from headgate.cli.signals import Interrupt
 from headgate.errors import SetupError
-from headgate.handle import Run
 from headgate.model.event import TickStarted
+from headgate.session.handle import Run
 
 Eventually = Callable[[Callable[[], bool], float], None]
 

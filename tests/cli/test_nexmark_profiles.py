@@ -10,8 +10,8 @@ import pytest
 from tests.cli.support import invoke
 
 from headgate import Session
-from headgate.experiments.nexmark import SCRIPTS
 from headgate.experiments.nexmark_answers import ANSWERS
+from headgate.experiments.nexmark_bench import SCRIPTS
 from headgate.model.operator_inputs import DerivedInput
 
 pytestmark = pytest.mark.usefixtures("no_spark")

@@ -26,7 +26,7 @@ from headgate.cli import serving as serving_command
 from headgate.cli.client import Client
 from headgate.cli.shell import Shell
 from headgate.server.guard import Keys
-from headgate.session import Session
+from headgate.session.session import Session
 
 
 @pytest.fixture

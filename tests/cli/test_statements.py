@@ -10,7 +10,7 @@ import pytest
 from tests.cli.support import CQL, invoke, script
 
 from headgate.cli.script import Script
-from headgate.run_options import RunOptions
+from headgate.session.run_options import RunOptions
 
 pytestmark = pytest.mark.usefixtures("no_spark")
 

@@ -19,11 +19,11 @@ from headgate.control.admission import (
 from headgate.model.event import StreamCounts, TickCommitted
 from headgate.model.network import Network
 from headgate.model.profile import Profile, TickCosts
+from headgate.model.status import TickRecord
 from headgate.queueing.advice import Warning
 from headgate.queueing.latency_models import OnServer
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
-from headgate.status import TickRecord
 
 TICKS = TickCosts(0.5, 0.0, 1.0)
 

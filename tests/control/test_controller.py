@@ -15,13 +15,13 @@ from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 from headgate.model.join_order import JoinOrder
 from headgate.model.profile import Profile
 from headgate.model.shedding import TickSettings
+from headgate.model.status import Recorder
 from headgate.planning.join_order.choose import work_of
 from headgate.planning.lower import Stages
 from headgate.planning.rules import optimize
 from headgate.scheduling.capacity import Threshold
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import PairCounts, StatisticsStore
-from headgate.status import Recorder
 
 STREAMS = "".join(
     f"CREATE STREAM {n} (ts TIMESTAMP, k INT, j INT) FROM kafka OPTIONS (timestamp 'ts');" for n in "abc"

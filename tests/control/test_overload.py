@@ -15,10 +15,10 @@ from headgate.experiments.overload import Calibration, problem_of
 from headgate.model.event import QueryCounts, StreamCounts, TickCommitted
 from headgate.model.join_order import JoinOrder
 from headgate.model.profile import TickCosts
+from headgate.model.status import Recorder
 from headgate.planning.join_order.choose import work_of
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import PairCounts, StatisticsStore
-from headgate.status import Recorder
 
 LATENCY_S, RUN_S, SETTLING_S = 20.0, 70.0, 20.0
 # as measured on two cores; the first ticks, and the first one of a join order, take Java's compiler longer

@@ -10,10 +10,8 @@ import pytest
 
 from headgate.cql.parser import parse
 from headgate.cql.statement import (
-    AggregateCall,
     AlterPool,
     AlterQuery,
-    ColumnReference,
     CreateFunction,
     CreatePool,
     CreateQuery,
@@ -22,20 +20,24 @@ from headgate.cql.statement import (
     Describe,
     Drop,
     Existing,
-    FromItem,
-    JoinKind,
     PauseQuery,
     Place,
     PlaceProbe,
-    RankItem,
     ResumeQuery,
-    ScalarExpression,
-    Select,
     SetOption,
     Setting,
     Show,
-    Star,
     Statement,
+)
+from headgate.cql.syntax import (
+    AggregateCall,
+    ColumnReference,
+    FromItem,
+    JoinKind,
+    RankItem,
+    ScalarExpression,
+    Select,
+    Star,
     WindowClause,
 )
 from headgate.errors import QueryError

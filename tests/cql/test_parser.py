@@ -10,15 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.cql.parser import parse
-from headgate.cql.statement import (
-    AggregateCall,
-    ColumnReference,
-    CreateQuery,
-    ScalarExpression,
-    Select,
-    SelectItem,
-    Statement,
-)
+from headgate.cql.statement import CreateQuery, Statement
+from headgate.cql.syntax import AggregateCall, ColumnReference, ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 
 CASE_TEXTS = [

@@ -17,7 +17,7 @@ from headgate.scheduling.baselines import Fifo
 from headgate.scheduling.capacity import PathCapacity, Threshold
 from headgate.scheduling.chain_envelope import Chain
 from headgate.scheduling.deadlines import ChainFlush
-from headgate.session import Session
+from headgate.session.session import Session
 from headgate.simulator.ticks import TickedRun, TickSimulation
 
 # a hash takes a microsecond: what passes the filter, one tuple in eight, is dearer than the filter

@@ -20,7 +20,7 @@ from headgate.model.operator import Aggregate
 from headgate.model.profile import Profile, TickCosts
 from headgate.planning.lower import Stages
 from headgate.scheduling import strategy_named
-from headgate.session import Session
+from headgate.session.session import Session
 from headgate.simulator.ticks import TickSimulation
 
 NAMES = (

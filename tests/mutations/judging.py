@@ -159,7 +159,7 @@ def borders_only(most_events: float = 0) -> Iterator[None]:
             ("headgate.cli.script.jvm.start_early", lambda *given: None),
             ("headgate.cli.script._start_session", lambda *given: None),
             ("headgate.spark.application.jvm.start_early", lambda *given: None),
-            ("headgate.session.Session", accept),
+            ("headgate.session.session.Session", accept),
         ):
             patches.enter_context(patch(name, replacement))
         yield

@@ -16,7 +16,7 @@ from tests.oracle.random_queries import World, column, random_world
 from tests.oracle.runs import PATIENT, found_rows
 
 from headgate import Session
-from headgate.handle import Run
+from headgate.session.handle import Run
 
 # distinct queries of a sequence at most
 _QUERIES = 12

@@ -18,7 +18,7 @@ from tests.oracle.files import stream_sql, write_relation, write_stream
 from tests.oracle.random_queries import World
 
 from headgate import Session
-from headgate.handle import Run
+from headgate.session.handle import Run
 
 # far beyond what a run may take, so that no stream counts as silent for want of processor time
 PATIENT = "1 h"

@@ -7,7 +7,8 @@ import pytest
 from tests.planning.support import bound, bound_select, catalog_of
 
 from headgate.cql.parser import parse
-from headgate.cql.statement import CreateQuery, ScalarExpression
+from headgate.cql.statement import CreateQuery
+from headgate.cql.syntax import ScalarExpression
 from headgate.errors import QueryError, Span
 from headgate.model.expression import Expression, NamedExpression
 from headgate.model.network import SinkDefinition

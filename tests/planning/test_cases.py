@@ -12,10 +12,10 @@ from tests.planning.support import bound, catalog_of, parsed
 from headgate.errors import QueryError
 from headgate.planning.catalog import Catalog
 from headgate.planning.lower import describe, lower
+from headgate.planning.plan_statistics import Context, PredicateStatistics, WrittenStatistics, form_of
 from headgate.planning.rules import RULES, optimize
-from headgate.planning.statistics import Context, PredicateStatistics, WrittenStatistics, form_of
-from headgate.run_options import RunOptions
-from headgate.statements import perform
+from headgate.session.run_options import RunOptions
+from headgate.session.statements import perform
 
 FOLDER = Path(__file__).parent / "cases"
 # selectivity and seconds per tuple of the predicates that cases order

@@ -16,8 +16,8 @@ from headgate.model.expression import Expression, column_of
 from headgate.model.network import Network
 from headgate.planning.logical import Filter, LogicalPlan, Node, RelationJoin, WindowJoin, plan_columns, scans
 from headgate.planning.lower import describe, lower
+from headgate.planning.plan_statistics import Context
 from headgate.planning.rules import optimize, prune_columns, push_down_selection
-from headgate.planning.statistics import Context
 
 
 def nodes(plan: LogicalPlan) -> Iterator[Node]:

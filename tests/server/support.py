@@ -24,14 +24,14 @@ from headgate.model.event import (
 )
 from headgate.model.network import Network
 from headgate.model.shedding import TickSettings
-from headgate.server import app
+from headgate.server import http_app
 from headgate.server.guard import Keys
 from headgate.server.hub import Hub
 from headgate.server.recording import FOLDER, Recorded, Recording
 from headgate.server.routes import Live
 from headgate.server.run_monitor import RunMonitor
-from headgate.server.worker import Worker
-from headgate.session import Session
+from headgate.server.session_thread import Worker
+from headgate.session.session import Session
 
 TOKEN = "a-token-for-tests-only"
 STREAMS = """
@@ -151,9 +151,9 @@ def replaying(folder: Path) -> Iterator[Served]:
 
 @contextmanager
 def _running(live: Live) -> Iterator[int]:
-    listening = app.bind("127.0.0.1", 0)
+    listening = http_app.bind("127.0.0.1", 0)
     ending = threading.Event()
-    server = app.Server(live, app.application(live), ending.is_set)
+    server = http_app.Server(live, http_app.application(live), ending.is_set)
     thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
     thread.start()
     wait_for(lambda: server.started)

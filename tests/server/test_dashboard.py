@@ -15,11 +15,11 @@ from tests.server.browser import needs_browser, opened
 from tests.server.support import QUERIES, STREAMS, Client, ticks, wait_for
 
 from headgate.errors import SetupError
-from headgate.handle import Run
-from headgate.run_settings import Launched, RunSettings
 from headgate.scheduling.baselines import Fifo
 from headgate.server import dashboard
-from headgate.session import Session
+from headgate.session.handle import Run
+from headgate.session.run_settings import Launched, RunSettings
+from headgate.session.session import Session
 
 
 @pytest.fixture

@@ -13,9 +13,9 @@ import pytest
 from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
 
 from headgate.errors import SetupError
-from headgate.server import app, bodies
-from headgate.server.app import bind, hosts_of, token_in
+from headgate.server import bodies, http_app
 from headgate.server.guard import Bucket, Keys
+from headgate.server.http_app import bind, hosts_of, token_in
 
 
 @pytest.fixture(scope="module")
@@ -191,7 +191,7 @@ def post_head(length: int) -> bytes:
 def test_a_connection_whose_request_does_not_come_is_closed(
     served: Served, monkeypatch: pytest.MonkeyPatch, begun: bytes, is_first: bool
 ) -> None:
-    monkeypatch.setattr(app, "_HEAD_WITHIN_S", 0.2)
+    monkeypatch.setattr(http_app, "_HEAD_WITHIN_S", 0.2)
     before = b"" if is_first else b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
     with open_with(served.port, before) as connection:
         if before:
@@ -209,7 +209,7 @@ def test_a_connection_whose_request_does_not_come_is_closed(
 def test_connections_that_send_nothing_shut_nobody_out_for_long(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(app, "_HEAD_WITHIN_S", 1.0)
+    monkeypatch.setattr(http_app, "_HEAD_WITHIN_S", 1.0)
     with ExitStack() as stack:
         for _ in range(300):
             stack.enter_context(open_with(served.port, b"GET /"))

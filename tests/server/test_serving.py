@@ -15,14 +15,14 @@ from pyspark.sql import SparkSession
 from tests.server.browser import browser_path, opened
 from tests.server.support import TOKEN, Client, Served, _running, wait_for
 
-from headgate.handle import Run
 from headgate.server.guard import Keys
 from headgate.server.hub import Hub
 from headgate.server.recording import FOLDER, Recorded, Recording
 from headgate.server.routes import Live
 from headgate.server.run_monitor import RunMonitor
-from headgate.server.worker import Worker
-from headgate.session import Session
+from headgate.server.session_thread import Worker
+from headgate.session.handle import Run
+from headgate.session.session import Session
 
 pytestmark = pytest.mark.spark
 

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from tests.lengths import short_or_long
 from tests.oracle.files import stamp
 
-from headgate.handle import Run
+from headgate.session.handle import Run
 
 FILES, TUPLES = short_or_long((3, 150), (5, 250))
 _OPTIONS = "timestamp 'seen', idle_after '1 h', maxFilesPerTrigger '1'"

@@ -15,7 +15,7 @@ from tests.oracle.files import stamp
 
 from headgate import Session
 from headgate.errors import QueryError
-from headgate.handle import Run
+from headgate.session.handle import Run
 
 pytestmark = pytest.mark.spark
 # errors of expressions come from compiled code too

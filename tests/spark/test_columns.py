@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from tests.oracle.files import stamp
 
 from headgate import Session
-from headgate.handle import Run
+from headgate.session.handle import Run
 
 pytestmark = pytest.mark.spark
 

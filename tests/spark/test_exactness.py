@@ -17,7 +17,7 @@ from tests.oracle.brute_force import Query, Results, Select, Side
 from tests.oracle.random_queries import World, column, random_world
 from tests.oracle.runs import Course, difference, found_rows, random_course, start
 
-from headgate.handle import Run
+from headgate.session.handle import Run
 from headgate.spark import blocks, stream_log
 from headgate.spark.operators import panes, window_tuples, windowed
 from headgate.spark.physical_plans import LightPlan, PhysicalPlans

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType
 
 from headgate import HeadgateError, QueryError, Session, SetupError, SparkError
-from headgate.handle import Run
+from headgate.session.handle import Run
 
 pytestmark = pytest.mark.spark
 

@@ -15,7 +15,7 @@ from headgate import Session
 from headgate.model.joins import WindowJoin
 from headgate.model.productivity import KEY_BUCKETS, KeyMatch, equal_keys
 from headgate.planning.lower import Stages
-from headgate.spark.productivity import count_keys, key_samples, productivity
+from headgate.spark.expected_matches import count_keys, key_samples, productivity
 from headgate.spark.samples import WindowContent
 
 pytestmark = pytest.mark.spark

@@ -7,13 +7,13 @@ from dataclasses import replace
 import pytest
 from tests.planning.support import catalog_of
 
-from headgate.changing import network_after
 from headgate.model.identity import identities
 from headgate.model.joins import WindowUpdate
 from headgate.model.network import Network
 from headgate.model.operator_inputs import StreamInput
 from headgate.model.shedding import TickSettings
 from headgate.planning.lower import Stages
+from headgate.session.changing import network_after
 from headgate.spark.manifest import BlockRef, Manifest, OperatorState
 from headgate.spark.reconcile import InputStreams, Reconciliation, Transition, carried_over, source_names
 from headgate.spark.stream_log import log_needs

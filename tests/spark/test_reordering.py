@@ -14,8 +14,8 @@ from tests.oracle.random_queries import WORDS, column, compare
 from tests.oracle.runs import PATIENT, difference, found_rows
 
 from headgate import Session
-from headgate.handle import Run
 from headgate.model.join_order import JoinOrder
+from headgate.session.handle import Run
 
 pytestmark = pytest.mark.spark
 

@@ -17,10 +17,10 @@ from tests.oracle.runs import PATIENT, difference, found_rows
 
 from headgate import Session
 from headgate.errors import SetupError
-from headgate.handle import Run
 from headgate.model.event import Event, TickCommitted
 from headgate.model.shedding import BITS, DropBox
 from headgate.scheduling.capacity import Threshold
+from headgate.session.handle import Run
 
 pytestmark = pytest.mark.spark
 

@@ -20,7 +20,7 @@ from pyspark.sql.functions import pandas_udf
 from headgate.errors import UserCodeError
 from headgate.model.event import Event
 from headgate.runtime import usercode
-from headgate.session import Session
+from headgate.session.session import Session
 
 pytestmark = pytest.mark.spark
 

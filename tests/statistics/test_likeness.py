@@ -13,8 +13,8 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.lower import lower
 from headgate.planning.queries import bind
 from headgate.planning.rules import optimize
-from headgate.run_options import RunOptions
-from headgate.statements import perform
+from headgate.session.run_options import RunOptions
+from headgate.session.statements import perform
 from headgate.statistics.completeness import operator_profiles
 from headgate.statistics.likeness import with_estimates
 from headgate.statistics.profile_file import Measured

@@ -10,12 +10,12 @@ from tests.runtime.networks import chains
 from headgate.model.event import StreamCounts
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import TickCosts
+from headgate.model.status import RunStatus, TickRecord
 from headgate.model.view import QueueView, SystemView, Turn
 from headgate.statistics.estimators import TickWork, tick_costs
 from headgate.statistics.operators import Passed
 from headgate.statistics.profiling import KnownRates, Profiler, Sampling, rests, sampled
 from headgate.statistics.store import StatisticsStore
-from headgate.status import RunStatus, TickRecord
 
 CHAIN = chains(2)
 [STREAM] = CHAIN.streams

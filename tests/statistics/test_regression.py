@@ -10,8 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.model.profile import TickCosts
+from headgate.model.status import TickRecord
 from headgate.statistics.estimators import JoinCosts, Term, fit, tick_costs
-from headgate.status import TickRecord
 
 
 def tick(at_s: float, rows: int, busy_s: float) -> TickRecord:

@@ -8,12 +8,12 @@ from tests.runtime.networks import chains
 
 from headgate.model.event import StreamCounts, TickCommitted
 from headgate.model.profile import Profile
+from headgate.model.status import TickRecord
 from headgate.planning.lower import Stages
 from headgate.statistics.estimators import TickWork
 from headgate.statistics.operators import Passed
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import ArrivalRates, StatisticsStore
-from headgate.status import TickRecord
 
 CHAIN = chains(2)
 

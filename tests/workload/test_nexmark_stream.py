@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headgate.errors import SetupError
-from headgate.workload.generated import SQL_NAMES, DeclaredColumn
+from headgate.workload.generated_stream import SQL_NAMES, DeclaredColumn
 from headgate.workload.nexmark import EVENT_TABLES, EventSequence
 from headgate.workload.nexmark_stream import NexmarkSettings
 

@@ -12,11 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from headgate.plain_json import json_text
+from headgate.formats.plain_json import json_text
 from headgate.queueing.advice import Advice, QueryAdvice
 from headgate.queueing.prediction import LatencyDistribution
 from headgate.queueing.recorded_arrivals import Dispersion
-from headgate.report import clean, screen, shown, size_column, table_of
+from headgate.report.screen import clean, screen, shown, size_column, table_of
 
 Floats = NDArray[np.float64]
 

@@ -14,13 +14,13 @@ from headgate.cli.parameters import seconds
 from headgate.cli.simulating import arrivals_seed, by_stream, given_rates, profiled_network
 from headgate.cli.working import Working
 from headgate.errors import SetupError
-from headgate.predicting import Conditions, predict
 from headgate.queueing.advice import Advice
 from headgate.queueing.latency_models import ByPriority, LatencyModel, OnServer, OwnServers
 from headgate.queueing.load_model import LoadModel, work_by_stream
 from headgate.queueing.recorded_arrivals import Dispersion, dispersion, tick_latencies
 from headgate.queueing.tick_model import InTicks
 from headgate.scheduling import strategy_named
+from headgate.session.predicting import Conditions, predict
 from headgate.simulator import OnePerOperator, Pool, Scenario, simulate
 from headgate.statistics.completeness import Origin
 from headgate.workload.processes import Trace, process_named

@@ -16,7 +16,7 @@ from typing import Any
 import typer
 from typer.core import TyperGroup
 
-from headgate.cli import checkpoint, commands, serving, sql, study_commands
+from headgate.cli import checkpoint_commands, commands, serving, sql_command, study_commands
 from headgate.cli.signals import ending_at_once, exit_code, leave_nothing
 from headgate.errors import (
     HeadgateError,
@@ -141,13 +141,13 @@ _register(commands.profile, "examples/network.sql --for 20s")
 _register(commands.simulate, "examples/two_operators.toml --strategy all --plot backlog.png")
 _register(commands.route, "examples/three_selections.toml --optimize art --rate 220")
 _register(commands.nexmark, "nexmark --events 1000000 --seed 1")
-_register(sql.sql, "'SELECT src, bits FROM big ORDER BY bits DESC LIMIT 10' --checkpoint state/")
+_register(sql_command.sql, "'SELECT src, bits FROM big ORDER BY bits DESC LIMIT 10' --checkpoint state/")
 _register(serving.serve, "examples/network.sql --checkpoint state/")
 _register(serving.stop, "--token-file state/headgate.token")
 _register(serving.replay, "state/")
 _register(study_commands.reproduce, "chain --out figures --trace arrivals.parquet")
 _register(study_commands.bench, "burst --out bench-out")
-app.add_typer(checkpoint.commands, name="checkpoint", epilog=checkpoint.EXAMPLE)
+app.add_typer(checkpoint_commands.commands, name="checkpoint", epilog=checkpoint_commands.EXAMPLE)
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from headgate.errors import HeadgateError, SetupError
-from headgate.plain_json import json_text
+from headgate.formats.plain_json import json_text
 
 VARIABLE = "HEADGATE_TOKEN"
 

@@ -28,8 +28,8 @@ from headgate.cli.parameters import (
     value,
 )
 from headgate.errors import SetupError
-from headgate.outputs import check_file
-from headgate.quantity import RATE, Quantity
+from headgate.formats.outputs import check_file
+from headgate.formats.quantity import RATE, Quantity
 from headgate.spark.application.jvm import check_master
 
 # of latency and memory bounds
@@ -75,7 +75,7 @@ def run(
     with their state, new ones start, and others end, which is reported before it happens. Ctrl-C finishes the
     tick under way; if the run was to end by itself, the exit code is 130 then, or 143 after SIGTERM.
     """
-    from headgate.run_options import RunOptions
+    from headgate.session.run_options import RunOptions
 
     options = RunOptions(
         {
@@ -297,6 +297,6 @@ def nexmark(
     Files are numbered, and modified, in the order of event time. Spark is not needed. Scripts can make the
     same rows themselves, FROM nexmark OPTIONS (table 'bid', events 'N', rate 'R', seed 'S').
     """
-    from headgate.cli.nexmark import write_data_set
+    from headgate.cli.nexmark_command import write_data_set
 
     write_data_set(folder, events, seed, rate, start, files, as_json)

@@ -14,17 +14,17 @@ from rich.table import Table as TextTable
 from headgate.cli.script import Script, answers_json, print_answers
 from headgate.cli.working import Working
 from headgate.errors import SetupError
-from headgate.plain_json import json_text
+from headgate.formats.plain_json import json_text
 from headgate.planning.catalog import Catalog
 from headgate.planning.join_order.choose import Decision, PlansOf, QueryDecision, choose
 from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.search import Candidate, all_plans, left_deep_plans, operators_of
 from headgate.planning.logical import Json
 from headgate.planning.lower import Stages
+from headgate.planning.plan_statistics import Context, MeasuredStatistics, Missing, WrittenStatistics, form_of
 from headgate.planning.rules import optimize
-from headgate.planning.statistics import Context, MeasuredStatistics, Missing, WrittenStatistics, form_of
 from headgate.planning.statistics_file import written_statistics
-from headgate.report import screen
+from headgate.report.screen import screen
 from headgate.statistics.completeness import with_idle_operators
 from headgate.statistics.profile_file import FILE_NAME, Measured
 

@@ -14,20 +14,20 @@ from typing import Any, Literal
 import typer
 from rich.console import Console
 
+from headgate.cli.json_rows import RowLines, plain_rows
 from headgate.cli.progress import Progress
-from headgate.cli.rows import RowLines, plain_rows
 from headgate.cli.script import Script, answers_json, print_answers, print_explained
 from headgate.cli.signals import Interrupt, exit_code, interruptible
-from headgate.handle import Run
+from headgate.formats.plain_json import json_text
 from headgate.model.network import Network
-from headgate.plain_json import json_text
-from headgate.report import profile_table, queries_table, rows_table, screen, streams_table
-from headgate.run_options import RunOptions
-from headgate.session import Session
+from headgate.model.status import RunStatus
+from headgate.report.screen import profile_table, queries_table, rows_table, screen, streams_table
+from headgate.session.handle import Run
+from headgate.session.run_options import RunOptions
+from headgate.session.session import Session
 from headgate.spark.application.ending import remove_folder
 from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.statistics.profile_file import FILE_NAME, Measured
-from headgate.status import RunStatus
 
 # how soon an end is noticed
 _LOOK_EVERY_S = 0.25

@@ -7,7 +7,7 @@ from typing import Any
 import typer
 
 from headgate.errors import SetupError
-from headgate.quantity import PROCESSORS, SEED
+from headgate.formats.quantity import PROCESSORS, SEED
 
 PROCESSOR_RANGE: dict[str, Any] = {"min": PROCESSORS.least, "max": PROCESSORS.most}
 SEED_RANGE: dict[str, Any] = {"min": SEED.least, "max": SEED.most}

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from headgate.errors import SetupError
-from headgate.plain_json import json_text
+from headgate.formats.plain_json import json_text
 from headgate.spark.application import archive, jvm
 from headgate.spark.application.extras import NO_EXTRAS, Extras
 from headgate.spark.application.java import find_java
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from headgate.planning.explain import Explanation
     from headgate.planning.listing import Answer
     from headgate.planning.lower import Stages
-    from headgate.run_options import RunOptions
+    from headgate.session.run_options import RunOptions
 
 
 @dataclass(frozen=True)
@@ -104,22 +104,22 @@ class Script:
 
     def executed(self, options: RunOptions | None = None) -> Executed:
         """What all statements come to; starts Spark only if columns have to be looked up."""
-        from headgate.run_options import RunOptions
+        from headgate.session.run_options import RunOptions
 
         own = (options or RunOptions()).renewed()
         if self.needs_lookup:
-            from headgate.session import Session
+            from headgate.session.session import Session
 
             session = Session()
             session.options = own
             session.execute(self.text, self.origin)
             return Executed(session.catalog, own, session.answers)
         from headgate.planning.catalog import Catalog
+        from headgate.session.statements import perform
 
         # knowing the formats costs an import of pyspark, but no JVM
         from headgate.spark.sinks import SINK_FORMATS
         from headgate.spark.sources import EVENT_TIMES, RELATION_FORMATS, STREAM_FORMATS
-        from headgate.statements import perform
 
         catalog = Catalog(
             known_sources=sorted({*STREAM_FORMATS, *RELATION_FORMATS}),
@@ -180,7 +180,7 @@ def read_while_spark_starts(
 def _start_session(script: Script, master: str, extras: Extras) -> None:
     # imported here: PySpark
     from headgate.cql.statement import CreatePool
-    from headgate.session_state import POOL_TASKS
+    from headgate.session.state import POOL_TASKS
     from headgate.spark.application.cluster import start_in_background
 
     # jobs of tuples that visit pools need tasks beside those of ticks

@@ -10,14 +10,14 @@ import typer
 
 from headgate.cli.parameters import DEBUG, JSON, MASTER, argument, value
 from headgate.errors import SetupError
-from headgate.plain_json import json_text
+from headgate.formats.plain_json import json_text
 
 if TYPE_CHECKING:
     from headgate.cli.signals import Interrupt
-    from headgate.handle import Run
     from headgate.server.guard import Keys
     from headgate.server.routes import Live
-    from headgate.session import Session
+    from headgate.session.handle import Run
+    from headgate.session.session import Session
 
 PORT = 8640
 HOST: Any = value("ADDRESS", "Address to listen at.", default="127.0.0.1")
@@ -49,7 +49,7 @@ def serve(
     /sql, or in the dashboard. The link that is printed opens the dashboard once; clients send the token.
     Ctrl-C, SIGTERM and headgate stop end the run after its current tick.
     """
-    from headgate.run_options import RunOptions
+    from headgate.session.run_options import RunOptions
     from headgate.spark.application.jvm import check_master
 
     given = {"checkpoint": checkpoint, "strategy": strategy, "memory": memory, "tick_budget": tick_budget}
@@ -61,7 +61,7 @@ def serve(
                 "--checkpoint is not a local folder; pass the file of its token with --token-file F"
             )
     else:
-        from headgate.outputs import check_folder
+        from headgate.formats.outputs import check_folder
 
         check_folder("--checkpoint", Path(checkpoint))
     script = None
@@ -69,12 +69,12 @@ def serve(
         from headgate.cli.script import read_while_spark_starts
 
         script = read_while_spark_starts(file, master, options)
-    from headgate.server.app import token_in
     from headgate.server.guard import Keys
+    from headgate.server.http_app import token_in
 
     tokens = token_file or Path(checkpoint) / "headgate.token"
     keys = Keys(token_in(tokens))
-    from headgate.session import Session
+    from headgate.session.session import Session
 
     session = Session(master=master)
     session.options = options
@@ -99,7 +99,7 @@ def _live(session: Session, keys: Keys, checkpoint: Path | None) -> Live:
     from headgate.server.recording import FOLDER, Recording
     from headgate.server.routes import Live
     from headgate.server.run_monitor import RunMonitor
-    from headgate.server.worker import Worker
+    from headgate.server.session_thread import Worker
 
     recording = None if checkpoint is None else Recording(checkpoint / FOLDER)
     monitor = RunMonitor(Hub() if recording is None else Hub(recording))
@@ -117,17 +117,17 @@ def _serve(
 ) -> None:
     """Execute a text, or restore a checkpoint, and serve until the end."""
     from headgate.cli.signals import interruptible
-    from headgate.server import app
+    from headgate.server import http_app
 
-    listening = app.bind(host, port)
+    listening = http_app.bind(host, port)
     try:
         with interruptible() as interrupt:
             if live.session is not None and (text or restored):
                 print("starting Spark", file=sys.stderr)
                 live.session.execute(text) if text else live.session.restore(restored)
-            _announce(app.url_of(listening), live.keys.new_link(), tokens, as_json)
+            _announce(http_app.url_of(listening), live.keys.new_link(), tokens, as_json)
             ends = _Ends(live, interrupt)
-            server = app.Server(live, app.application(live, app.hosts_of(host)), ends)
+            server = http_app.Server(live, http_app.application(live, http_app.hosts_of(host)), ends)
             server.run([listening])
             if live.session is not None:
                 print("finishing the tick, Ctrl-C again to abort", file=sys.stderr)

@@ -15,8 +15,8 @@ from rich.table import Table
 from rich.text import Text
 
 from headgate.cli.client import Answered, Client
-from headgate.plain_json import json_text
-from headgate.report import screen
+from headgate.formats.plain_json import json_text
+from headgate.report.screen import screen
 
 _HISTORY = Path("~/.local/state/headgate/history")
 _MOST_LINES = 2_000

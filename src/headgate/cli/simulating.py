@@ -18,19 +18,20 @@ from rich.table import Table
 
 from headgate.cli.script import Script
 from headgate.cli.working import Working
-from headgate.document import naming
 from headgate.errors import SetupError, known_names, nearest
+from headgate.formats.document import naming
+from headgate.formats.outputs import check_file
+from headgate.formats.plain_json import json_text
+from headgate.formats.quantity import RATE
 from headgate.model.network import Network
 from headgate.model.uniform_hash import key_of
-from headgate.outputs import check_file
-from headgate.placed import router_from
-from headgate.plain_json import json_text
 from headgate.planning.lower import Stages
-from headgate.quantity import RATE
-from headgate.report import clean, plot_backlogs, screen, shown, table_of
+from headgate.report.plots import plot_backlogs
+from headgate.report.screen import clean, screen, shown, table_of
 from headgate.routing import evaluate, largest_rate, least_response_time, router_names
 from headgate.routing.solution import Solution
 from headgate.scheduling import strategy_named, strategy_names
+from headgate.session.placed import router_from
 from headgate.simulator import Behaviour, Pool, Result, Scenario, simulate
 from headgate.simulator.eddies import EddyResult
 from headgate.simulator.routing_file import eddy_run, given_rate, read_network

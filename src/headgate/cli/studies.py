@@ -18,8 +18,9 @@ from headgate.cli.signals import Interrupted, interruptible
 from headgate.errors import SetupError
 from headgate.experiments.page import write_page
 from headgate.experiments.study import Study, records_of, shown
-from headgate.plain_json import json_text
-from headgate.report import plot_runs, screen
+from headgate.formats.plain_json import json_text
+from headgate.report.plots import plot_runs
+from headgate.report.screen import screen
 
 
 def reproduced(
@@ -94,7 +95,7 @@ def measured(study: str, out: Path, master: str) -> Study:
 
 def measured_nexmark(out: Path, events: int, queries: list[str], seed: int, master: str) -> Study:
     """Run queries of NEXMark on a Spark application of its own."""
-    from headgate.experiments.nexmark import nexmark_study, query_numbers
+    from headgate.experiments.nexmark_bench import nexmark_study, query_numbers
 
     numbers = query_numbers(queries)
     try:
@@ -177,7 +178,7 @@ def demonstrate(seconds: int, plot: Path, as_json: bool) -> None:
     """Run one flood three times, plot it, and print memory and latency of each run."""
     from headgate.cli.execution import watch
     from headgate.experiments.flood import LATENCY_BOUND_S, QUERY, Flood
-    from headgate.handle import Run
+    from headgate.session.handle import Run
     from headgate.spark.application.cluster import own_session
 
     with Progress("starting Spark") as progress:

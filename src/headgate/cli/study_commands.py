@@ -9,7 +9,7 @@ import typer
 
 from headgate.cli.parameters import DEBUG, JSON, LOCAL, MASTER, SEED_RANGE, argument, flag, value
 from headgate.errors import SetupError, known_names
-from headgate.outputs import check_folder
+from headgate.formats.outputs import check_folder
 from headgate.spark.application.jvm import check_master
 
 # of demonstrations and measurements

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from headgate.display import listed, plural
 from headgate.errors import OverloadError
+from headgate.formats.html import listed, plural
 from headgate.model.event import Event, TickCommitted
 from headgate.model.network import Network
 from headgate.queueing.advice import Advice, Drift, Warning, advise

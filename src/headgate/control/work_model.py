@@ -17,7 +17,7 @@ from headgate.planning.join_order.choose import PlanWork, correct, work_of
 from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.problem import JoinProblem
 from headgate.planning.logical import LogicalPlan
-from headgate.planning.statistics import LiveStatistics, Missing
+from headgate.planning.plan_statistics import LiveStatistics, Missing
 from headgate.queueing.tick_model import InTicks
 from headgate.statistics.estimators import DecayedRatio, ResultRatio
 from headgate.statistics.profile_file import Measured

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from headgate.cql.expressions import scalar_without_aggregates
-from headgate.cql.statement import ColumnDefinition, Name, ScalarExpression
+from headgate.cql.statement import ColumnDefinition
+from headgate.cql.syntax import Name, ScalarExpression
 from headgate.cql.tokens import (
     Cursor,
     Token,

@@ -11,14 +11,7 @@ from sqlglot.errors import ParseError
 from sqlglot.tokens import TokenType
 
 from headgate.cql.over import instead_of_over
-from headgate.cql.statement import (
-    AggregateCall,
-    ColumnReference,
-    RankItem,
-    ScalarExpression,
-    SelectItem,
-    Star,
-)
+from headgate.cql.syntax import AggregateCall, ColumnReference, RankItem, ScalarExpression, SelectItem, Star
 from headgate.cql.tokens import Token, one_line, outside_brackets, partners, span_of
 from headgate.errors import QueryError, Span
 from headgate.model.sql_tree import read_tree

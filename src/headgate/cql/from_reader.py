@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import replace
 
 from headgate.cql.expressions import conjuncts
-from headgate.cql.statement import FromItem, JoinKind, Name, ScalarExpression, Select, SelectItem
+from headgate.cql.syntax import FromItem, JoinKind, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.tokens import Token, never_closed, one_line, repeated
 from headgate.cql.windows import WINDOW_FUNCTIONS, WindowReader
 from headgate.errors import QueryError

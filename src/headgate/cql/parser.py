@@ -10,7 +10,8 @@ from sqlglot.tokens import TokenType
 from headgate.cql import statement as cql
 from headgate.cql.columns import ColumnReader
 from headgate.cql.select import SelectReader
-from headgate.cql.statement import Name, Select, Setting, Statement
+from headgate.cql.statement import Setting, Statement
+from headgate.cql.syntax import Name, Select
 from headgate.cql.tokens import Token, never_closed, one_line, repeated, span_of
 from headgate.errors import QueryError, nearest
 

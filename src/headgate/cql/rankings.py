@@ -7,9 +7,17 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
-from headgate.cql import statement as cql
 from headgate.cql.expressions import item_at, scalar, scalar_without_aggregates
-from headgate.cql.statement import FromItem, Name, ScalarExpression, SelectItem
+from headgate.cql.syntax import (
+    FromItem,
+    Name,
+    RankingClause,
+    RankItem,
+    ScalarExpression,
+    SelectItem,
+    SortItem,
+    Star,
+)
 from headgate.cql.tokens import Cursor, Token, one_line
 from headgate.errors import QueryError, Span
 
@@ -27,7 +35,7 @@ class RankingReader(Cursor):
 
     def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
         super().__init__(text, origin, aggregates)
-        self.ranking: cql.RankingClause | None = None
+        self.ranking: RankingClause | None = None
         """The rank in the select list that is being read."""
 
     def at_clause(self) -> bool:
@@ -48,8 +56,8 @@ class RankingReader(Cursor):
         return keys
 
     def limited(
-        self, ranking: cql.RankingClause | None, items: Sequence[SelectItem | cql.RankItem | cql.Star]
-    ) -> cql.RankingClause | None:
+        self, ranking: RankingClause | None, items: Sequence[SelectItem | RankItem | Star]
+    ) -> RankingClause | None:
         """The ranking of QUALIFY, or of ORDER BY and LIMIT."""
         span = self.span
         if self.accept("QUALIFY"):
@@ -63,7 +71,7 @@ class RankingReader(Cursor):
             order = tuple(_meant(key, items) for key in self.several(self._sort_item))
             rows = self._limit(span)
             function = "RANK" if self.accept("WITH", "TIES") else "ROW_NUMBER"
-            return cql.RankingClause(function, (), order, rows, self.since(span))
+            return RankingClause(function, (), order, rows, self.since(span))
         if self.at("LIMIT") and self.at_clause():
             raise self.fail(_NO_LIMIT)
         return ranking
@@ -83,8 +91,8 @@ class RankingReader(Cursor):
         return rows
 
     def _qualified(
-        self, ranking: cql.RankingClause | None, items: Sequence[SelectItem | cql.RankItem | cql.Star]
-    ) -> cql.RankingClause:
+        self, ranking: RankingClause | None, items: Sequence[SelectItem | RankItem | Star]
+    ) -> RankingClause:
         span = self.span
         if self.at_rank():
             if ranking is not None:
@@ -92,7 +100,7 @@ class RankingReader(Cursor):
             ranking = self._rank()
         else:
             name = self.name("ROW_NUMBER() OVER (...), RANK() OVER (...) or the name of one")
-            ranks = [item.name.text for item in items if isinstance(item, cql.RankItem)]
+            ranks = [item.name.text for item in items if isinstance(item, RankItem)]
             if ranking is None or name.text.lower() not in {rank.lower() for rank in ranks}:
                 message = f"{one_line(name.text)} is not a rank in the select list"
                 example = "QUALIFY ROW_NUMBER() OVER (PARTITION BY a ORDER BY b DESC) <= 10"
@@ -113,7 +121,7 @@ class RankingReader(Cursor):
     def at_rank(self) -> bool:
         return self.word() in _RANKS and self.at(self.word(), "(", ")", "OVER")
 
-    def _rank(self) -> cql.RankingClause:
+    def _rank(self) -> RankingClause:
         """``ROW_NUMBER() OVER (PARTITION BY ... ORDER BY ...)``."""
         first = self.span
         function = self.take().word
@@ -124,12 +132,12 @@ class RankingReader(Cursor):
         self.expect("ORDER BY", f" inside {function}() OVER (...)")
         order = self.several(self._sort_item)
         self.expect(")", " after ORDER BY")
-        return cql.RankingClause(function, keys, order, None, self.since(first))
+        return RankingClause(function, keys, order, None, self.since(first))
 
     def _ranked_by(self, clause: str) -> ScalarExpression:
         return scalar(self.expression(f"an expression after {clause}"))
 
-    def _sort_item(self) -> cql.SortItem:
+    def _sort_item(self) -> SortItem:
         tokens = self.expression("an expression after ORDER BY")
         words = [token.word for token in tokens]
         nulls = ""
@@ -140,7 +148,7 @@ class RankingReader(Cursor):
             tokens = tokens[:-1]
         if not tokens:
             raise self.expected("an expression after ORDER BY")
-        return cql.SortItem(scalar(tokens), is_descending, nulls)
+        return SortItem(scalar(tokens), is_descending, nulls)
 
     def _count(self, what: str) -> int:
         token = self.current
@@ -148,17 +156,17 @@ class RankingReader(Cursor):
             raise self.expected(f"a number of rows of 1 or more after {what}")
         return int(self.take().value)
 
-    def rank_item(self) -> cql.RankItem:
+    def rank_item(self) -> RankItem:
         if self.ranking is not None:
             raise self.fail("there is one ranking to a SELECT; write another as a subquery")
         self.ranking = self._rank()
         if self.word() in (",", "FROM"):
-            return cql.RankItem(Name(self.ranking.function.lower(), self.ranking.span))
+            return RankItem(Name(self.ranking.function.lower(), self.ranking.span))
         self.accept("AS")
-        return cql.RankItem(self.name("a name for the rank, as in ROW_NUMBER() OVER (...) AS place"))
+        return RankItem(self.name("a name for the rank, as in ROW_NUMBER() OVER (...) AS place"))
 
 
-def _meant(key: cql.SortItem, items: Sequence[SelectItem | cql.RankItem | cql.Star]) -> cql.SortItem:
+def _meant(key: SortItem, items: Sequence[SelectItem | RankItem | Star]) -> SortItem:
     """A key of ORDER BY, which may be the position of a select item."""
     is_position = key.expression.text.isdecimal()
     return replace(key, expression=item_at(key.expression, items, "ORDER BY")) if is_position else key
@@ -173,7 +181,7 @@ def with_limits_of_ranks(
         inner = source.branches[0] if len(source.branches) == 1 else None
         if inner is None or inner.ranking is None or inner.ranking.rows is not None:
             continue
-        names = {item.name.text.lower() for item in inner.items if isinstance(item, cql.RankItem)}
+        names = {item.name.text.lower() for item in inner.items if isinstance(item, RankItem)}
         found = [(term, limit) for term in conditions if (limit := _rank_limit(term, names)) is not None]
         if not found:
             message = "a rank is limited, so that only the first rows are kept; write WHERE place <= 10"

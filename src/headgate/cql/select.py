@@ -8,17 +8,17 @@ from dataclasses import replace
 from sqlglot import exp
 from sqlglot.tokens import TokenType
 
-from headgate.cql import statement as cql
+from headgate.cql import syntax
 from headgate.cql.expressions import parse_tree, scalar, scalar_without_aggregates, terms_of
 from headgate.cql.from_reader import FromReader
 from headgate.cql.rankings import NO_ORDER, RankingReader, with_limits_of_ranks
-from headgate.cql.statement import FromItem, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.subqueries import as_join, find_test
+from headgate.cql.syntax import FromItem, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.tokens import Token, span_of
 from headgate.cql.windows import meant_windows, naming_window, shown_every, with_windows_of_keys
 from headgate.errors import QueryError
 
-_EMISSIONS = tuple(kind.value for kind in cql.Emission)
+_EMISSIONS = tuple(kind.value for kind in syntax.Emission)
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
 _NO_UNION = "UNION would have to remember all rows to drop duplicates; write UNION ALL"
 _DISTINCT_UNION = "SELECT DISTINCT a FROM (SELECT ... UNION ALL SELECT ...) AS x [RANGE 1 HOUR]"
@@ -120,21 +120,21 @@ class SelectReader(FromReader, RankingReader):
                 found.append(as_join(test, branches, {one.alias.text.lower() for one in found}))
         return tuple(found), conditions
 
-    def _emission(self) -> cql.EmissionClause | None:
+    def _emission(self) -> syntax.EmissionClause | None:
         """ISTREAM, DSTREAM or RSTREAM, unless it is the name of a column."""
-        found = {kind.value: kind for kind in cql.Emission}.get(self.word())
+        found = {kind.value: kind for kind in syntax.Emission}.get(self.word())
         follower = self.ahead(1)
         if found is None or follower is None or (follower.word and not _begins_item(follower.word)):
             return None
         if follower.word == "*" and self.word(2) not in ("FROM", ","):
             return None
-        return cql.EmissionClause(found, self.take().span)
+        return syntax.EmissionClause(found, self.take().span)
 
     def _shown(
-        self, sources: tuple[FromItem, ...], emission: cql.EmissionClause | None
+        self, sources: tuple[FromItem, ...], emission: syntax.EmissionClause | None
     ) -> tuple[FromItem, ...]:
         """The sources, with windows as EVERY says."""
-        is_whole = emission is not None and emission.kind is cql.Emission.WHOLE
+        is_whole = emission is not None and emission.kind is syntax.Emission.WHOLE
         every, every_us = self.span, None
         if self._at_every():
             if not is_whole:
@@ -177,7 +177,7 @@ class SelectReader(FromReader, RankingReader):
             raise self.expected(what)
         return tokens
 
-    def _item(self) -> SelectItem | cql.RankItem | cql.Star:
+    def _item(self) -> SelectItem | syntax.RankItem | syntax.Star:
         if self.at_rank():
             return self.rank_item()
         tokens = self.expression("an expression in SELECT")
@@ -186,7 +186,9 @@ class SelectReader(FromReader, RankingReader):
         expression, alias = _split_alias(tokens)
         return SelectItem(scalar(expression), alias)
 
-    def _keys(self, items: Sequence[SelectItem | cql.RankItem | cql.Star]) -> tuple[ScalarExpression, ...]:
+    def _keys(
+        self, items: Sequence[SelectItem | syntax.RankItem | syntax.Star]
+    ) -> tuple[ScalarExpression, ...]:
         """The keys of GROUP BY; ALL are the select items that are not made of aggregates."""
         if not self.accept("ALL"):
             return self.several(self._group)
@@ -209,7 +211,7 @@ def _begins_item(word: str) -> bool:
     )
 
 
-def _star(tokens: Sequence[Token]) -> cql.Star | None:
+def _star(tokens: Sequence[Token]) -> syntax.Star | None:
     """``*`` or ``alias.*``, with the columns of EXCEPT (...) left out; None for another item."""
     words = [token.word for token in tokens]
     qualifier = tokens[0].as_name if tokens[0].is_name and words[1:3] == [".", "*"] else None
@@ -219,7 +221,7 @@ def _star(tokens: Sequence[Token]) -> cql.Star | None:
     names = [token for token in rest[2:-1] if token.word != ","]
     if rest and (len(rest) < 4 or rest[1].word != "(" or not all(token.is_name for token in names)):
         raise QueryError("EXCEPT takes columns in parentheses; write * EXCEPT (a, b)", span_of(rest))
-    return cql.Star(qualifier, span_of(tokens), tuple(token.as_name for token in names))
+    return syntax.Star(qualifier, span_of(tokens), tuple(token.as_name for token in names))
 
 
 def _split_alias(tokens: Sequence[Token]) -> tuple[Sequence[Token], Name | None]:

@@ -9,7 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 from headgate.cql.expressions import scalar_without_aggregates
-from headgate.cql.statement import FromItem, JoinKind, Name, Select, SelectItem, SubqueryTest
+from headgate.cql.syntax import FromItem, JoinKind, Name, Select, SelectItem, SubqueryTest
 from headgate.cql.tokens import Token, outside_brackets, partners
 from headgate.errors import QueryError, Span
 

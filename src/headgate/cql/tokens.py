@@ -13,7 +13,7 @@ from sqlglot.errors import TokenError
 from sqlglot.tokens import Token as SqlglotToken
 from sqlglot.tokens import TokenType
 
-from headgate.cql.statement import Name
+from headgate.cql.syntax import Name
 from headgate.errors import QueryError, Span
 
 Part = TypeVar("Part")

@@ -12,10 +12,10 @@ from dataclasses import replace
 
 from sqlglot import exp
 
-from headgate.cql import statement as cql
+from headgate.cql import syntax
 from headgate.cql.expressions import scalar_without_aggregates
 from headgate.cql.measure import LARGEST, MeasureError, signed_duration_us
-from headgate.cql.statement import FromItem, Name, RankItem, ScalarExpression, SelectItem, Star
+from headgate.cql.syntax import FromItem, Name, RankItem, ScalarExpression, SelectItem, Star
 from headgate.cql.tokens import Cursor, Token, never_closed, one_line, span_of
 from headgate.errors import QueryError, Span, suggestion
 from headgate.model.expression import Expression
@@ -56,7 +56,7 @@ WINDOW_CALLS = tuple(f"{name}()" for name in SPARK_WINDOWS)
 class WindowReader(Cursor):
     """Reads windows."""
 
-    def read_window(self) -> cql.WindowClause:
+    def read_window(self) -> syntax.WindowClause:
         opener = self.take()
         word, first = self.word(), self.current
         if word != "UNTIL":
@@ -67,7 +67,7 @@ class WindowReader(Cursor):
             hint = suggestion(word, _WINDOWS, known)
             raise self.fail(f"{problem}; {hint}")
         self.take()
-        keys: tuple[cql.ColumnReference, ...] = ()
+        keys: tuple[syntax.ColumnReference, ...] = ()
         until = None
         if word == "PARTITION BY":
             keys = self.several(self._partition_key)
@@ -90,7 +90,7 @@ class WindowReader(Cursor):
         if self.at("EVERY"):
             raise self.fail("EVERY requires HOP; write [HOP 10 SECONDS EVERY 2 SECONDS]")
         self.expect("]", " at the end of the window")
-        return cql.WindowClause(window, self.since(opener.span), keys, until=until)
+        return syntax.WindowClause(window, self.since(opener.span), keys, until=until)
 
     def _check_closed(self, opener: Token) -> None:
         distance = 0
@@ -126,7 +126,7 @@ class WindowReader(Cursor):
         self.expect("EVERY", " and a time, as in [HOP 10 SECONDS EVERY 2 SECONDS]")
         return HopWindow(length_us, self._time_us("EVERY", "write [HOP 10 SECONDS EVERY 2 SECONDS]"))
 
-    def windowing_call(self) -> tuple[Name, cql.WindowClause]:
+    def windowing_call(self) -> tuple[Name, syntax.WindowClause]:
         """The stream and the window of ``TUMBLE(TABLE s, DESCRIPTOR(ts), INTERVAL '10' SECOND)``."""
         first = self.span
         word = self.take().word
@@ -156,8 +156,8 @@ class WindowReader(Cursor):
             raise QueryError(f"{word} takes {wanted}; windows begin at multiples of it", self.since(first))
         *_, length_us = times_us
         window = SessionWindow(length_us) if word == "SESSION" else HopWindow(length_us, times_us[0])
-        reference = cql.ColumnReference(None, column.text, column.span)
-        return source, cql.WindowClause(window, self.since(first), descriptor=reference)
+        reference = syntax.ColumnReference(None, column.text, column.span)
+        return source, syntax.WindowClause(window, self.since(first), descriptor=reference)
 
     def _until(self, opener: Token) -> ScalarExpression:
         tokens = self.stretch(lambda: self.at("SLIDE"))
@@ -208,18 +208,18 @@ class WindowReader(Cursor):
             raise QueryError(f"the time after {word} must be longer than 0; {instead}", span)
         return duration_us
 
-    def _partition_key(self) -> cql.ColumnReference:
+    def _partition_key(self) -> syntax.ColumnReference:
         if self.at("ROWS"):
             raise self.expected("a column after PARTITION BY")
         first = self.name("a column after PARTITION BY")
         if not self.accept("."):
-            return cql.ColumnReference(None, first.text, first.span)
+            return syntax.ColumnReference(None, first.text, first.span)
         column = self.name("a column after the dot")
-        return cql.ColumnReference(first.text, column.text, self.since(first.span))
+        return syntax.ColumnReference(first.text, column.text, self.since(first.span))
 
 
 def shown_every(
-    sources: tuple[FromItem, ...], every_us: int | None, emission: cql.EmissionClause, every: Span
+    sources: tuple[FromItem, ...], every_us: int | None, emission: syntax.EmissionClause, every: Span
 ) -> tuple[FromItem, ...]:
     """The sources of RSTREAM, with windows that are shown as a whole at multiples of a time."""
     windowed = [source for source in sources if source.window is not None]
@@ -302,7 +302,7 @@ def naming_window(expression: ScalarExpression, keys: tuple[ScalarExpression, ..
         name.meta.update(start=start, end=end)
         names[start] = exp.Column(this=name)
         references.append(
-            cql.ColumnReference(None, name.name, replace(expression.span, start=start, end=end + 1))
+            syntax.ColumnReference(None, name.name, replace(expression.span, start=start, end=end + 1))
         )
     tree = replace_nodes(
         expression.tree,
@@ -312,7 +312,7 @@ def naming_window(expression: ScalarExpression, keys: tuple[ScalarExpression, ..
     return replace(expression, tree=tree, columns=columns)
 
 
-def _window_of_key(key: ScalarExpression) -> cql.WindowClause:
+def _window_of_key(key: ScalarExpression) -> syntax.WindowClause:
     name, arguments = key.tree.name.lower(), key.tree.expressions
     most = 3 if name == "window" else 2
     lengths = [one for one in arguments[1:] if one.is_string or _is_interval(one)]
@@ -329,7 +329,7 @@ def _window_of_key(key: ScalarExpression) -> cql.WindowClause:
     if min(times_us) <= 0:
         raise QueryError("the times of a window must be longer than 0", key.span)
     window: Window = HopWindow(times_us[0], times_us[-1]) if name == "window" else SessionWindow(times_us[0])
-    return cql.WindowClause(window, key.span, time=key.columns[0])
+    return syntax.WindowClause(window, key.span, time=key.columns[0])
 
 
 def _is_interval(tree: exp.Expr) -> bool:

@@ -14,19 +14,19 @@ from headgate.experiments.study import Progress, Study, fingerprint, script
 from headgate.experiments.workloads import Streams, generated_arrivals
 from headgate.model.network import Network
 from headgate.model.profile import Profiles, TickCosts
+from headgate.model.status import RunStatus
 from headgate.scheduling import Strategy
 from headgate.scheduling.baselines import Fifo
 from headgate.scheduling.capacity import PathCapacity, Threshold
 from headgate.scheduling.chain_envelope import Chain
 from headgate.scheduling.deadlines import ChainFlush
-from headgate.session import Session
+from headgate.session.session import Session
 from headgate.simulator.ticks import TickedRun, TickSimulation
 from headgate.spark.application.cluster import processors
 from headgate.statistics.completeness import Origin, operator_profiles
 from headgate.statistics.estimators import tick_costs
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.profiling import Sampling
-from headgate.status import RunStatus
 
 # a tick decides for about as long as it lasts: what would be late after the next one is flushed in this one
 MARGIN_S = 2 * TICK_BUDGET_S

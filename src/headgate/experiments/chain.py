@@ -19,7 +19,7 @@ from headgate.experiments.workloads import (
     with_latency,
     with_recorded,
 )
-from headgate.report import Line
+from headgate.report.plots import Line
 from headgate.scheduling import strategy_named
 from headgate.scheduling.chain_envelope import ProgressChart
 from headgate.simulator import Result, Scenario, simulate

@@ -17,11 +17,11 @@ import numpy as np
 
 from headgate.experiments.eddies import three_selections
 from headgate.experiments.study import Progress, Study, fingerprint
+from headgate.model.status import RunStatus
 from headgate.routing.policies import routing_chance
 from headgate.routing.routing_network import PlacedOperator
 from headgate.routing.solvers import largest_rate
-from headgate.session import Session
-from headgate.status import RunStatus
+from headgate.session.session import Session
 
 # of the three selections, as in the analysis
 SECONDS = {"op1": 0.010, "op2": 0.005, "op3": 0.025}

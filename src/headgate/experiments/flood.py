@@ -9,15 +9,15 @@ from typing import Any
 
 from headgate.experiments.study import Progress, script
 from headgate.experiments.workloads import generated_arrivals
-from headgate.handle import Run
 from headgate.model.profile import Profiles, TickCosts
+from headgate.model.status import RunStatus, TickRecord
 from headgate.runtime.drive import Observer
 from headgate.scheduling import strategy_named
-from headgate.session import Session
+from headgate.session.handle import Run
+from headgate.session.session import Session
 from headgate.simulator.ticks import TickedRun, TickSimulation
 from headgate.spark.application.cluster import processors
 from headgate.statistics.estimators import tick_costs
-from headgate.status import RunStatus, TickRecord
 
 QUERY = "fingerprints"
 LATENCY_BOUND_S = 4.0

@@ -16,22 +16,22 @@ from headgate.cql.parser import parse
 from headgate.cql.statement import CreateQuery, CreateStream
 from headgate.errors import SetupError
 from headgate.experiments.study import Progress, Study, script
-from headgate.handle import Run
 from headgate.model.join_order import JoinOrder
 from headgate.model.joins import WindowJoin
 from headgate.model.profile import Profile, Profiles, TickCosts
+from headgate.model.status import RunStatus, TickRecord
 from headgate.planning.catalog import Catalog
 from headgate.planning.join_order.choose import choose, plans_on_spark, work_of
 from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.problem import JoinProblem
 from headgate.planning.join_order.search import Candidate
 from headgate.planning.lower import Stages
-from headgate.planning.statistics import LiveStatistics, Missing
-from headgate.session import Session
+from headgate.planning.plan_statistics import LiveStatistics, Missing
+from headgate.session.handle import Run
+from headgate.session.session import Session
 from headgate.spark.application.cluster import processors
 from headgate.statistics.estimators import Term, fit, tick_costs
 from headgate.statistics.profile_file import Measured
-from headgate.status import RunStatus, TickRecord
 
 _QUERY = "abc"
 _LATENCY_S = 20.0

@@ -6,8 +6,8 @@ from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from headgate.display import html_paragraph, html_table, plural
 from headgate.experiments.study import Study, records_of, shown
+from headgate.formats.html import html_paragraph, html_table, plural
 
 _HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width">

@@ -17,15 +17,15 @@ from headgate.experiments.study import Progress, Study
 from headgate.experiments.workloads import Streams, generated_arrivals
 from headgate.model.network import Network
 from headgate.model.profile import TickCosts
+from headgate.model.status import TickRecord
 from headgate.queueing.load_model import LoadModel
 from headgate.queueing.mg1 import largest_kept
 from headgate.queueing.tick_model import InTicks
 from headgate.runtime.drive import Observer
 from headgate.scheduling.baselines import Fifo
-from headgate.session import Session
+from headgate.session.session import Session
 from headgate.simulator.ticks import TickedRun, TickSimulation
 from headgate.spark.application.cluster import processors
-from headgate.status import TickRecord
 from headgate.workload.packets import BurstSettings
 
 

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv, stdtrit
 
-from headgate.plain_json import finite
-from headgate.report import Line, drawing, plot_backlogs, plot_lines
+from headgate.formats.plain_json import finite
+from headgate.report.plots import Line, drawing, plot_backlogs, plot_lines
 from headgate.simulator import Result
 
 if TYPE_CHECKING:

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import astuple, dataclass, field
 from operator import add
 
+from headgate.formats.plain_json import finite
 from headgate.model.shedding import TickSettings
 from headgate.model.view import Turn
-from headgate.plain_json import finite
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ from functools import cached_property
 from graphlib import CycleError, TopologicalSorter
 from types import MappingProxyType
 
-from headgate.display import html_table, listed, plural
 from headgate.errors import InternalError, SetupError, known_names
+from headgate.formats.html import html_table, listed, plural
 from headgate.model.expression import Expression
 from headgate.model.operator import Operator
 from headgate.model.operator_inputs import OperatorInput, StreamInput
 from headgate.model.productivity import Matches, key_matches
 from headgate.model.shedding import Utility
 from headgate.model.sql_tree import quote
-from headgate.model.stored import StoredSelect
+from headgate.model.stored_select import StoredSelect
 
 # splitting and joining again doubles the number of paths
 _MOST_PATHS = 2_000

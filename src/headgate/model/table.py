@@ -105,7 +105,7 @@ class RankedState:
         return str(self.ranking)
 
 
-class LastRows(RankedState):
+class LastRowsState(RankedState):
     """The tuples that a window by rows holds: the last of a stream, or of each key."""
 
     def __str__(self) -> str:

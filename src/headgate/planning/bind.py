@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from headgate.cql.statement import Emission, ScalarExpression, Select, SelectItem
+from headgate.cql.syntax import Emission, ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import (
@@ -29,7 +29,6 @@ from headgate.model.window import (
     is_emitted_whole,
 )
 from headgate.planning.catalog import Catalog
-from headgate.planning.emission import check_emission
 from headgate.planning.from_clause import Scope, conjunct
 from headgate.planning.grouping import Grouping
 from headgate.planning.join_chain import is_chain, joined_in_turn
@@ -42,6 +41,7 @@ from headgate.planning.logical import (
     Top,
 )
 from headgate.planning.placed_calls import with_pool, with_values, without_pool
+from headgate.planning.relation_to_stream import check_emission
 from headgate.planning.select_list import SelectList
 from headgate.planning.source_columns import DerivedStreams, Joins
 

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from headgate.cql import statement as cql
-from headgate.cql.statement import Create, CreateQuery, CreateView, Declaration, DeriveStream, Existing, Name
+from headgate.cql.statement import Create, CreateQuery, CreateView, Declaration, DeriveStream, Existing
+from headgate.cql.syntax import Name
 from headgate.errors import QueryError, SetupError, Span, known_names, unknown_name
 from headgate.model import network
 from headgate.model.network import FunctionDefinition, PoolDefinition, RelationDefinition, StreamDefinition

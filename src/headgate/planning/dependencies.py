@@ -7,7 +7,8 @@ from contextlib import suppress
 
 from sqlglot import exp
 
-from headgate.cql.statement import CreateQuery, CreateView, DeriveStream, ScalarExpression, Select, SelectItem
+from headgate.cql.statement import CreateQuery, CreateView, DeriveStream
+from headgate.cql.syntax import ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model.expression import Expression
 

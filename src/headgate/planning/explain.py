@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from headgate.display import html_text
+from headgate.formats.html import html_text
 from headgate.planning.logical import Json, LogicalPlan
 from headgate.planning.lower import Stages, describe, describe_json
 

@@ -8,10 +8,7 @@ from types import MappingProxyType
 
 from sqlglot import exp
 
-from headgate.cql.statement import (
-    ColumnReference,
-    JoinKind,
-)
+from headgate.cql.syntax import ColumnReference, JoinKind
 from headgate.errors import QueryError
 from headgate.model import joins
 from headgate.model.expression import Expression, column_of
@@ -23,10 +20,10 @@ from headgate.model.window import (
     UnboundedWindow,
     Window,
 )
+from headgate.planning.from_items import BoundColumn, Source
 from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
 from headgate.planning.placed_calls import outside_joins
 from headgate.planning.source_checks import STREAM_JOINS, SourceChecks
-from headgate.planning.sources import BoundColumn, Source
 from headgate.planning.time_conditions import Timestamps, bounded_by_conditions
 
 _RELATION_JOINS = {

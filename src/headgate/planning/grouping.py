@@ -6,16 +6,16 @@ from collections.abc import Iterable
 
 from sqlglot import exp
 
-from headgate.cql import statement as cql
+from headgate.cql import syntax
 from headgate.cql.expressions import item_at
-from headgate.cql.statement import ScalarExpression, Select, SelectItem
+from headgate.cql.syntax import ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
 from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, tree_key
 from headgate.model.window import SessionWindow, UnboundedWindow, is_emitted_whole
 from headgate.planning.aggregates import parts_of, parts_of_registered
 from headgate.planning.from_clause import Scope
-from headgate.planning.sources import WindowBound, over_text
+from headgate.planning.from_items import WindowBound, over_text
 from headgate.planning.type_check import TypeCheck
 from headgate.planning.types import Type
 
@@ -55,19 +55,23 @@ class Grouping:
         self._scope_check(expression, items).type_of(expression.tree)
         return self._over_groups(expression, items)
 
-    def _outside(self, expression: ScalarExpression) -> list[cql.ColumnReference]:
+    def _outside(self, expression: ScalarExpression) -> list[syntax.ColumnReference]:
         """The columns that are not inside aggregates, but for bounds of windows."""
         calls = [range(call.span.start, call.span.end) for call in expression.aggregates]
         outside = [r for r in expression.columns if not any(r.span.start in call for call in calls)]
         return [r for r in outside if self._scope.window_bound(r) is None]
 
-    def _item_references(self, expression: ScalarExpression) -> tuple[cql.ColumnReference, ...]:
+    def _item_references(self, expression: ScalarExpression) -> tuple[syntax.ColumnReference, ...]:
         return tuple(r for r in self._outside(expression) if self._is_item(r))
 
-    def _scope_check(self, expression: ScalarExpression, items: Iterable[cql.ColumnReference]) -> TypeCheck:
+    def _scope_check(
+        self, expression: ScalarExpression, items: Iterable[syntax.ColumnReference]
+    ) -> TypeCheck:
         return self._scope.type_check(expression, {r.span.start: self._item_type(r) for r in items})
 
-    def _over_groups(self, expression: ScalarExpression, items: Iterable[cql.ColumnReference]) -> Expression:
+    def _over_groups(
+        self, expression: ScalarExpression, items: Iterable[syntax.ColumnReference]
+    ) -> Expression:
         outside = self._outside(expression)
         bounds = {
             r.span.start: self._bound(found)
@@ -105,17 +109,17 @@ class Grouping:
             and self._scope.window_bound(written.columns[0]) is not None
         )
 
-    def _item_type(self, reference: cql.ColumnReference) -> Type:
+    def _item_type(self, reference: syntax.ColumnReference) -> Type:
         return self._scope.type_of(self._by_alias[reference.name.lower()])
 
-    def _is_item(self, reference: cql.ColumnReference) -> bool:
+    def _is_item(self, reference: syntax.ColumnReference) -> bool:
         if reference.qualifier is not None or reference.name.lower() not in self._by_alias:
             return False
         column = self._scope.find(reference.name, reference.span)
         # a key has priority over a select item; a column that is not a key would be an error anyway
         return column is None or Expression(column.tree) not in [key.expression for key in self.keys]
 
-    def _call(self, call: cql.AggregateCall) -> exp.Expr:
+    def _call(self, call: syntax.AggregateCall) -> exp.Expr:
         """The value of an aggregate, over the column of what computes it."""
         arguments = [self._scope.bind(argument) for argument in call.arguments]
         condition = None if call.condition is None else self._scope.condition(call.condition)
@@ -131,7 +135,7 @@ class Grouping:
         found = self._calls.setdefault((parts.function, parts.distinct, parts.arguments), new)
         return parts.value(column_tree(found.name))
 
-    def _check_window(self, call: cql.AggregateCall, new: AggregateExpression) -> None:
+    def _check_window(self, call: syntax.AggregateCall, new: AggregateExpression) -> None:
         """Reject an aggregate that would keep all tuples, or that has no value for every tuple."""
         window, shown = self._scope.streams[0].window, _shown(call)
         if not new.is_mergeable and isinstance(window, UnboundedWindow):
@@ -161,7 +165,7 @@ class Grouping:
 class StateGrouping(Grouping):
     """Groups over all tuples so far, of which a table keeps partial aggregates."""
 
-    def _check_window(self, call: cql.AggregateCall, new: AggregateExpression) -> None:
+    def _check_window(self, call: syntax.AggregateCall, new: AggregateExpression) -> None:
         if not new.is_mergeable and not (new.distinct and new.function == "COUNT"):
             message = f"{_shown(call)} over all tuples so far would keep all values"
             raise QueryError(f"{message}; use COUNT, SUM, AVG, MIN, MAX or COUNT(DISTINCT ...)", call.span)
@@ -170,11 +174,11 @@ class StateGrouping(Grouping):
 class RowGrouping(Grouping):
     """Groups over the current rows of a table."""
 
-    def _check_window(self, call: cql.AggregateCall, new: AggregateExpression) -> None:
+    def _check_window(self, call: syntax.AggregateCall, new: AggregateExpression) -> None:
         """All rows are at hand."""
 
 
-def _shown(call: cql.AggregateCall) -> str:
+def _shown(call: syntax.AggregateCall) -> str:
     return f"{call.function}({'DISTINCT ...' if call.distinct else '...'})"
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from headgate.cql.statement import Emission, Select
+from headgate.cql.syntax import Emission, Select
 from headgate.model.expression import Expression
 from headgate.model.sql_tree import column_tree
 from headgate.model.window import HopWindow, SessionWindow, TimeWindow
 from headgate.planning.from_clause import Scope
+from headgate.planning.from_items import END, START, BoundColumn, WindowBound
 from headgate.planning.logical import Aggregate, Project, Top, nodes
-from headgate.planning.sources import END, START, BoundColumn, WindowBound
 
 _NOW = TimeWindow(0)
 

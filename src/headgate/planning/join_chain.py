@@ -10,14 +10,14 @@ from collections.abc import Collection, Iterable, Sequence
 
 from sqlglot import exp
 
-from headgate.cql.statement import JoinKind
+from headgate.cql.syntax import JoinKind
 from headgate.model.expression import Expression, column_of
 from headgate.model.sql_tree import column_tree
 from headgate.planning.from_clause import Scope
+from headgate.planning.from_items import Source
 from headgate.planning.logical import Filter, Node, WindowJoin
 from headgate.planning.source_checks import STREAM_JOINS
 from headgate.planning.source_columns import Joins
-from headgate.planning.sources import Source
 
 _KEEPS_RIGHT = (JoinKind.RIGHT, JoinKind.FULL)
 

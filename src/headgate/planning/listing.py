@@ -9,8 +9,8 @@ from inspect import cleandoc
 
 from headgate.cql.measure import duration_text
 from headgate.cql.statement import PLURALS, CreateQuery, CreateView, DeriveStream
-from headgate.display import html_table, html_text
 from headgate.errors import QueryError, Span, unknown_name
+from headgate.formats.html import html_table, html_text
 from headgate.model.network import ComputedColumn, StreamDefinition
 from headgate.planning.catalog import Catalog
 from headgate.planning.dependencies import Reader, callers, calls_of, readers, sources_of

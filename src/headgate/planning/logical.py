@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TypeVar
 
-from headgate.display import html_text, listed
 from headgate.errors import InternalError
+from headgate.formats.html import html_text, listed
+from headgate.formats.plain_json import finite
 from headgate.model import joins
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
@@ -17,7 +18,6 @@ from headgate.model.network import QueryDefinition, RelationDefinition, Schema
 from headgate.model.operator_inputs import aliased, conjunction
 from headgate.model.table import Ranking, State, Step, table_text
 from headgate.model.window import RowWindow, Window
-from headgate.plain_json import finite
 
 Json = dict[str, object]
 

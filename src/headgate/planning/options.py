@@ -15,7 +15,7 @@ from headgate.cql.statement import Setting
 from headgate.errors import QueryError, SetupError, closest, known_names
 
 if TYPE_CHECKING:
-    from headgate.workload.generated import GeneratedStream
+    from headgate.workload.generated_stream import GeneratedStream
 
 # an option of this prefix is handed to Spark without it, whether it is known here or not
 _FOR_SPARK = "spark."

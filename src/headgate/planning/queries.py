@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from headgate.cql.statement import CreateQuery, CreateView, DeriveStream, FromItem
+from headgate.cql.statement import CreateQuery, CreateView, DeriveStream
+from headgate.cql.syntax import FromItem
 from headgate.model.network import QueryDefinition, Schema
 from headgate.planning.bind import Branch, bound_branches
 from headgate.planning.catalog import Catalog
-from headgate.planning.derived import Derived
+from headgate.planning.derived_streams import Derived
 from headgate.planning.logical import DerivedPlan, LogicalPlan, Project
 from headgate.planning.query_settings import sink_of, with_service
 from headgate.planning.retention import check_ends
-from headgate.planning.stored import is_stored, relation_of
-from headgate.planning.tables import bind_table, changes_of
+from headgate.planning.stored_subqueries import is_stored, relation_of
+from headgate.planning.table_plans import bind_table, changes_of
 
 
 def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import ClassVar
 
-from headgate.cql import statement as cql
-from headgate.cql.statement import ScalarExpression, Select, SelectItem, Star
+from headgate.cql import syntax
+from headgate.cql.syntax import ScalarExpression, Select, SelectItem, Star
 from headgate.errors import QueryError
 from headgate.model.expression import (
     Expression,
@@ -18,7 +18,7 @@ from headgate.model.expression import (
 from headgate.model.sql_tree import column_tree
 from headgate.model.table import RANK
 from headgate.planning.from_clause import Scope
-from headgate.planning.sources import BoundColumn
+from headgate.planning.from_items import BoundColumn
 from headgate.planning.types import Type
 
 # every result row starts with its timestamp, which the engine adds
@@ -68,7 +68,7 @@ class SelectList:
                 if (given or "").lower() not in self.reserved or not self._is_timestamp(item, column):
                     derived = self._derived_name(item.expression)
                     yield given, derived, bind(item.expression), self.scope.type_of(item.expression)
-            elif isinstance(item, cql.RankItem):
+            elif isinstance(item, syntax.RankItem):
                 rank = Expression(column_tree(RANK), item.name.span)
                 yield item.name.text, item.name.text, rank, Type.declared("INT")
             elif self._select.is_aggregate:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 
-from headgate.cql.statement import Name, Setting
+from headgate.cql.statement import Setting
+from headgate.cql.syntax import Name
 from headgate.errors import QueryError, SetupError, Span, known_names
 
 

@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headgate.cql.statement import (
-    JoinKind,
-    Select,
-    SelectItem,
-    WindowClause,
-)
+from headgate.cql.syntax import JoinKind, Select, SelectItem, WindowClause
 from headgate.errors import QueryError
 from headgate.model import joins
 from headgate.model.expression import Expression, column_of
@@ -24,8 +19,8 @@ from headgate.model.window import (
     UntilWindow,
     is_emitted_whole,
 )
+from headgate.planning.from_items import Source
 from headgate.planning.source_columns import SourceColumns
-from headgate.planning.sources import Source
 
 STREAM_JOINS: dict[JoinKind, type[joins.WindowJoin]] = {
     JoinKind.INNER: joins.WindowJoin,

@@ -10,13 +10,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from headgate.cql.statement import (
-    ColumnReference,
-    FromItem,
-    ScalarExpression,
-    Select,
-    WindowClause,
-)
+from headgate.cql.syntax import ColumnReference, FromItem, ScalarExpression, Select, WindowClause
 from headgate.cql.windows import SPARK_WINDOWS, WINDOW_CALLS
 from headgate.errors import QueryError, Span, known_names
 from headgate.model.expression import Expression, column_of
@@ -27,8 +21,8 @@ from headgate.model.window import (
     Window,
 )
 from headgate.planning.catalog import Catalog
+from headgate.planning.from_items import END, START, WHOLE, BoundColumn, Source, WindowBound, over_text
 from headgate.planning.logical import Node, StreamScan
-from headgate.planning.sources import END, START, WHOLE, BoundColumn, Source, WindowBound, over_text
 from headgate.planning.type_check import TypeCheck, check_field
 from headgate.planning.types import Type
 

@@ -8,7 +8,8 @@ from typing import Annotated, ClassVar, TypeVar
 
 from pydantic import model_validator
 
-from headgate.document import (
+from headgate.errors import SetupError
+from headgate.formats.document import (
     REQUIRED,
     NamedTables,
     Section,
@@ -19,11 +20,10 @@ from headgate.document import (
     read_toml,
     unknown,
 )
-from headgate.errors import SetupError
+from headgate.formats.quantity import RATE, SECONDS, SHARE, Quantity
 from headgate.planning.catalog import Catalog
 from headgate.planning.join_order.problem import WindowSeconds
-from headgate.planning.statistics import PredicateStatistics, WrittenStatistics, form_of
-from headgate.quantity import RATE, SECONDS, SHARE, Quantity
+from headgate.planning.plan_statistics import PredicateStatistics, WrittenStatistics, form_of
 
 _ROWS = Quantity("rows", 0, 1e12)
 _KEYS = Quantity("keys", 1, 1e12)

@@ -13,7 +13,7 @@ from typing import Literal
 
 import numpy as np
 
-from headgate.display import html_table, listed, plural
+from headgate.formats.html import html_table, listed, plural
 from headgate.model.joins import WindowJoin
 from headgate.queueing.distributions import first_true
 from headgate.queueing.latency_models import LatencyModel, OwnServers

@@ -14,7 +14,7 @@ from types import ModuleType
 from typing import Any
 
 from headgate.errors import HeadgateError, SetupError, known_names, nearest
-from headgate.quantity import Quantity
+from headgate.formats.quantity import Quantity
 from headgate.scheduling.baselines import Aging, Fifo, OldestInTurn, RoundRobin
 from headgate.scheduling.capacity import Greedy, PathCapacity, SegmentStrategy, SimplifiedSegment, Threshold
 from headgate.scheduling.chain_envelope import Chain, Mixed

@@ -9,7 +9,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from headgate.display import html_drawing, plural
+from headgate.formats.html import html_drawing, plural
 from headgate.model.network import Network
 from headgate.model.profile import Profile, Profiles
 from headgate.scheduling.strategy import Unit, UnitStrategy

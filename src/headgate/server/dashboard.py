@@ -9,19 +9,19 @@ import threading
 import webbrowser
 from typing import TYPE_CHECKING, Any
 
-from headgate.display import html_link
 from headgate.errors import SetupError
-from headgate.server import app
+from headgate.formats.html import html_link
+from headgate.server import http_app
 from headgate.server.guard import Keys
 from headgate.server.hub import Hub
 from headgate.server.routes import Live
 from headgate.server.run_monitor import RunMonitor
-from headgate.server.worker import Worker
+from headgate.server.session_thread import Worker
 
 if TYPE_CHECKING:
-    from headgate.following import Followers
-    from headgate.handle import Run
-    from headgate.session import Session
+    from headgate.session.following import Followers
+    from headgate.session.handle import Run
+    from headgate.session.session import Session
 
 _END_WITHIN_S = 10.0
 
@@ -65,9 +65,9 @@ class Dashboard:
         keys = Keys(secrets.token_urlsafe(32))
         version = str(sys.modules["headgate"].__version__)
         self._live = Live(self._worker, self._monitor, keys, version)
-        self._listening = app.bind("127.0.0.1", port)
+        self._listening = http_app.bind("127.0.0.1", port)
         self._ending = threading.Event()
-        server = app.Server(self._live, app.application(self._live), self._ending.is_set)
+        server = http_app.Server(self._live, http_app.application(self._live), self._ending.is_set)
         self._thread = threading.Thread(
             target=server.run, args=([self._listening],), name="headgate-dashboard", daemon=True
         )
@@ -77,7 +77,7 @@ class Dashboard:
     @property
     def url(self) -> str:
         """Where the page is, for a browser that a link has opened it in before."""
-        return app.url_of(self._listening) if self.is_open else ""
+        return http_app.url_of(self._listening) if self.is_open else ""
 
     @property
     def is_open(self) -> bool:

@@ -7,14 +7,14 @@ from dataclasses import astuple
 from typing import TYPE_CHECKING, Any
 
 from headgate.errors import HeadgateError
+from headgate.formats.plain_json import finite
 from headgate.model.event import QueryCounts, SettingsChanged, StreamCounts, TickCommitted
 from headgate.model.network import Network
 from headgate.model.operator import Eddy
 from headgate.model.operator_inputs import StreamInput
-from headgate.plain_json import finite
 
 if TYPE_CHECKING:
-    from headgate.handle import Run, SettingsInForce
+    from headgate.session.handle import Run, SettingsInForce
 
 Document = dict[str, Any]
 # of a path of a chart; a page shows no more

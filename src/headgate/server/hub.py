@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.plain_json import json_text
+from headgate.formats.plain_json import json_text
 
 WINDOW_S = 600.0
 """How far back a page sees at once."""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headgate.status import RunStatus
+    from headgate.model.status import RunStatus
 
 KIND = "text/plain; version=0.0.4; charset=utf-8"
 _STREAM_COUNTS = {

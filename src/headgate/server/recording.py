@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TextIO
 
 from headgate.errors import SetupError
-from headgate.plain_json import json_text
+from headgate.formats.plain_json import json_text
 from headgate.server.hub import NOTES, STATES, TICK, WINDOW_S, Message, history_text
 
 FOLDER = "headgate.record"

@@ -16,17 +16,17 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 
-from headgate.plain_json import finite
+from headgate.formats.plain_json import finite
 from headgate.server import bodies, documents, metrics, openapi, streams
 from headgate.server.guard import Keys, cookie_name
 from headgate.server.hub import Hub
 from headgate.server.openapi import Operation
 from headgate.server.recording import Recorded, Recording
 from headgate.server.run_monitor import RunMonitor
-from headgate.server.worker import Worker
+from headgate.server.session_thread import Worker
 
 if TYPE_CHECKING:
-    from headgate.handle import Run
+    from headgate.session.handle import Run
 
 _MOST_STREAMS = 64
 # jobs that read results beside the run

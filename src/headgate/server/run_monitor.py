@@ -17,9 +17,9 @@ from headgate.server import documents
 from headgate.server.hub import Hub
 
 if TYPE_CHECKING:
-    from headgate.following import Followers
-    from headgate.handle import Run
     from headgate.model.network import Network
+    from headgate.session.following import Followers
+    from headgate.session.handle import Run
 
 _LOOK_EVERY_S = 1.0
 # charts change slowly, and cost more than all else

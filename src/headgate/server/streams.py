@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from starlette.responses import StreamingResponse
 
-from headgate.plain_json import json_text
+from headgate.formats.plain_json import json_text
 from headgate.server.hub import TICK, Hub
-from headgate.server.worker import plain_rows
+from headgate.server.session_thread import plain_rows
 
 if TYPE_CHECKING:
-    from headgate.handle import Run
+    from headgate.session.handle import Run
 
 READ_WITHIN_S = 20.0
 """How long a reader may take nothing."""

@@ -9,7 +9,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
-from headgate.document import (
+from headgate.errors import SetupError
+from headgate.formats.document import (
     REQUIRED,
     NamedTables,
     Names,
@@ -23,8 +24,7 @@ from headgate.document import (
     shown,
     unknown,
 )
-from headgate.errors import SetupError
-from headgate.quantity import BYTES, RATE, TIME, Quantity
+from headgate.formats.quantity import BYTES, RATE, TIME, Quantity
 from headgate.routing import Router
 from headgate.routing.monitor import Intervals
 from headgate.routing.routing_network import (

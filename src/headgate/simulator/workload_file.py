@@ -11,7 +11,8 @@ from typing import Annotated, ClassVar, Literal
 
 from pydantic import model_validator
 
-from headgate.document import (
+from headgate.errors import SetupError
+from headgate.formats.document import (
     REQUIRED,
     NamedTables,
     Names,
@@ -25,12 +26,11 @@ from headgate.document import (
     shown,
     unknown,
 )
-from headgate.errors import SetupError
+from headgate.formats.quantity import BYTES, PROCESSORS, RATIO, SECONDS, SELECTIVITY, TIME
 from headgate.model.network import Network, QueryDefinition, SinkDefinition, StreamDefinition
 from headgate.model.operator import Synthetic
 from headgate.model.operator_inputs import Input, OperatorInput, StreamInput
 from headgate.model.uniform_hash import key_of
-from headgate.quantity import BYTES, PROCESSORS, RATIO, SECONDS, SELECTIVITY, TIME
 from headgate.scheduling import SETTING, strategy_named
 from headgate.simulator.scenario import (
     Behaviour,

@@ -25,11 +25,11 @@ from headgate.spark.arrival.intake import Arrival
 from headgate.spark.attempts import AttemptedOperator, Attempts
 from headgate.spark.blocks import BlockStore
 from headgate.spark.eddies.queue import EddySnapshot, probing_timestamps
+from headgate.spark.expected_matches import key_samples
 from headgate.spark.manifest import Manifest, OperatorState
 from headgate.spark.operators.base import Stretch
 from headgate.spark.operators.inputs import LogInput, Retained, StoreTask, TickInput, log_columns
 from headgate.spark.prepared import Prepared
-from headgate.spark.productivity import key_samples
 from headgate.spark.rows import Rows, Spread, cut_at, progress_of
 from headgate.spark.samples import Trial, WindowContent, join_samples
 from headgate.spark.sql import BEGINNING_US, END_US

@@ -28,7 +28,7 @@ from pyspark.sql.types import StructType
 
 from headgate.errors import SetupError
 from headgate.spark.application.workers import silence_daemon
-from headgate.workload.generated import SQL_NAMES, DeclaredColumn, GeneratedStream
+from headgate.workload.generated_stream import SQL_NAMES, DeclaredColumn, GeneratedStream
 from headgate.workload.nexmark_stream import NexmarkSettings
 from headgate.workload.packets import BurstSettings
 

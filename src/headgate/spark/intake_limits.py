@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.sql import SparkSession
 
+from headgate.formats.plain_json import json_text
 from headgate.model.event import TickCommitted
 from headgate.model.network import Network
-from headgate.plain_json import json_text
 from headgate.runtime.allowance import SourceLimits, TakenIn, first_rows
 from headgate.spark.sources import Sources, portion_of
 from headgate.spark.tick_plan import OpenTick

@@ -19,12 +19,12 @@ from headgate.spark.attempts import Attempts
 from headgate.spark.blocks import BlockStore
 from headgate.spark.build import TickBuilder
 from headgate.spark.checkpoint import Checkpoint
+from headgate.spark.expected_matches import count_keys
 from headgate.spark.manifest import BlockRef, Manifest
 from headgate.spark.measuring import Measuring
 from headgate.spark.operators.inputs import StoreTask
 from headgate.spark.physical_plans import LightPlan, MeasuredQuery
 from headgate.spark.prepared import Prepared
-from headgate.spark.productivity import count_keys
 from headgate.spark.result_quality import ResultLatency, counts_until
 from headgate.spark.samples import count_matches
 from headgate.spark.sinks import Sink

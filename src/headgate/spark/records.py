@@ -15,6 +15,7 @@ from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.errors import SetupError, SparkError, known_names
+from headgate.formats.plain_json import json_text
 from headgate.model.kafka import (
     KAFKA,
     client_options,
@@ -26,7 +27,6 @@ from headgate.model.kafka import (
     value_format,
 )
 from headgate.model.network import Column, StreamDefinition
-from headgate.plain_json import json_text
 from headgate.spark import sql
 
 _LOG = logging.getLogger(__name__)

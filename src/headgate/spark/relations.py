@@ -18,7 +18,7 @@ from headgate.spark.application.cluster import in_session
 from headgate.spark.blocks import BlockStore
 from headgate.spark.manifest import RelationState
 from headgate.spark.operators.base import StoredRelation
-from headgate.spark.operators.stored import stored_sql
+from headgate.spark.operators.stored_relations import stored_sql
 from headgate.spark.sources import Sources, first_line
 
 _LOG = logging.getLogger(__name__)

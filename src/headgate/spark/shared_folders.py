@@ -13,7 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from headgate.errors import SetupError
-from headgate.outputs import check_folder
+from headgate.formats.outputs import check_folder
 from headgate.spark.application.cluster import processors, task_slots
 from headgate.spark.file_system import Files, local_path
 

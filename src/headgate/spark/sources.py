@@ -30,7 +30,7 @@ from headgate.spark.file_system import Files
 from headgate.spark.records import NO_CONNECTOR
 from headgate.spark.source_files import FileScans
 from headgate.workload import nexmark
-from headgate.workload.generated import GeneratedStream
+from headgate.workload.generated_stream import GeneratedStream
 
 STREAM = "$stream"
 BAD_ROW = records.BAD_ROW

@@ -12,9 +12,9 @@ from pyspark.sql import functions as F
 
 from headgate.spark.arrival.intake import Arrival
 from headgate.spark.eddies.queue import EddySnapshot
+from headgate.spark.expected_matches import KeySample
 from headgate.spark.manifest import BlockRef
 from headgate.spark.operators.inputs import StoreTask
-from headgate.spark.productivity import KeySample
 from headgate.spark.rows import Rows
 from headgate.spark.samples import JoinSample, Trial
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.model.profile import Profile, TickCosts
-from headgate.status import TickRecord
+from headgate.model.status import TickRecord
 
 Floats = NDArray[np.float64]
 # one more than the coefficients of a tick's wall-clock time

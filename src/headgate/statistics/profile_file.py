@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from headgate.display import html_table, plural
 from headgate.errors import SetupError
+from headgate.formats.html import html_table, plural
+from headgate.formats.plain_json import json_text
 from headgate.model.profile import Profiles, TickCosts
-from headgate.plain_json import json_text
 
 FILE_NAME = "profiles.json"
 _SUFFIX = ".profile.json"
@@ -93,7 +93,7 @@ class Measured:
         if not isinstance(path, (str, Path)):
             raise SetupError(f"a {type(path).__name__} is not a path; pass that of a profile file (JSON)")
         # takes a moment to import, and most commands read no profile
-        from headgate.document import read_json
+        from headgate.formats.document import read_json
 
         hint = "; run --checkpoint writes it when it ends"
         return _checked(read_json(Path(path), "a profile file (JSON)", hint), str(path))
@@ -101,7 +101,7 @@ class Measured:
     @staticmethod
     def from_json(text: str, origin: str) -> Measured:
         """The inverse of ``to_json``; ``origin`` is named in errors."""
-        from headgate.document import parse_json
+        from headgate.formats.document import parse_json
 
         return _checked(parse_json(text, origin), origin)
 

@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from pydantic import BeforeValidator
 
-from headgate.document import REQUIRED, NamedTables, Section, checked
+from headgate.formats.document import REQUIRED, NamedTables, Section, checked
+from headgate.formats.quantity import BYTES, PROCESSORS, RATE, SECONDS, SELECTIVITY, Quantity
 from headgate.model.profile import Profile, Profiles, TickCosts
-from headgate.quantity import BYTES, PROCESSORS, RATE, SECONDS, SELECTIVITY, Quantity
 
 _MOST_ENTRIES = 100_000
 _PROFILE = '{"seconds_per_tuple": 2e-6, "selectivity": 1.5, "bytes_per_tuple": 48}'

@@ -11,12 +11,12 @@ from types import MappingProxyType
 
 from headgate.model.network import Network, SinkDefinition, StreamDefinition
 from headgate.model.profile import Profiles
+from headgate.model.status import RunStatus
 from headgate.model.view import SystemView, Turn
 from headgate.statistics.completeness import with_reasons
 from headgate.statistics.operators import UNREACHED
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
-from headgate.status import RunStatus
 
 # long enough to be worth the start of a run
 _LEAST_S = 2.0

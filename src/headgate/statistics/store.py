@@ -18,11 +18,11 @@ from headgate.model.joins import WindowJoin
 from headgate.model.network import Network
 from headgate.model.operator import Select
 from headgate.model.profile import Profile, Profiles, TickCosts, order_by_rank
+from headgate.model.status import TickRecord
 from headgate.statistics.completeness import TICKS
 from headgate.statistics.estimators import DecayedRatio, JoinCosts, MatchRatio, tick_costs
 from headgate.statistics.operators import OperatorEstimates, Overall
 from headgate.statistics.profile_file import Measured
-from headgate.status import TickRecord
 
 # predicates are tried out once Java is warm, then ever more rarely
 _FIRST_TRIAL = 4

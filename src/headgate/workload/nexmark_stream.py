@@ -9,8 +9,8 @@ from types import MappingProxyType
 import pyarrow as pa
 
 from headgate.errors import SetupError, known_names, nearest, unknown_name
-from headgate.quantity import SEED, Quantity
-from headgate.workload.generated import (
+from headgate.formats.quantity import SEED, Quantity
+from headgate.workload.generated_stream import (
     COMMON_OPTIONS,
     SQL_NAMES,
     DeclaredColumn,

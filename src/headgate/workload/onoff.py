@@ -26,7 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError
-from headgate.quantity import FLOWS, SEED
+from headgate.formats.quantity import FLOWS, SEED
 from headgate.workload.traffic import Arrivals, RatePhases, TruncatedPareto
 
 OnPeriods = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]

@@ -18,9 +18,9 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError, known_names
+from headgate.formats.quantity import FLOWS, SEED, SHAPE, Quantity
 from headgate.model.uniform_hash import mix
-from headgate.quantity import FLOWS, SEED, SHAPE, Quantity
-from headgate.workload.generated import (
+from headgate.workload.generated_stream import (
     COMMON_OPTIONS,
     SQL_NAMES,
     DeclaredColumn,

@@ -14,9 +14,9 @@ from pyarrow import csv, parquet
 from pydantic import BeforeValidator, FailFast, Field, GetCoreSchemaHandler, model_validator
 from pydantic_core import core_schema
 
-from headgate.document import REQUIRED, Right, Section, check_table, checked, problem, shown
 from headgate.errors import SetupError, known_names, nearest
-from headgate.quantity import FLOWS, RATE, SHAPE, TIME, Quantity
+from headgate.formats.document import REQUIRED, Right, Section, check_table, checked, problem, shown
+from headgate.formats.quantity import FLOWS, RATE, SHAPE, TIME, Quantity
 from headgate.workload.onoff import OnOff, ramps
 from headgate.workload.traffic import RatePhases, TruncatedPareto
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from headgate.errors import SetupError
-from headgate.quantity import RATE, SHAPE, Quantity
+from headgate.formats.quantity import RATE, SHAPE, Quantity
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from tests.spark.arrival.test_late_rows import check, queries, tuples
 
 from headgate import Session
 from headgate.errors import DamagedStateError
-from headgate.handle import Run
+from headgate.session.handle import Run
 from headgate.spark.arrival.dead_letters import culprits
 from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.source_files import FileSourceLog

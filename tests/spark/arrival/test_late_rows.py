@@ -18,8 +18,8 @@ from tests.oracle.random_queries import WORDS, column, compare
 from tests.oracle.runs import PATIENT, difference, found_rows, query_sql
 
 from headgate import Session
-from headgate.handle import Run
-from headgate.status import RunStatus
+from headgate.model.status import RunStatus
+from headgate.session.handle import Run
 
 pytestmark = pytest.mark.spark
 

@@ -29,7 +29,7 @@ from tests.oracle.runs import Course, declarations, difference, found_rows, quer
 
 from headgate import Session
 from headgate.errors import UserCodeError
-from headgate.handle import Run
+from headgate.session.handle import Run
 
 pytestmark = pytest.mark.spark
 

@@ -11,7 +11,7 @@ from tests.spark.eddies.test_worker import eddy_of
 
 from headgate.errors import SetupError
 from headgate.model.network import PoolDefinition
-from headgate.placed import router_for_run
+from headgate.session.placed import router_for_run
 from headgate.spark.eddies.pools import Balance, Pools, PoolStatus
 from headgate.spark.eddies.queue import EddyQueue
 from headgate.spark.manifest import BlockRef

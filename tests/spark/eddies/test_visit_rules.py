@@ -13,8 +13,8 @@ from headgate.model.network import PoolDefinition
 from headgate.model.operator import ByTruth, JoinEddy, PlacedPredicate, PlacedProbe
 from headgate.model.operator_inputs import OperatorInput
 from headgate.model.window import TimeWindow
-from headgate.placed import router_for_run
 from headgate.routing import router_names
+from headgate.session.placed import router_for_run
 from headgate.spark.eddies.pools import Pools
 from headgate.spark.eddies.slot_server import SlotClient, SlotServer
 from headgate.spark.eddies.visit_rules import probe_parents, visit_rules

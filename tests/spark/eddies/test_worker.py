@@ -15,8 +15,8 @@ from headgate.model.expression import Expression
 from headgate.model.network import PoolDefinition
 from headgate.model.operator import ByTruth, Eddy, PlacedPredicate
 from headgate.model.operator_inputs import StreamInput
-from headgate.placed import router_for_run
 from headgate.routing import router_names
+from headgate.session.placed import router_for_run
 from headgate.spark.eddies.pools import Pools, rows_of_job
 from headgate.spark.eddies.publication import Count, Publication, Report
 from headgate.spark.eddies.slot_server import SlotClient, SlotServer

@@ -12,7 +12,7 @@ from headgate.model.window import RowWindow, TimeWindow
 from headgate.planning import logical
 from headgate.planning.join_order.problem import NO_TIME, JoinInput, JoinPredicate, JoinProblem, WindowSeconds
 from headgate.planning.logical import LogicalPlan, Node, scans, stream_below
-from headgate.planning.statistics import (
+from headgate.planning.plan_statistics import (
     Missing,
     PlanPredicate,
     PredicateEstimate,

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TypeVar, cast
 
 from headgate.planning.logical import LogicalPlan
+from headgate.planning.plan_statistics import Context
 from headgate.planning.rules.order_filters import order_filters
 from headgate.planning.rules.prune_columns import prune_columns
 from headgate.planning.rules.push_down_selection import push_down_selection
 from headgate.planning.rules.scale_aggregates import scale_aggregates
-from headgate.planning.statistics import Context
 
 Rule = Callable[[LogicalPlan, Context], LogicalPlan]
 Plan = TypeVar("Plan", bound=LogicalPlan)

@@ -7,7 +7,7 @@ from dataclasses import replace
 from headgate.model.profile import order_by_rank
 from headgate.planning import logical
 from headgate.planning.logical import LogicalPlan, Node, scans
-from headgate.planning.statistics import Context, Missing, plan_predicates
+from headgate.planning.plan_statistics import Context, Missing, plan_predicates
 
 
 def order_filters(plan: LogicalPlan, context: Context) -> LogicalPlan:

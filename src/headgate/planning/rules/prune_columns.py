@@ -7,7 +7,7 @@ from typing import TypeVar
 
 from headgate.planning import logical
 from headgate.planning.logical import LogicalPlan, Node
-from headgate.planning.statistics import Context
+from headgate.planning.plan_statistics import Context
 
 AnyScan = TypeVar("AnyScan", bound=logical.Scan)
 

@@ -11,7 +11,7 @@ from headgate.model import joins
 from headgate.model.expression import Expression
 from headgate.planning import logical
 from headgate.planning.logical import LogicalPlan, Node
-from headgate.planning.statistics import Context
+from headgate.planning.plan_statistics import Context
 
 Predicates = tuple[Expression, ...]
 

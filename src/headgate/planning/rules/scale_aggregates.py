@@ -29,7 +29,7 @@ from headgate.planning.logical import (
     scans,
     stream_below,
 )
-from headgate.planning.statistics import Context
+from headgate.planning.plan_statistics import Context
 
 # half of a 95 % interval, in standard errors
 Z_95 = 1.959963984540054

@@ -11,7 +11,7 @@ from headgate.model.operator_inputs import StreamInput
 from headgate.model.productivity import PRODUCTIVITY
 from headgate.model.shedding import BITS, KEEP, DropBox, Floor, TickSettings
 from headgate.spark import sql
-from headgate.spark.productivity import productivity
+from headgate.spark.expected_matches import productivity
 from headgate.spark.sources import BAD_ROW
 
 

@@ -1,0 +1,1 @@
+"""What users write and read: documents, numbers, JSON, HTML, and the files that hold them."""

@@ -1,0 +1,1 @@
+"""Tables for the screen, plots, and the display of a run."""

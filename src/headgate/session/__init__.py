@@ -1,0 +1,1 @@
+"""Sessions: what is declared, plans, runs and their handles."""
