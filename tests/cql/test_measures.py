@@ -53,7 +53,7 @@ def test_sizes_are_powers_of_1024_in_all_spellings(text: str, size: int) -> None
         ("soon", "'soon' is not a time; write a number and a unit, such as 10 SECONDS"),
         ("10", "10 has no unit; write 10 SECONDS"),
         ("-1 s", "a time cannot be negative; write a positive number and a unit"),
-        ("1 s 2", "unexpected '2' after the time; write 1 SECONDS"),
+        ("1 s 2", "unexpected '2' after the time; write 1 s"),
         ("9" * 31 + " s", "a number of 31 digits is too long for a time"),
     ],
 )
