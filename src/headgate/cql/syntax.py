@@ -219,6 +219,11 @@ class Select:
         return next((window for window in windows if window.time is not None), None)
 
     @property
+    def emits_departures(self) -> bool:
+        """Whether results are tuples as they leave a window."""
+        return self.emission is not None and self.emission.kind is Emission.DELETED
+
+    @property
     def summarizes_windows(self) -> bool:
         """Whether results are those of a window, at each of its steps, rather than of a tuple."""
         is_shown_whole = self.emission is not None and self.emission.kind is Emission.WHOLE

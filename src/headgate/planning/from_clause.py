@@ -133,7 +133,7 @@ class Scope(SourceChecks):
     def _window_of(self, source: Source) -> Window:
         """What is read of a stream; when totals are shown is up to the aggregate."""
         is_shown = isinstance(source.window, LandmarkWindow) and len(self.streams) > 1
-        is_named = len(self.streams) == 1 and not self._is_of_windows and isinstance(source.window, HopWindow)
+        is_named = len(self.streams) == 1 and not self._needs_window and isinstance(source.window, HopWindow)
         return UnboundedWindow() if is_shown or is_named else source.window
 
     def inner_conditions(self) -> Iterator[Expression]:

@@ -56,6 +56,7 @@ class SourceColumns:
         self._derived = derived
         self._is_aggregate = select.is_aggregate
         self._is_of_windows = select.summarizes_windows
+        self._needs_window = select.summarizes_windows or select.emits_departures
         self._joining: Source | None = None
         self.sources = _with_window_of_key(tuple(map(self._source, select.sources)), select.window_key)
         self.streams = tuple(s for s in self.sources if isinstance(s.definition, StreamDefinition))

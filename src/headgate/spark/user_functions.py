@@ -38,7 +38,7 @@ def declared(name: str, function: Callable[..., Any], returns: str) -> Callable[
     def call(*arguments: Any) -> Any:
         value = function(*arguments)
         if value is not None and (not isinstance(value, wanted) or isinstance(value, never)):
-            raise TypeError(f"returned {value!r} ({type(value).__name__}), which is not a {returns}")
+            raise TypeError(f"returned {value!r} ({type(value).__name__}), which is no {returns}")
         return value
 
     # so that a traceback names the function

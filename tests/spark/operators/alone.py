@@ -22,6 +22,7 @@ from headgate.model.operator import Select
 from headgate.model.operator_inputs import StreamInput
 from headgate.model.window import RowWindow, UntilWindow, Window
 from headgate.spark import sql
+from headgate.spark.blocks import ONE_TASK_ROWS
 from headgate.spark.manifest import BlockRef, OperatorState
 from headgate.spark.operators.base import SparkOperator, Stretch
 from headgate.spark.operators.inputs import LogInput, QueueInput, Retained, TickInput
@@ -42,6 +43,7 @@ class Tables:
             name: LogSchema(StreamDefinition(name, "csv", None), _USER, None, "k", is_numbered, False)
             for name in streams
         }
+        self.one_task_rows = ONE_TASK_ROWS
         self._blocks: dict[str, tuple[StructType, list[tuple[Any, ...]]]] = {}
 
     def put(
