@@ -218,16 +218,17 @@ def test_executors_settle_tuples_at_their_own_speed_while_others_wait(
     eddy, reports = cluster("wscq", {"a": 8}), dict[str, Report]()
     job = eddy.job(waiting=waiting)
 
+    # so many that the slow one settles some before the quick one has settled all
     def work(name: str, seconds: float) -> None:
-        reports[name] = eddy.work(job, [Calls(seconds).holds(0)] * 3, [0] * 80)
+        reports[name] = eddy.work(job, [Calls(seconds).holds(0)] * 3, [0] * 240)
 
     run_at_once([partial(work, "quick", 0.001), partial(work, "slow", 0.02)])
-    assert reports["quick"].settled >= 60
+    assert reports["quick"].settled >= 180
     if waiting:
-        assert 0 < reports["slow"].settled < 30
+        assert 0 < reports["slow"].settled < 90
         assert reports["slow"].active_s < 2 * reports["quick"].active_s + 0.1
     else:
-        assert reports["slow"].settled == reports["quick"].settled == 80
+        assert reports["slow"].settled == reports["quick"].settled == 240
 
 
 def test_a_worker_learns_the_queues_and_statistics_of_others(cluster: Clusters) -> None:
