@@ -166,6 +166,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 # profiles need a real run
+@pytest.mark.slow
 @pytest.mark.parametrize("name", public(Session, "profile", "sql", "plans", "network", "close"))
 @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
@@ -183,6 +184,7 @@ def test_no_argument_of_a_session_ends_in_a_stack_trace(folder: Path, name: str,
         session.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", public(Run, "watch"))
 @settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())

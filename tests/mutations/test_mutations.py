@@ -8,6 +8,8 @@ import pytest
 from tests.mutations.cases import kinds
 from tests.mutations.judging import Outcomes, run_mutated, run_unchanged
 
+pytestmark = pytest.mark.slow
+
 _CASES = 200
 
 

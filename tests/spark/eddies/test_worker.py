@@ -217,16 +217,27 @@ def test_executors_settle_tuples_at_their_own_speed_while_others_wait(
     """A job ends with the first of its workers that has no tuples left, unless there are no others."""
     eddy, reports = cluster("wscq", {"a": 8}), dict[str, Report]()
     job = eddy.job(waiting=waiting)
+    calls_of, has_settled_one = Counter[int](), threading.Event()
 
-    # so many that the slow one settles some before the quick one has settled all
-    def work(name: str, seconds: float) -> None:
-        reports[name] = eddy.work(job, [Calls(seconds).holds(0)] * 3, [0] * 240)
+    def slow(row: int) -> bool:
+        time.sleep(0.02)
+        calls_of[row] += 1
+        if calls_of[row] == 3:
+            has_settled_one.set()
+        return True
 
-    run_at_once([partial(work, "quick", 0.001), partial(work, "slow", 0.02)])
+    def work_slowly() -> None:
+        reports["slow"] = eddy.work(job, [slow] * 3, [0] * 240)
+
+    def work_quickly() -> None:
+        assert has_settled_one.wait(60)
+        reports["quick"] = eddy.work(job, [Calls(0.001).holds(0)] * 3, [0] * 240)
+
+    run_at_once([work_slowly, work_quickly])
     assert reports["quick"].settled >= 180
     if waiting:
-        assert 0 < reports["slow"].settled < 90
-        assert reports["slow"].active_s < 2 * reports["quick"].active_s + 0.1
+        assert 0 < reports["slow"].settled < 180
+        assert reports["slow"].active_s < 2 * reports["quick"].active_s + 1
     else:
         assert reports["slow"].settled == reports["quick"].settled == 240
 
