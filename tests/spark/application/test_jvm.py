@@ -65,6 +65,8 @@ def test_a_jvm_that_ends_at_once_is_reported_and_leaves_nothing(tmp_path: Path) 
 def nothing_early(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(jvm._Early, "jvm", None)
     monkeypatch.setattr(jvm._Early, "is_taken", False)
+    # another test of this process may have connected
+    monkeypatch.setattr("pyspark.SparkContext._gateway", None)
 
 
 @pytest.mark.usefixtures("nothing_early")
