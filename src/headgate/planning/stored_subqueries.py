@@ -94,7 +94,7 @@ class _Stored:
         return relation_of(item.source.text, branches, self.catalog) if branches else None
 
     def instants(self, name: str) -> Mapping[str, int]:
-        """No column tells a timestamp."""
+        """No column has a timestamp."""
         del name
         return {}
 

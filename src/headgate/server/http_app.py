@@ -186,7 +186,7 @@ def bind(host: str, port: int) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((host, port))
-        # who is told of the address before the server has started waits for it
+        # a client that has the address before the server has started waits for it
         found.listen(_MOST_CONNECTIONS)
     except (OSError, OverflowError) as error:
         found.close()

@@ -1,4 +1,4 @@
-"""Observers that come while a run is on, and the events before them that they are told of."""
+"""Observers that come while a run is on, and the earlier events that they receive."""
 
 from __future__ import annotations
 
