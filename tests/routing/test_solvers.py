@@ -88,6 +88,20 @@ def brute_force(network: RoutingNetwork) -> float:
     return float(found.x[-1])
 
 
+@pytest.mark.parametrize("slower", [1e3, 1e9, 1e12, 1e20])
+def test_capacities_of_paths_may_differ_by_any_factor(slower: float) -> None:
+    operators = {
+        "slow": PlacedOperator("slow", slower, 0.5, 10.0),
+        "first": PlacedOperator("first", 0.1, 0.2, 20.0),
+        "none": PlacedOperator("none", 0.5, 0.0, 20.0),
+    }
+    plan = AnyOrder("s3", "s", tuple(operators))
+    network = RoutingNetwork({"s": 1.0}, operators, {"s3": plan}, max_queue=10_000)
+    # nothing reaches the slow one behind the others; each of these spends 0.005 s on a tuple of the source,
+    # and what the slow one can take off them is next to nothing
+    assert largest_rate(network).mdr == pytest.approx(200 * 10_000 / 10_001, rel=1e-4)
+
+
 @given(random_networks())
 @settings(max_examples=60, deadline=None)
 def test_generated_paths_reach_the_rate_of_all_orders_together(network: RoutingNetwork) -> None:

@@ -49,7 +49,9 @@ def _largest_flow(problem: Problem) -> tuple[list[PathColumn], Floats]:
         for number, plan in enumerate(problem.plans):
             column = problem.cheapest(plan, prices)
             margin = _MDR_TOLERANCE * prices.max()
-            if column.utilisation @ prices < values[number] * (1 - _MDR_TOLERANCE) - margin:
+            is_cheaper = column.utilisation @ prices < values[number] * (1 - _MDR_TOLERANCE) - margin
+            # one that is known already seems cheaper by the tolerance of the solver alone
+            if is_cheaper and all(known.order != column.order for known in columns if known.plan == plan):
                 entering.append(column)
         if not entering:
             return columns, amounts / rate
@@ -62,15 +64,17 @@ def _largest_flow_on(problem: Problem, columns: list[PathColumn]) -> tuple[float
     # takes a third of a second to import
     from scipy.optimize import linprog
 
-    # scaled by the least capacity, so that rates may have any magnitude
-    unit = 1.0 / max(float(np.max(column.utilisation)) for column in columns)
+    # solvers take very small coefficients for zeros: flows are in units of what the best path of the slowest
+    # plan sustains, and those of a worse path in units of what that path sustains
+    unit = 1.0 / max(min(_busiest(c) for c in columns if c.plan == plan) for plan in problem.plans)
     restricted = _Restricted(problem, unit, columns)
+    scales = np.maximum(1.0, restricted.used.max(axis=0))
     plans, servers = len(problem.plans), len(problem.servers)
     found = linprog(
         c=np.append(np.zeros(len(columns)), -1.0),
-        A_ub=np.hstack([restricted.used, np.zeros((servers, 1))]),
+        A_ub=np.hstack([restricted.used / scales, np.zeros((servers, 1))]),
         b_ub=np.full(servers, problem.most_utilised),
-        A_eq=np.hstack([restricted.belongs, -np.ones((plans, 1))]),
+        A_eq=np.hstack([restricted.belongs / scales, -np.ones((plans, 1))]),
         b_eq=np.zeros(plans),
         method="highs",
     )
@@ -78,7 +82,11 @@ def _largest_flow_on(problem: Problem, columns: list[PathColumn]) -> tuple[float
         raise InternalError(f"the largest rate cannot be computed: {found.message}")
     prices: Floats = -np.asarray(found.ineqlin.marginals)
     values: Floats = -np.asarray(found.eqlin.marginals) / unit
-    return float(found.x[-1]), found.x[:-1], prices, np.abs(values)
+    return float(found.x[-1]), found.x[:-1] / scales, prices, np.abs(values)
+
+
+def _busiest(column: PathColumn) -> float:
+    return float(np.max(column.utilisation))
 
 
 def least_response_time(network: RoutingNetwork, rate: float) -> Solution:

@@ -1,14 +1,13 @@
-"""Plans judged the slow way: join by join from the formulas, boxes by a linear program."""
+"""Plans judged the slow way: join by join from the formulas, boxes by trying all corners."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import permutations
+from itertools import permutations, product
 
 import numpy as np
 from hypothesis import strategies as st
-from scipy.optimize import linprog
 
 from headgate.model.window import RowWindow
 from headgate.planning.join_order.problem import JoinInput, JoinPredicate, JoinProblem, WindowSeconds
@@ -34,8 +33,26 @@ def judge(problem: JoinProblem, plan: Nested, capacity: float) -> Judged:
     gains, costs = np.array(units).T
     if costs.sum() <= capacity:
         return Judged(gains.sum(), costs.sum(), costs.sum())
-    best = linprog(-gains, A_ub=[costs], b_ub=[capacity], bounds=[(0, 1)] * len(streams), method="highs")
-    return Judged(gains @ best.x, costs @ best.x, costs.sum())
+    best = best_corner(gains, costs, capacity)
+    return Judged(gains @ best, costs @ best, costs.sum())
+
+
+def best_corner(gains: np.ndarray, costs: np.ndarray, capacity: float) -> np.ndarray:
+    """What to take for the largest gain: some items, and of one more what fits.
+
+    Solvers of linear programs exceed a capacity by their tolerance, which is a lot of an item of small cost.
+    """
+    best = np.zeros(len(gains))
+    for chosen in product([0.0, 1.0], repeat=len(gains)):
+        left = capacity - costs @ chosen
+        if left < 0:
+            continue
+        for item in range(len(gains)):
+            taken = np.array(chosen)
+            if not taken[item]:
+                taken[item] = 1.0 if costs[item] <= left else left / costs[item]
+            best = max(best, taken, key=lambda corner: gains @ corner)
+    return best
 
 
 def evaluate(problem: JoinProblem, plan: Nested, keep: dict[str, float]) -> tuple[float, float]:
