@@ -147,7 +147,7 @@ def borders_only(most_events: float = 0) -> Iterator[None]:
         (simulating, "simulate", short),
         (eddy_simulation, "simulate_eddy", short_eddy),
         (DataSet, "write", accept),
-        *((studies, name, accept) for name in ("demonstrate", "reproduced", "measured")),
+        *((studies, name, accept) for name in ("demonstrate", "reproduced", "measured", "_application")),
         *((execution, name, accept) for name in ("execute", "measure", "show_sql", "Session")),
     )
     before = signal.signal(signal.SIGPROF, too_long)
