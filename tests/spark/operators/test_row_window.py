@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from random import Random
 
@@ -21,7 +22,7 @@ from headgate.spark.operators.row_window import (
     with_expiry_in_one_task,
     with_expiry_in_order,
 )
-from headgate.spark.sql import SEQ
+from headgate.spark.sql import SEQ, TS
 
 pytestmark = pytest.mark.spark
 
@@ -76,3 +77,17 @@ def test_nothing_leaves_while_nothing_pushes(tiny: SparkSession) -> None:
     rows = [Tuple(ts, {"k": 0, "v": 0}) for ts in (1, 2)]
     found = found_in(tiny, with_expiry(numbered(rows, RowWindow(1)), RowWindow(1), None))
     assert found == {0: (None, None), 1: (None, None)}
+
+
+def test_tuples_leave_compiled_as_they_do_interpreted(compiled: SparkSession) -> None:
+    register_functions(compiled)
+    window = RowWindow(1_000)
+    tuples = f"SELECT id AS {sql.name(SEQ)}, id DIV 3 AS {sql.name(TS)} FROM range(0, 5000, 1, 4)"
+    frame = compiled.sql(with_expiry_in_one_task(tuples, window))
+    left = {seq: (ts, by) for seq, ts, by in frame.select(SEQ, EXPIRY, EXPIRY_SEQ).collect()}
+    assert left == {
+        seq: ((seq + 1_000) // 3, seq + 1_000) if seq + 1_000 < 5000 else (None, None) for seq in range(5000)
+    }
+    # an expression without code of its own would take the whole stage out of compiled code
+    plan = frame._jdf.queryExecution().executedPlan().toString()
+    assert re.search(r"\*\(\d+\) Project \[.*later\(", plan), plan

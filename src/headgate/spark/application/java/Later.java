@@ -7,12 +7,13 @@ import org.apache.spark.sql.catalyst.InternalRow;
 import org.apache.spark.sql.catalyst.expressions.Expression;
 import org.apache.spark.sql.catalyst.expressions.Literal;
 import org.apache.spark.sql.catalyst.expressions.UnaryExpression;
+import org.apache.spark.sql.catalyst.expressions.codegen.CodeBlock;
 import org.apache.spark.sql.catalyst.expressions.codegen.CodegenContext;
-import org.apache.spark.sql.catalyst.expressions.codegen.CodegenFallback;
 import org.apache.spark.sql.catalyst.expressions.codegen.ExprCode;
 import org.apache.spark.sql.catalyst.trees.TreeNode;
 import org.apache.spark.sql.types.DataType;
 import org.apache.spark.sql.types.DataTypes;
+import scala.collection.immutable.Nil$;
 import scala.collection.immutable.Seq;
 import scala.runtime.AbstractFunction1;
 
@@ -22,7 +23,7 @@ import scala.runtime.AbstractFunction1;
  * Over rows in descending order it is what ``lead`` finds in ascending order. Spark's ``lead`` copies all rows of a task into a
  * buffer first; this remembers one number for each row of the window.
  */
-public class Later extends UnaryExpression implements CodegenFallback, Serializable {
+public class Later extends UnaryExpression implements Serializable {
 
     private final Expression child;
     private final int distance;
@@ -73,8 +74,19 @@ public class Later extends UnaryExpression implements CodegenFallback, Serializa
         return found;
     }
 
-    public ExprCode doGenCode(CodegenContext context, ExprCode code) {
-        return CodegenFallback.doGenCode$(this, context, code);
+    /** Fields of a generated class are those of one task. */
+    public ExprCode doGenCode(CodegenContext context, ExprCode found) {
+        String values = context.addMutableState("long[]", "laterValues", new Initially("new long[" + distance + "]"), true, true);
+        String count = context.addMutableState("long", "laterCount", new Initially("0L"), true, true);
+        String place = context.freshName("place");
+        ExprCode own = child.genCode(context);
+        String text = "int " + place + " = (int) (" + count + " % " + distance + ");\n"
+            + "boolean " + found.isNull() + " = " + count + " < " + distance + ";\n"
+            + "long " + found.value() + " = " + values + "[" + place + "];\n"
+            + values + "[" + place + "] = " + own.value() + ";\n"
+            + count + "++;\n";
+        CodeBlock block = new CodeBlock(Nil$.MODULE$.$colon$colon(text), Nil$.MODULE$);
+        return found.copy(own.code().$plus(block), found.isNull(), found.value());
     }
 
     public TreeNode withNewChildInternal(TreeNode other) {
@@ -99,6 +111,20 @@ public class Later extends UnaryExpression implements CodegenFallback, Serializa
 
     public int hashCode() {
         return 31 * child.hashCode() + distance;
+    }
+
+    /** The statement that gives a field of a generated class its first value. */
+    private static class Initially extends AbstractFunction1 {
+
+        private final String value;
+
+        Initially(String value) {
+            this.value = value;
+        }
+
+        public Object apply(Object field) {
+            return field + " = " + value + ";";
+        }
     }
 
     /** Reads the two arguments of a call. */
