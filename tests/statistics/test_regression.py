@@ -67,6 +67,21 @@ def test_errors_are_those_of_ordinary_least_squares() -> None:
     assert found.error_of_sum([1.0, 4.0]) == pytest.approx(float(np.sqrt(weights @ covariance @ weights)))
 
 
+def test_work_is_not_done_faster_than_by_all_processors() -> None:
+    # the larger ticks found other programs gone: their lengths tell of ten processors
+    history, at_s = [tick(0.0, 0, 0.0)], 0.0
+    for busy_s in [0.5, 1.0, 1.5, 0.8, 1.2]:
+        at_s += 1.0 + 0.1 * busy_s
+        history.append(tick(at_s, 1000, busy_s))
+    assert (found := tick_costs([history])) is not None and found.work_s == pytest.approx(0.1)
+    bounded = tick_costs([history], processors=2)
+    assert bounded is not None and bounded.work_s == pytest.approx(0.5)
+    # a tick of the mean length is still one
+    assert bounded.seconds(1000, 1.0) == pytest.approx(1.1, rel=0.02)
+    slow = tick_costs([history], processors=20)
+    assert slow is not None and slow.work_s == pytest.approx(0.1)
+
+
 def test_two_ticks_say_nothing_about_the_error_of_two_costs() -> None:
     amounts, seconds = [(100.0, 1.0), (300.0, 1.0)], [0.5, 0.9]
     found = fit(amounts, seconds, [Term()] * 2)

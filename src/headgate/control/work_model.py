@@ -178,7 +178,7 @@ class WorkModel:
             self._statistics.join_costs.add(*self._expected, tick.busy_s)
 
     def tick_costs(self) -> TickCosts | None:
-        return self._statistics.latest_tick_costs(_RECENT_TICKS, COLD_TICKS)
+        return self._statistics.latest_tick_costs(_RECENT_TICKS, COLD_TICKS, self._run.processors)
 
     def capacity(self, costs: TickCosts | None) -> float:
         """Processor seconds for tuples per second of the streams' own time, beside what ticks cost."""

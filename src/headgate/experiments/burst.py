@@ -85,6 +85,7 @@ class BurstBench:
     """Runs the burst of a script again and again on one Spark application."""
 
     def __init__(self, spark: Any, file: str, seed: int, progress: Progress) -> None:
+        self.processors = processors(spark)
         self._spark = spark
         self._file = file
         self._seed = seed
@@ -112,7 +113,7 @@ class BurstBench:
         self._known = rehearsed.measured.profiles
         ticks = rehearsed.status.history
         per_tuple_s = sum(tick.busy_s for tick in ticks) / sum(tick.rows_in for tick in ticks)
-        self.rate = float(np.clip(_OVERLOAD * processors(self._spark) / per_tuple_s, *_RATES))
+        self.rate = float(np.clip(_OVERLOAD * self.processors / per_tuple_s, *_RATES))
 
     def run(self, strategy: Strategy) -> BurstRun:
         self._progress(f"{strategy.name} on Spark")
@@ -134,8 +135,7 @@ class BurstBench:
         profiles, own = operator_profiles(run.measured, run.network, Origin("the run")), run.measured.tick
         if own is not None:
             costs = replace(costs, fixed_busy_s=own.fixed_busy_s, stored_busy_s=own.stored_busy_s)
-        cores = processors(self._spark)
-        simulation = TickSimulation(run.network, profiles, arrivals_s, costs, TICK_BUDGET_S, cores)
+        simulation = TickSimulation(run.network, profiles, arrivals_s, costs, TICK_BUDGET_S, self.processors)
         return simulation.run(strategy)
 
 
@@ -160,7 +160,7 @@ def predict_burst(study: Study, bench: BurstBench) -> None:
     ticks = [tick for run in runs for tick in run.status.history]
     choosing = sum(tick.phases_s["choose"] for tick in ticks) / sum(tick.seconds for tick in ticks)
     study.at_most("choosing turns, of the time of all ticks", 0.01, choosing)
-    costs = tick_costs([run.status.history for run in runs])
+    costs = tick_costs([run.status.history for run in runs], processors=bench.processors)
     if costs is None:
         raise SetupError("the runs had too few ticks to measure what one costs; try again")
     study.progress(

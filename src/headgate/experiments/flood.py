@@ -93,7 +93,8 @@ class Flood:
             _PROJECT: replace(project, seconds_per_tuple=project_s),
         }
         # the first half of each run is what Java's compiler takes
-        self._costs = tick_costs([history[len(history) // 2 :] for history in histories]) or self._costs
+        warm = [history[len(history) // 2 :] for history in histories]
+        self._costs = tick_costs(warm, processors=processors(self._spark)) or self._costs
 
     def choose(self) -> tuple[str, TickedRun]:
         """The strategy that is predicted to need the least memory, and the prediction."""

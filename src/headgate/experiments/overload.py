@@ -201,7 +201,7 @@ def calibrate(rehearsals: Sequence[Rehearsal], processors: int) -> Calibration:
         rows += [[1.0, t.rows_in * work.handled_per_s / arriving, t.rows_in * repeats] for t in one.history]
         seconds += [tick.busy_s for tick in one.history]
     fixed_s, handled_s, per_repeat_s = fit(rows, seconds, [Term()] * 3).coefficients
-    ticks = tick_costs([one.history for one in rehearsals])
+    ticks = tick_costs([one.history for one in rehearsals], processors=processors)
     if ticks is None:
         raise SetupError("ticks of the calibration did too little work to measure; try again")
     ticks = replace(ticks, fixed_busy_s=fixed_s)

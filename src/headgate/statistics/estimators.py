@@ -214,11 +214,15 @@ def _covariance(
     return found
 
 
-def tick_costs(histories: Iterable[Sequence[TickRecord]], known: TickCosts | None = None) -> TickCosts | None:
+def tick_costs(
+    histories: Iterable[Sequence[TickRecord]], known: TickCosts | None = None, processors: int | None = None
+) -> TickCosts | None:
     """Costs that explain the wall-clock time of the latest ticks of runs, held to those ``known`` before.
 
-    If too few ticks did any work, those known before, or None.
+    If too few ticks did any work, those known before, or None. Work is not done faster than by all of so many
+    processors, however little the lengths of ticks tell what it adds to them.
     """
+    fastest_s = 0.0 if processors is None else 1 / processors  # of a processor second
     amounts, seconds = [], []
     for history in histories:
         for before, tick in pairwise(history[-_RECENT_TICKS:]):
@@ -232,16 +236,16 @@ def tick_costs(histories: Iterable[Sequence[TickRecord]], known: TickCosts | Non
     # under a steady load, work grows with the number of tuples: what the ticks do not separate is work
     terms = [Term(), Term(hold=0.01), Term()]
     if known is not None:
-        costs = (known.overhead_s, known.intake_s, known.work_s)
+        costs = (known.overhead_s, known.intake_s, max(0.0, known.work_s - fastest_s))
         terms = [Term(HOLD, cost, _LEAST_SECONDS) for cost in costs]
-    found = fit(amounts, seconds, terms)
-    overhead_s, intake_s, work_s = found.coefficients
+    slower = [own_s - fastest_s * busy_s for own_s, (_, _, busy_s) in zip(seconds, amounts, strict=True)]
+    found = fit(amounts, slower, terms)
+    overhead_s, intake_s, slower_s = found.coefficients
+    costs = (overhead_s, intake_s, fastest_s + slower_s)
     error_s = found.errors[0]
     return TickCosts(
-        overhead_s,
-        intake_s,
-        work_s,
-        spread=_spread(amounts, seconds, found.coefficients),
+        *costs,
+        spread=_spread(amounts, seconds, costs),
         samples=len(seconds),
         overhead_error_s=error_s if isfinite(error_s) else max(seconds),
         least_s=min(seconds),

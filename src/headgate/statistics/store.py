@@ -294,11 +294,11 @@ class StatisticsStore:
     def profiles(self) -> Profiles:
         return self.operators.profiles
 
-    def tick_costs(self) -> TickCosts | None:
-        """Wall-clock costs of all ticks; None while too few have done any work."""
-        return tick_costs([history() for history in self._histories])
+    def tick_costs(self, processors: int | None = None) -> TickCosts | None:
+        """Wall-clock costs of all ticks, on so many processors; None while too few have done any work."""
+        return tick_costs([history() for history in self._histories], processors=processors)
 
-    def latest_tick_costs(self, latest: int, cold: int) -> TickCosts | None:
+    def latest_tick_costs(self, latest: int, cold: int, processors: int) -> TickCosts | None:
         """Wall-clock costs of the latest ticks, held to those of an earlier run, and known from it at first.
 
         The first ``cold`` ticks, in which Java compiles, count only as long as there are no others.
@@ -308,7 +308,7 @@ class StatisticsStore:
         counted = [own[-latest:] for own in warm]
         if self.known.tick is None and sum(map(len, warm)) <= cold:
             counted = histories
-        return tick_costs(counted, self.known.tick)
+        return tick_costs(counted, self.known.tick, processors)
 
     def unmeasured(self) -> dict[str, str]:
         """Operators, and ``ticks``, that too few ticks have measured, and why."""
@@ -329,7 +329,7 @@ class StatisticsStore:
 
     def snapshot(self, tuples_per_s: Mapping[str, float], processors: int | None = None) -> Measured:
         """Everything that explains the run as a whole, as a profile file has it: what was measured."""
-        overall, costs = self.operators.overall(), self.tick_costs()
+        overall, costs = self.operators.overall(), self.tick_costs(processors)
         missing = self._unmeasured(overall, costs)
         if costs is not None:
             fixed_s, stored_s, error = overall.fixed_s, overall.stored_s, overall.work_error
