@@ -160,7 +160,7 @@ def _announce(url: str, link: str, tokens: Path | None, as_json: bool) -> None:
 
 
 class _Ends:
-    """Whether a signal asks to end; reports a run that has failed, once."""
+    """Whether a signal has requested the end; reports a run that has failed, once."""
 
     def __init__(self, live: Live, interrupt: Interrupt) -> None:
         self._live = live
