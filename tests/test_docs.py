@@ -8,7 +8,6 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from pkgutil import resolve_name
 from typing import Any
 
 import pytest
@@ -150,12 +149,3 @@ def test_paths_that_newcomers_are_sent_to_exist() -> None:
     paths = set(re.findall(r"`((?:src|tests|docs)/[\w/.]+)`", text))
     assert len(paths) > 20
     assert [path for path in sorted(paths) if not (ROOT / path).exists()] == []
-
-
-def test_the_way_of_a_row_is_a_list_of_functions_that_exist() -> None:
-    text = (ROOT / "ARCHITECTURE.md").read_text()
-    section = text.split("## The way of a row\n")[1].split("\n## ")[0]
-    names = re.findall(r"^\d+\. `([\w.]+)`", section, re.MULTILINE)
-    assert 10 <= len(names) <= 20
-    for name in names:
-        assert callable(resolve_name(f"headgate.{name}")), name

@@ -93,18 +93,26 @@ ALLOWED: dict[str, set[str]] = {
         "statistics",
     }
     | PLAIN,
-    "session.session": BELOW_SESSION
+    # the run that is on, and how it goes on with other queries
+    "session.runs": BELOW_SESSION
     | {
         "session.arguments",
         "session.changing",
         "session.declarations",
         "session.handle",
         "session.launching",
-        "session.placed",
+        "session.run_settings",
+    },
+    "session.session": BELOW_SESSION
+    | {
+        "session.arguments",
+        "session.handle",
         "session.predicting",
         "session.preview",
-    }
-    | {"session.profile_runs", "session.run_settings"},
+        "session.profile_runs",
+        "session.run_settings",
+        "session.runs",
+    },
     # all that it knows of queries and runs it asks the session
     "server": {"cql", "errors", "session.following", "session.handle", "model", "session.session"} | PLAIN,
     # a table or figure of a paper is drawn by report

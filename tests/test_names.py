@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -23,8 +23,8 @@ def test_no_two_classes_have_one_name() -> None:
     places: dict[str, list[str]] = defaultdict(list)
     for path in SOURCE.rglob("*.py"):
         place = str(path.relative_to(SOURCE))
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                places[node.name].append("a stage of a query" if place in STAGES else place)
+        for name in re.findall(r"^class ([^_\W]\w*)", path.read_text(encoding="utf-8"), re.MULTILINE):
+            places[name].append("a stage of a query" if place in STAGES else place)
+    assert len(places) > 500
     several = {name: found for name, found in places.items() if len(set(found)) > 1}
     assert several == {}

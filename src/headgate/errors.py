@@ -69,7 +69,7 @@ class Span:
 
 
 class QueryError(HeadgateError):
-    """The query text is wrong; ``span`` says where."""
+    """The query text is wrong; ``span`` states where."""
 
     def __init__(self, message: str, span: Span | None = None) -> None:
         super().__init__(message)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import typer
 from typer.testing import CliRunner
 
 from headgate.cli.app import app
@@ -16,6 +17,21 @@ CREATE QUERY high AS SELECT sensor, value FROM readings WHERE value > 10;
 CREATE QUERY none AS SELECT sensor FROM readings WHERE value > 1000 AND sensor = 'nobody';
 """
 ROWS = "1,a,5\n2,b,20\n3,a,30\n1,late,99\nnot,a,row\n4,c,12\n"
+
+
+def is_group(command: Any) -> bool:
+    return hasattr(command, "commands")
+
+
+def _below(path: str, command: Any) -> dict[str, Any]:
+    found = {path: command}
+    for name, part in getattr(command, "commands", {}).items():
+        found |= _below(f"{path} {name}".strip(), part)
+    return found
+
+
+# what is written behind ``headgate`` -> the command or group of commands
+COMMANDS = _below("", typer.main.get_command(app))
 
 
 def invoke(*arguments: object) -> Any:

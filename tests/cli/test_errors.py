@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.cli.support import invoke, script
+from tests.cli.support import COMMANDS, invoke, is_group, script
 
-from headgate.cli.app import app, describe_failure
+from headgate.cli.app import describe_failure
 from headgate.errors import InternalError, QueryError, SetupError, Span
 
 pytestmark = pytest.mark.usefixtures("no_spark")
@@ -198,18 +198,19 @@ def test_the_version_is_printed() -> None:
 
 
 @pytest.mark.parametrize("arguments", [[], ["--help"]])
-def test_help_lists_every_command(arguments: list[str]) -> None:
-    result = invoke(*arguments)
+@pytest.mark.parametrize("group", [path for path, command in COMMANDS.items() if is_group(command)])
+def test_help_lists_every_command(group: str, arguments: list[str]) -> None:
+    result = invoke(*group.split(), *arguments)
     assert result.exit_code == 0
-    assert all(command.name in result.stdout for command in app.registered_commands if command.name)
+    assert all(name in result.stdout for name in COMMANDS[group].commands)
 
 
-@pytest.mark.parametrize("command", [command.name for command in app.registered_commands])
+@pytest.mark.parametrize("command", [path for path in COMMANDS if path])
 def test_the_help_of_every_command_has_an_example(command: str) -> None:
-    result = invoke(command, "--help")
+    result = invoke(*command.split(), "--help")
     assert result.exit_code == 0
-    assert f"Example: headgate {command}" in " ".join(result.stdout.split())
-    assert "--json" in result.stdout
+    assert f"Example: headgate {command} " in " ".join(result.stdout.split())
+    assert is_group(COMMANDS[command]) or "--json" in result.stdout
 
 
 @pytest.mark.slow
@@ -226,8 +227,13 @@ def test_a_reader_that_has_enough_is_no_error() -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["eddy"], "unknown study eddy; known: burst, eddies, nexmark, overload, percentiles, predict"),
         (["burst", "--executors", "2"], "--executors goes with eddies, not with burst"),
         (["predict", "--cpu-bound"], "--cpu-bound goes with eddies, not with predict"),
+        (["overload", "--seed", "7"], "--seed goes with burst and nexmark, not with overload"),
+        (["--query", "q5", "eddies"], "--query goes with nexmark, not with eddies"),
+        (["burst", "--queries", "two"], "--queries is one of one, eight, both, not two"),
+        (["predict", "--master", "foo"], "'foo' is no Spark master"),
         (
             ["eddies", "--executors", "2", "--master", "local[2]"],
             "--executors and --master exclude each other; keep one of them",

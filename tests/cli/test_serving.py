@@ -164,7 +164,7 @@ def test_stop_asks_the_server_to_end(served: Served, monkeypatch: pytest.MonkeyP
 
 def test_what_cannot_be_reached_or_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HEADGATE_TOKEN", raising=False)
-    assert "asks for its token; pass --token-file DIR/headgate.token" in invoke("stop").stderr
+    assert "requires its token; pass --token-file DIR/headgate.token" in invoke("stop").stderr
     monkeypatch.setenv("HEADGATE_TOKEN", TOKEN)
     silent = invoke("stop", "--url", "http://127.0.0.1:1")
     assert silent.exit_code == 2

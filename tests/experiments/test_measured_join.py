@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.cli.support import invoke
 
 from headgate.experiments import join_runs
 from headgate.experiments.join_runs import (
@@ -146,11 +145,6 @@ def test_stretches_of_a_trace_are_in_it_and_differ(tmp_path: Path) -> None:
     assert len(one) == len(other) == 500 and one[0] != other[0]
     with pytest.raises(Exception, match="at least 4000 are needed"):
         stretch(4000, 1)
-
-
-def test_only_the_study_of_queues_is_measured(tmp_path: Path) -> None:
-    done = invoke("reproduce", "chain", "--measure", "--out", tmp_path)
-    assert done.exit_code == 2 and "--measure goes with queueing, not with chain" in done.stderr
 
 
 @pytest.mark.slow

@@ -234,7 +234,9 @@ COMMANDS = (
     "run {examples}/sensors.sql --until-done --tick-budget 0.5s --routing wscq --checkpoint {here}/state",
     "profile {examples}/sensors.sql --for 20s --output {here}/p.json",
     "demo --seconds 15 --out {here}/out",
-    "bench eddies --seed 7 --seconds 60 --policy q --executors 2 --out {here}/out",
+    "bench eddies --seconds 60 --policy q --executors 2 --out {here}/out",
+    "bench burst --seed 7 --queries eight --out {here}/out",
+    "bench nexmark --events 1000000 --query q0 --seed 7 --out {here}/out",
     "reproduce chain --out {here}/out",
     "nexmark {here}/data --events 1000 --rate 50 --seed 3 --start 2026-01-31 --files 2 --json",
 )

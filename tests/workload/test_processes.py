@@ -10,7 +10,7 @@ import pytest
 from pyarrow import parquet
 
 from headgate.errors import SetupError
-from headgate.workload.processes import ParetoFlows, process_named, process_names
+from headgate.workload.processes import _BY_NAME, ParetoFlows, process_named
 
 EXAMPLES: dict[str, dict[str, object]] = {
     "list": {"times": [0, 0, 1.5, 7]},
@@ -29,10 +29,10 @@ def examples(tmp_path: Path) -> dict[str, dict[str, object]]:
 
 
 def test_every_process_has_an_example_here(examples: dict[str, dict[str, object]]) -> None:
-    assert set(examples) == set(process_names())
+    assert set(examples) == set(_BY_NAME)
 
 
-@pytest.mark.parametrize("name", process_names())
+@pytest.mark.parametrize("name", _BY_NAME)
 def test_times_are_sorted_and_the_same_for_a_seed(name: str, examples: dict[str, dict[str, object]]) -> None:
     process = process_named(name, examples[name])
     times = process.times_s(seed=3)

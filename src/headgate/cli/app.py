@@ -145,8 +145,8 @@ _register(sql_command.sql, "'SELECT src, bits FROM big ORDER BY bits DESC LIMIT 
 _register(serving.serve, "examples/network.sql --checkpoint state/")
 _register(serving.stop, "--token-file state/headgate.token")
 _register(serving.replay, "state/")
-_register(study_commands.reproduce, "chain --out figures --trace arrivals.parquet")
-_register(study_commands.bench, "burst --out bench-out")
+app.add_typer(study_commands.reproductions, name="reproduce")
+app.add_typer(study_commands.benches, name="bench")
 app.add_typer(checkpoint_commands.commands, name="checkpoint", epilog=checkpoint_commands.EXAMPLE)
 
 

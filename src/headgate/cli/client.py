@@ -23,7 +23,7 @@ class Answered(HeadgateError):
 
 @dataclass(frozen=True)
 class Client:
-    """Asks one server."""
+    """Sends requests to one server."""
 
     url: str
     token: str
@@ -37,7 +37,7 @@ class Client:
             token = os.environ.get(VARIABLE, "")
             if not token:
                 advice = f"pass --token-file DIR/headgate.token, DIR being its checkpoint, or set {VARIABLE}"
-                raise SetupError(f"the server at {url} asks for its token; {advice}")
+                raise SetupError(f"the server at {url} requires its token; {advice}")
             return Client(url.rstrip("/"), token)
         try:
             return Client(url.rstrip("/"), token_file.read_text(encoding="utf-8").strip())

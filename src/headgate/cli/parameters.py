@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import typer
@@ -48,6 +49,25 @@ MASTER: Any = value("URL", "Spark master.", default=LOCAL)
 PACKAGES: Any = value("G:A:V,...", "Packages that Spark fetches, such as connectors.")
 JARS: Any = value("FILE,...", "Jars for Spark, instead of packages.")
 CONF: Any = value("NAME=VALUE", "A setting of Spark; may be given several times.", default=[])
+
+# of runs
+STRATEGY: Any = value("NAME", "Which work goes first.", show_default="fifo")
+MEMORY: Any = value("SIZE", "Backlog above which sources are held back, as in 64MB.")
+TICK_BUDGET: Any = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits.")
+
+# of servers
+_PORT = 8640
+HOST: Any = value("ADDRESS", "Address to listen at.", default="127.0.0.1")
+PORT: Any = value("N", "Port to listen on; 0 for any free one.", default=_PORT, min=0, max=65535)
+SERVER: Any = value("URL", "Address of headgate serve.", default=f"http://127.0.0.1:{_PORT}")
+TOKEN_FILE: Any = value("F", "File with the token of the server; by default HEADGATE_TOKEN.")
+
+# of studies
+LONGEST_S = 86_400
+REPRODUCED: Any = value("DIR", "Folder for the figures.", default=Path("reproduced"))
+BENCH_OUT: Any = value("DIR", "Folder for the figures.", default=Path("bench-out"))
+BENCH_SEED: Any = value("N", "Equal seeds give equal streams.", default=7, **SEED_RANGE)
+TRACE: Any = value("FILE", "Recorded arrivals, a Parquet or CSV column of times; synthetic otherwise.")
 
 
 def seconds(option: str, text: str | None) -> float | None:

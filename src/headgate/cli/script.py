@@ -224,6 +224,6 @@ def print_answers(answers: Iterable[Answer]) -> None:
 
 
 def answers_json(answers: Iterable[Answer]) -> dict[str, object]:
-    """What a document says of them: nothing, if nothing was requested."""
+    """Their part of a document: nothing, if nothing was requested."""
     found = [answer.to_json() for answer in answers]
     return {"answers": found} if found else {}

@@ -4,11 +4,24 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import typer
 
-from headgate.cli.parameters import DEBUG, JSON, MASTER, argument, value
+from headgate.cli.parameters import (
+    DEBUG,
+    HOST,
+    JSON,
+    MASTER,
+    MEMORY,
+    PORT,
+    SERVER,
+    STRATEGY,
+    TICK_BUDGET,
+    TOKEN_FILE,
+    argument,
+    value,
+)
 from headgate.errors import SetupError
 from headgate.formats.plain_json import json_text
 
@@ -19,26 +32,20 @@ if TYPE_CHECKING:
     from headgate.session.handle import Run
     from headgate.session.session import Session
 
-PORT = 8640
-HOST: Any = value("ADDRESS", "Address to listen at.", default="127.0.0.1")
-PORTS: Any = value("N", "Port to listen on; 0 for any free one.", "--port", default=PORT, min=0, max=65535)
-URL: Any = value("URL", "Address of headgate serve.", "--url", default=f"http://127.0.0.1:{PORT}")
-TOKEN_FILE: Any = value("F", "File with the token of the server; by default HEADGATE_TOKEN.", "--token-file")
-
 
 def serve(
     file: Path | None = typer.Argument(None, metavar="[FILE]", help="A file of CQL.", show_default=False),
     checkpoint: str = value("DIR", "Folder for the state and the record.", default=..., show_default=False),
     host: str = HOST,
-    port: int = PORTS,
+    port: int = PORT,
     token_file: Path | None = value(
         "F",
         "File with the token that clients must send; created if missing.",
         show_default="DIR/headgate.token",
     ),
-    strategy: str | None = value("NAME", "Which work goes first.", show_default="fifo"),
-    memory: str | None = value("SIZE", "Backlog above which sources are held back, as in 64MB."),
-    tick_budget: str | None = value("TIME", "Processor time of a tick, as in 0.5s; what exceeds it waits."),
+    strategy: str | None = STRATEGY,
+    memory: str | None = MEMORY,
+    tick_budget: str | None = TICK_BUDGET,
     master: str = MASTER,
     as_json: bool = JSON,
     debug: bool = DEBUG,
@@ -153,7 +160,7 @@ def _announce(url: str, link: str, tokens: Path | None, as_json: bool) -> None:
 
 
 class _Ends:
-    """Whether a signal asks to end; reports a run that has failed, once."""
+    """Whether a signal has requested the end; reports a run that has failed, once."""
 
     def __init__(self, live: Live, interrupt: Interrupt) -> None:
         self._live = live
@@ -175,7 +182,7 @@ class _Ends:
 def replay(
     folder: Path = argument("DIR", "The folder of headgate serve --checkpoint."),
     host: str = HOST,
-    port: int = PORTS,
+    port: int = PORT,
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -195,7 +202,7 @@ def replay(
 
 
 def stop(
-    url: str = URL, token_file: Path | None = TOKEN_FILE, as_json: bool = JSON, debug: bool = DEBUG
+    url: str = SERVER, token_file: Path | None = TOKEN_FILE, as_json: bool = JSON, debug: bool = DEBUG
 ) -> None:
     """End a server after the current tick of its run."""
     from headgate.cli.client import Client

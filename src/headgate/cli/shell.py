@@ -37,7 +37,7 @@ statements end with ; and may take several lines
 
 
 class Shell:
-    """Reads statements, asks a server, and prints its answers."""
+    """Reads statements, sends them to a server, and prints its answers."""
 
     def __init__(self, client: Client, limit: int, as_json: bool) -> None:
         self._client = client
@@ -49,8 +49,8 @@ class Shell:
     def execute(self, text: str, force: bool = False) -> None:
         """Execute statements and print the answers; ``force`` lets in what would break bounds."""
         self._last = text
-        asked = {"text": text, "limit": min(self._limit, 10_000), "force": force}
-        found = self._client.post("/sql", asked)
+        request = {"text": text, "limit": min(self._limit, 10_000), "force": force}
+        found = self._client.post("/sql", request)
         if self._as_json:
             print(json_text(found))
         elif "rows" in found:
@@ -127,7 +127,7 @@ class Shell:
         return found
 
     def complete(self, begun: str, number: int) -> str | None:
-        """The so-many-th name or word that begins like this, as readline asks for it."""
+        """The so-many-th name or word that begins like this, as readline requests it."""
         known = [*self._names, *_WORDS]
         fitting = [word for word in known if word.lower().startswith(begun.lower())]
         return fitting[number] if number < len(fitting) else None

@@ -7,8 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from headgate.cli.parameters import CONF, DEBUG, JARS, JSON, MASTER, PACKAGES, flag, value
-from headgate.cli.serving import TOKEN_FILE, URL
+from headgate.cli.parameters import (
+    CONF,
+    DEBUG,
+    JARS,
+    JSON,
+    MASTER,
+    PACKAGES,
+    SERVER,
+    TOKEN_FILE,
+    flag,
+    value,
+)
 from headgate.errors import QueryError, SetupError
 
 if TYPE_CHECKING:
@@ -24,7 +34,7 @@ def sql(
     statement: str | None = typer.Argument(
         None, metavar="[STATEMENT]", help="Statements; without them, a shell starts.", show_default=False
     ),
-    url: str = URL,
+    url: str = SERVER,
     token_file: Path | None = TOKEN_FILE,
     checkpoint: str | None = value("DIR", "Query the state of a run in this folder instead of a server."),
     force: bool = flag("--force", "Admit queries that would break their bounds, or those of others."),

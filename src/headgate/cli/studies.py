@@ -24,7 +24,12 @@ from headgate.report.screen import screen
 
 
 def reproduced(
-    study: str, trace: Path | None, out: Path, on_spark: bool, in_real_time: bool, is_full: bool
+    study: str,
+    out: Path,
+    trace: Path | None = None,
+    on_spark: bool = False,
+    in_real_time: bool = False,
+    is_full: bool = False,
 ) -> Study:
     """Run a study of a paper: on Spark too if wanted, with its runs spread over Spark, or in real time.
 

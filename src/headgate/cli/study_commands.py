@@ -1,40 +1,81 @@
-"""The commands of studies: their options and help, and the checks that need no Spark."""
+"""The commands of studies, one subcommand each: their options and help, and the checks that need no Spark."""
 
 from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import typer
+from typer.core import TyperGroup
 
-from headgate.cli.parameters import DEBUG, JSON, LOCAL, MASTER, SEED_RANGE, argument, flag, value
+from headgate.cli.parameters import (
+    BENCH_OUT,
+    BENCH_SEED,
+    DEBUG,
+    JSON,
+    LOCAL,
+    LONGEST_S,
+    MASTER,
+    REPRODUCED,
+    TRACE,
+    flag,
+    value,
+)
 from headgate.errors import SetupError, known_names
 from headgate.formats.outputs import check_folder
 from headgate.spark.application.jvm import check_master
 
-# of demonstrations and measurements
-_LONGEST_S = 86_400
 # each is a module of headgate.experiments with a function `reproduce`
-_STUDIES = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
-_ALL = "all"
+_REPRODUCIBLE = ("chain", "segments", "findings", "eddies", "optimizer", "queueing")
 _BURSTS = ("one", "eight", "both")
-_BENCHES = ("burst", "eddies", "overload", "predict", "percentiles", "nexmark")
 _MOST_EXECUTORS = 64
 _EXECUTOR_MEGABYTES = 1024
-# the study that can go on with a real run, and the one whose runs can be spread
-_ON_SPARK = ("queueing", "eddies")
-# the study that can measure a join, which takes a quiet machine
-_IN_REAL_TIME = "queueing"
-# the study of random plans, of which the paper has many
-_AT_TWO_SIZES = "eddies"
-_OVER_ARRIVALS = ("chain", "segments", "findings", "queueing")
+_MEASURE = "--measure"
+
+
+class Studies(TyperGroup):
+    """Subcommands of which each is a study; options may precede its name."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        studies = [place for place, word in enumerate(args) if word in self.commands]
+        if studies and args[0].startswith("-"):
+            # the last one: an earlier one may be the value of an option
+            args = [args[studies[-1]], *args[: studies[-1]], *args[studies[-1] + 1 :]]
+        return super().parse_args(ctx, args)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        if args[0] not in self.commands:
+            raise SetupError(f"unknown study {args[0]}; known: {known_names(self.commands)}")
+        return super().resolve_command(ctx, args)
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except typer.TyperException as error:
+            option = getattr(error, "option_name", None)
+            owners = [name for name, study in self.commands.items() if option in _options(study)]
+            given = getattr(error, "ctx", None)
+            if given is None or not owners or given.info_name in owners:
+                raise
+            *others, last = owners
+            known = f"{', '.join(others)} and {last}" if others else last
+            raise SetupError(f"{option} goes with {known}, not with {given.info_name}") from None
+
+
+def _options(study: Any) -> set[str]:
+    return {name for parameter in study.params for name in parameter.opts}
+
+
+def _example(arguments: str) -> str:
+    return f"Example: headgate {arguments}"
 
 
 def demo(
-    seconds: int = typer.Option(
-        15, min=6, max=_LONGEST_S, help="Length of the traffic; a third of it is the flood."
+    seconds: int = value(
+        "S", "Length of the traffic; a third of it is the flood.", default=15, min=6, max=LONGEST_S
     ),
-    out: Path = typer.Option(Path("demo-out"), metavar="DIR", help="Folder for the plot."),
+    out: Path = value("DIR", "Folder for the plot.", default=Path("demo-out")),
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
@@ -46,130 +87,231 @@ def demo(
     check_folder("--out", out)
     from headgate.spark.application import jvm
 
-    jvm.start_early("local[*]")
+    jvm.start_early(LOCAL)
     from headgate.cli.studies import demonstrate
 
     demonstrate(seconds, out / "demo.png", as_json)
 
 
-def reproduce(
-    study: str = argument("STUDY", f"One of {', '.join(_STUDIES)}; or all, on one page."),
-    trace: Path | None = value(
-        "FILE", "Recorded arrivals, a Parquet or CSV column of times; synthetic otherwise."
-    ),
-    out: Path = value("DIR", "Folder for the figures.", default=Path("reproduced")),
-    on_spark: bool = flag(
-        "--spark", "queueing: run the join on Spark too, some minutes; eddies: spread runs over it."
-    ),
-    measure: bool = flag(
-        "--measure", "queueing: run a join in real time too, some minutes of a quiet machine."
-    ),
-    is_full: bool = flag("--full", "eddies: with as many plans and tuples as the paper's, some hours."),
-    as_json: bool = JSON,
-    debug: bool = DEBUG,
-) -> None:
+reproductions = typer.Typer(cls=Studies)
+
+
+@reproductions.callback(
+    invoke_without_command=True, epilog=_example("reproduce chain --out figures --trace arrivals.parquet")
+)
+def reproduce(ctx: typer.Context) -> None:
     """Compute every worked example, table and figure of a paper, draw it, and compare.
 
     Claims that are known not to hold here are shown as such, with the reason. The exit code is 1 if a check
     comes out otherwise than it is known to.
     """
-    _check_name(study, (*_STUDIES, _ALL))
-    if on_spark and study not in _ON_SPARK:
-        raise SetupError(f"--spark goes with {' and '.join(_ON_SPARK)}, not with {study}")
-    if measure and study not in (_IN_REAL_TIME, _ALL):
-        raise SetupError(f"--measure goes with {_IN_REAL_TIME}, not with {study}")
-    if is_full and study != _AT_TWO_SIZES:
-        raise SetupError(f"--full goes with {_AT_TWO_SIZES}, not with {study}")
+    _help_alone(ctx)
+
+
+@reproductions.command("chain", epilog=_example("reproduce chain --out figures --trace arrivals.parquet"))
+def reproduce_chain(
+    trace: Path | None = TRACE, out: Path = REPRODUCED, as_json: bool = JSON, debug: bool = DEBUG
+) -> None:
+    """Chain scheduling: the worked example, the seven experiments, and charts from measured statistics."""
+    _reproduce("chain", out, as_json, trace=_arrivals(trace, out / "chain"))
+
+
+@reproductions.command("segments", epilog=_example("reproduce segments --out figures"))
+def reproduce_segments(
+    trace: Path | None = TRACE, out: Path = REPRODUCED, as_json: bool = JSON, debug: bool = DEBUG
+) -> None:
+    """Path capacity and segments: the worked example, and 16 queries over self-similar streams."""
+    _reproduce("segments", out, as_json, trace=_arrivals(trace, out / "segments"))
+
+
+@reproductions.command("findings", epilog=_example("reproduce findings --out figures"))
+def reproduce_findings(
+    trace: Path | None = TRACE, out: Path = REPRODUCED, as_json: bool = JSON, debug: bool = DEBUG
+) -> None:
+    """Memory and latency of the strategies of both papers, and which of their claims hold."""
+    _reproduce("findings", out, as_json, trace=_arrivals(trace, out / "findings"))
+
+
+@reproductions.command("eddies", epilog=_example("reproduce eddies --out figures --spark"))
+def reproduce_eddies(
+    out: Path = REPRODUCED,
+    on_spark: bool = flag("--spark", "Spread the runs over Spark."),
+    is_full: bool = flag("--full", "With as many plans and tuples as the paper's, some hours."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Distributed eddies: optimal routing, policies, random plans with and without load sharing."""
+    _reproduce("eddies", out, as_json, on_spark=on_spark, is_full=is_full)
+
+
+@reproductions.command("optimizer", epilog=_example("reproduce optimizer --out figures"))
+def reproduce_optimizer(out: Path = REPRODUCED, as_json: bool = JSON, debug: bool = DEBUG) -> None:
+    """Join order with load shedding: the worked example, and random queries that do not fit."""
+    _reproduce("optimizer", out, as_json)
+
+
+@reproductions.command("queueing", epilog=_example("reproduce queueing --out figures --spark"))
+def reproduce_queueing(
+    trace: Path | None = TRACE,
+    out: Path = REPRODUCED,
+    on_spark: bool = flag("--spark", "Run the join on Spark too, some minutes."),
+    in_real_time: bool = flag(_MEASURE, "Run a join in real time too, some minutes of a quiet machine."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """Queues of relational operators: theory against simulation, and which claims of the paper hold."""
+    trace = _arrivals(trace, out / "queueing", in_real_time)
+    _reproduce("queueing", out, as_json, trace=trace, on_spark=on_spark, in_real_time=in_real_time)
+
+
+@reproductions.command("all", epilog=_example("reproduce all --out figures"))
+def reproduce_all(
+    trace: Path | None = TRACE,
+    out: Path = REPRODUCED,
+    in_real_time: bool = flag(_MEASURE, "Run the join of queueing in real time too."),
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """All studies, on one page."""
+    trace = _arrivals(trace, out, in_real_time)
+    from headgate.cli.studies import reproduced, show_all
+
+    done = [
+        reproduced(name, out / name, trace, in_real_time=in_real_time and name == "queueing")
+        for name in _REPRODUCIBLE
+    ]
+    show_all(done, out / "index.html", as_json)
+
+
+def _arrivals(trace: Path | None, out: Path, in_real_time: bool = True) -> Path | None:
+    """The recorded arrivals, which are there if given; once nothing is wrong, states what is left out."""
     if trace is not None and not trace.is_file():
         raise SetupError(f"--trace: there is no file {trace}")
-    check_folder("--out", out if study == _ALL else out / study)
-    if trace is None and study in (*_OVER_ARRIVALS, _ALL):
+    check_folder("--out", out)
+    if trace is None:
         print("no --trace given: arrivals are synthetic", file=sys.stderr)
-    if study in (_IN_REAL_TIME, _ALL) and not measure:
-        print("no --measure given: joins are simulated only", file=sys.stderr)
-    from headgate.cli.studies import reproduced, show, show_all
-
-    if study == _ALL:
-        done = [
-            reproduced(
-                name,
-                trace,
-                out / name,
-                on_spark=False,
-                in_real_time=measure and name == _IN_REAL_TIME,
-                is_full=False,
-            )
-            for name in _STUDIES
-        ]
-        return show_all(done, out / "index.html", as_json)
-    show(reproduced(study, trace, out / study, on_spark, measure, is_full), as_json)
+    if not in_real_time:
+        print(f"no {_MEASURE} given: joins are simulated only", file=sys.stderr)
+    return trace
 
 
-def bench(
-    study: str = argument("STUDY", f"One of {', '.join(_BENCHES)}."),
-    out: Path = value("DIR", "Folder for the figures.", default=Path("bench-out")),
-    seed: int = typer.Option(7, help="Seed of the traffic of burst and the events of nexmark.", **SEED_RANGE),
-    seconds: float = typer.Option(60.0, min=10.0, max=_LONGEST_S, help="Length of a run of eddies."),
-    policy: list[str] = value(
-        "NAME", "A policy of eddies, or all; again for others. [default: optimal, wscq, sc, t]", default=[]
-    ),
-    executors: int | None = typer.Option(
-        None, min=1, max=_MOST_EXECUTORS, help="Of eddies: executors, processes of this machine."
-    ),
-    cpu_bound: bool = flag(
-        "--cpu-bound", "Of eddies: predicates that compute, in processes and in threads; under sc."
-    ),
-    queries: str = value("one|eight|both", "Of burst: queries that share it.", default="both"),
-    events: int = typer.Option(1_000_000, min=1_000, max=10**10, help="Events of nexmark."),
-    query: list[str] = value("NAME", "A query of nexmark; again for others. [default: all]", default=[]),
+def _reproduce(study: str, out: Path, as_json: bool, **settings: Any) -> None:
+    check_folder("--out", out / study)
+    from headgate.cli.studies import reproduced, show
+
+    show(reproduced(study, out / study, **settings), as_json)
+
+
+benches = typer.Typer(cls=Studies)
+
+
+@benches.callback(invoke_without_command=True, epilog=_example("bench burst --out bench-out"))
+def bench(ctx: typer.Context) -> None:
+    """Measure on Spark what is claimed or predicted; the exit code is 1 if a check fails."""
+    _help_alone(ctx)
+
+
+@benches.command("burst", epilog=_example("bench burst --queries eight --out bench-out"))
+def bench_burst(
+    out: Path = BENCH_OUT,
+    seed: int = BENCH_SEED,
+    queries: str = value("one|eight|both", "Queries that share the burst.", default="both"),
     master: str = MASTER,
     as_json: bool = JSON,
     debug: bool = DEBUG,
 ) -> None:
-    """Measure on Spark what is claimed or predicted.
-
-    burst: one burst under several strategies, of one query beside what the simulator predicts, and of eight
-    queries. predict: what a profile
-    predicts of four queries, beside runs at several loads. percentiles: p50, p90 and p99 that it predicts of
-    their latency, beside those of all tuples, half an hour. eddies: three placed predicates under several
-    routing policies. overload: a join of three streams at three times what the machine can do. nexmark: the
-    queries of the benchmark, beside DuckDB's answers and queries written by hand. The exit code is 1 if a
-    check fails.
-
-    Example: headgate bench nexmark --events 200000 --query q5 --query q8
-    """
-    _check_name(study, _BENCHES)
-    check_master(master)
-    check_folder("--out", out / study)
+    """One burst under several strategies: of one query, beside what the simulator predicts, and of eight."""
     if queries not in _BURSTS:
         raise SetupError(f"--queries is one of {', '.join(_BURSTS)}, not {queries}")
-    _check_eddies(study, policy, executors, cpu_bound, master)
-    from headgate.cli.studies import measured, measured_bursts, measured_eddies, measured_nexmark, show
+    folder = _folder("burst", out, master)
+    from headgate.cli.studies import measured_bursts, show
 
-    if study == "nexmark":
-        show(measured_nexmark(out / study, events, query, seed, master), as_json)
-    elif study == "burst":
-        show(measured_bursts(out / study, seed, queries, master), as_json)
-    elif study == "eddies":
-        if executors is not None:
-            master = f"local-cluster[{executors},1,{_EXECUTOR_MEGABYTES}]"
-        show(measured_eddies(out / study, seconds, policy, cpu_bound, master), as_json)
-    else:
-        show(measured(study, out / study, master), as_json)
+    show(measured_bursts(folder, seed, queries, master), as_json)
 
 
-def _check_eddies(
-    study: str, policies: list[str], executors: int | None, cpu_bound: bool, master: str
+@benches.command("eddies", epilog=_example("bench eddies --executors 2 --policy all"))
+def bench_eddies(
+    out: Path = BENCH_OUT,
+    seconds: float = value("S", "Length of a run.", default=60.0, min=10.0, max=LONGEST_S),
+    policy: list[str] = value(
+        "NAME", "A policy, or all; again for others.", default=[], show_default="optimal, wscq, sc, t"
+    ),
+    executors: int | None = value(
+        "N", "Run on N executors, processes of this machine.", min=1, max=_MOST_EXECUTORS
+    ),
+    cpu_bound: bool = flag("--cpu-bound", "Predicates that compute, in processes and in threads; under sc."),
+    master: str = MASTER,
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
 ) -> None:
-    if study != "eddies" and (executors is not None or cpu_bound):
-        option = "--cpu-bound" if cpu_bound else "--executors"
-        raise SetupError(f"{option} goes with eddies, not with {study}")
+    """Three placed predicates under several routing policies."""
     if executors is not None and master != LOCAL:
         raise SetupError("--executors and --master exclude each other; keep one of them")
-    if cpu_bound and policies:
+    if cpu_bound and policy:
         raise SetupError("--cpu-bound and --policy exclude each other; keep one of them")
+    folder = _folder("eddies", out, master)
+    if executors is not None:
+        master = f"local-cluster[{executors},1,{_EXECUTOR_MEGABYTES}]"
+    from headgate.cli.studies import measured_eddies, show
+
+    show(measured_eddies(folder, seconds, policy, cpu_bound, master), as_json)
 
 
-def _check_name(study: str, known: tuple[str, ...]) -> None:
-    if study not in known:
-        raise SetupError(f"unknown study {study}; known: {known_names(known)}")
+@benches.command("overload", epilog=_example("bench overload --out bench-out"))
+def bench_overload(
+    out: Path = BENCH_OUT, master: str = MASTER, as_json: bool = JSON, debug: bool = DEBUG
+) -> None:
+    """A join of three streams at three times what the machine can process."""
+    _measure("overload", out, master, as_json)
+
+
+@benches.command("predict", epilog=_example("bench predict --out bench-out"))
+def bench_predict(
+    out: Path = BENCH_OUT, master: str = MASTER, as_json: bool = JSON, debug: bool = DEBUG
+) -> None:
+    """What a profile predicts of four queries, beside runs at several loads."""
+    _measure("predict", out, master, as_json)
+
+
+@benches.command("percentiles", epilog=_example("bench percentiles --out bench-out"))
+def bench_percentiles(
+    out: Path = BENCH_OUT, master: str = MASTER, as_json: bool = JSON, debug: bool = DEBUG
+) -> None:
+    """p50, p90 and p99 of latency that a profile predicts, beside those of all tuples; half an hour."""
+    _measure("percentiles", out, master, as_json)
+
+
+@benches.command("nexmark", epilog=_example("bench nexmark --events 200000 --query q5 --query q8"))
+def bench_nexmark(
+    out: Path = BENCH_OUT,
+    seed: int = BENCH_SEED,
+    events: int = value("N", "How many events.", default=1_000_000, min=1_000, max=10**10),
+    query: list[str] = value("NAME", "A query, as q5; again for others.", default=[], show_default="all"),
+    master: str = MASTER,
+    as_json: bool = JSON,
+    debug: bool = DEBUG,
+) -> None:
+    """The queries of the benchmark NEXMark, beside DuckDB's answers and queries written by hand."""
+    folder = _folder("nexmark", out, master)
+    from headgate.cli.studies import measured_nexmark, show
+
+    show(measured_nexmark(folder, events, query, seed, master), as_json)
+
+
+def _measure(study: str, out: Path, master: str, as_json: bool) -> None:
+    folder = _folder(study, out, master)
+    from headgate.cli.studies import measured, show
+
+    show(measured(study, folder, master), as_json)
+
+
+def _folder(study: str, out: Path, master: str) -> Path:
+    """The folder for the figures of a study, if it can be written and there may be such a master."""
+    check_master(master)
+    check_folder("--out", out / study)
+    return out / study
+
+
+def _help_alone(ctx: typer.Context) -> None:
+    if ctx.invoked_subcommand is None:
+        print(ctx.get_help())

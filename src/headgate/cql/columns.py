@@ -79,7 +79,7 @@ class ColumnReader(Cursor):
             hint = suggestion(tokens[0].word, _TYPES, f"known types: {known_names(_TYPES)}")
             raise QueryError(f"unknown type {tokens[0].shown}; {hint}", tokens[0].span)
         if [token.word for token in tokens[-2:]] == ["NOT", "NULL"]:
-            # as in Spark, streams may carry nulls whatever the schema says
+            # as in Spark, streams may carry nulls whatever the schema states
             tokens = tokens[:-2]
         return ColumnDefinition(name, span_of(tokens).excerpt, computed)
 

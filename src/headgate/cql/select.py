@@ -133,7 +133,7 @@ class SelectReader(FromReader, RankingReader):
     def _shown(
         self, sources: tuple[FromItem, ...], emission: syntax.EmissionClause | None
     ) -> tuple[FromItem, ...]:
-        """The sources, with windows as EVERY says."""
+        """The sources, with windows as EVERY states."""
         is_whole = emission is not None and emission.kind is syntax.Emission.WHOLE
         every, every_us = self.span, None
         if self._at_every():

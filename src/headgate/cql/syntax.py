@@ -199,7 +199,7 @@ class Select:
     emission: EmissionClause | None = None
     ranking: RankingClause | None = None
     distinct_on: tuple[ScalarExpression, ...] = ()
-    """What tells tuples apart, if it is not all that is selected."""
+    """What distinguishes tuples, if it is not all that is selected."""
 
     @property
     def aggregates(self) -> tuple[AggregateCall, ...]:

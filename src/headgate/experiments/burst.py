@@ -35,7 +35,7 @@ BETA = 0.7
 # of what path capacity needs beyond chain's peak, so much is allowed to threshold
 ROOM = 0.25
 _WARM_UP_RATE = 4_000
-# the burst asks for this many times what the processors can do
+# the work of the burst, as a multiple of what the processors can do
 _OVERLOAD = 1.5
 _RATES = (2_000.0, 200_000.0)
 # what a tuple costs still falls in the first runs of a JVM

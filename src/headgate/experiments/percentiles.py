@@ -4,7 +4,7 @@ The latency of a tuple is the time from its arrival to the commit of the tick th
 generated on the wall clock: the timestamp of a tuple is its arrival.
 
 A load above that of the first profile is predicted from a profile near it, at the rate that the one before
-says it is. Small ticks are the work of one processor and large ones of all, and a tick is as long as its
+predicts. Small ticks are the work of one processor and large ones of all, and a tick is as long as its
 overhead / (1 - utilisation): at 0.9, an error of 5 % in the cost of a tuple doubles or halves
 it. Below the first profile there is no other: ticks of few tuples do not tell what a tuple costs.
 """
@@ -136,7 +136,7 @@ class PercentileBench:
     def _near(
         self, query: PredictedQuery, load: _Load, plan: LoadModel, costs: TickCosts
     ) -> tuple[LoadModel, InTicks]:
-        """A profile at no less than about the rate that it says this load is."""
+        """A profile at no less than about the rate that it predicts for this load."""
         for _ in range(_MOST_PROFILES):
             model = InTicks.measured(costs)
             factor = factor_at(load.utilisation, plan, model)

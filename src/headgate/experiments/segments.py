@@ -306,7 +306,7 @@ def holding(claim: Claim, found: Found) -> int:
 
 
 def _many_plans(study: Study) -> None:
-    """What the paper says of strategies, on random plans over random streams."""
+    """What the paper states of strategies, on random plans over random streams."""
     study.progress(f"{_PLANS} random plans")
     [found] = quantities(_PLANS, {"paper": PAPER}).values()
     for claim in CLAIMS:

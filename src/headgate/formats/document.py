@@ -67,7 +67,7 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Right:
-    """An annotation: whatever is wrong with a value, the error says to write this."""
+    """An annotation: whatever is wrong with a value, the error states this as what to write."""
 
     text: str
 

@@ -152,7 +152,7 @@ class AggregateExpression:
 
     @property
     def is_collected(self) -> bool:
-        """Whether its value can be told from the values of the argument, collected part by part."""
+        """Whether its value can be computed from the values of the argument, collected part by part."""
         if self.distinct:
             return self.function == "COUNT"
         return self.function in ("COLLECT_LIST", "COLLECT_SET")

@@ -331,8 +331,8 @@ class Network:
     def productivity(self) -> Matches:
         """The same, of the streams whose tuples are ranked by it: what the queries that ask for it join."""
         found: Matches = {}
-        asking = [q.name for q in self.queries.values() if q.utility and not q.utility.stream]
-        for stream, sides in (pair for name in asking for pair in self.key_matches(name).items()):
+        by_utility = [q.name for q in self.queries.values() if q.utility and not q.utility.stream]
+        for stream, sides in (pair for name in by_utility for pair in self.key_matches(name).items()):
             own = found.setdefault(stream, [])
             own += [matches for matches in sides if matches not in own]
         return found
@@ -357,7 +357,7 @@ class Network:
         return _hashed("\n".join([*streams, *map(repr, self.operators.values())]))
 
     def definition(self, operator: str) -> str:
-        """Changes whenever an old measurement of an operator says nothing about it any more."""
+        """Changes whenever an old measurement of an operator is no longer valid for it."""
         return _hashed(repr(self.operators[operator]))
 
 

@@ -1,7 +1,7 @@
 """Shedding by productivity: how many tuples of other windows the key of a tuple is expected to match.
 
 The keys in a window are counted by the bucket of their hash, so that a table of counts has the same size
-whatever the keys are. It says how often the keys of a bucket occur, as a multiple of the mean of all buckets.
+whatever the keys are. It states how often the keys of a bucket occur, as a multiple of the mean of all.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class JoinKey:
 
 @dataclass(frozen=True)
 class KeyMatch:
-    """A key of a stream's tuples, over the columns of the stream, and the table that says what it meets."""
+    """A key of a stream's tuples, over the columns of the stream, and the table that states what it meets."""
 
     text: str
     table: str

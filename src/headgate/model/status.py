@@ -12,7 +12,6 @@ from typing import Protocol
 
 from headgate.formats.html import html_paragraph, html_table, plural
 from headgate.formats.plain_json import finite
-from headgate.model.duration import rounded_up
 from headgate.model.event import (
     Event,
     QueryPaused,
@@ -32,6 +31,15 @@ _MOST_WARNINGS = 100
 _MOST_CHANGES = 1_000
 # more late rows than this share of a stream are reported
 _LATE_SHARE = 0.01
+# of time: a unit, its microseconds, and how many of it are still easy to read
+_UNITS = (
+    ("us", 1, 1_000),
+    ("ms", 1_000, 1_000),
+    ("s", 1_000_000, 600),
+    ("min", 60_000_000, 600),
+    ("h", 3_600_000_000, 240),
+    ("d", 86_400_000_000, float("inf")),
+)
 
 
 @dataclass(frozen=True)
@@ -168,6 +176,18 @@ def late_warning(stream: str, counts: StreamCounts, lateness_us: int) -> str | N
     enough = rounded_up(lateness_us)
     reason = f"they came up to {enough} behind, as rows of several writers or files out of order do"
     return f"{found}: {reason}; watermark '{enough}' would have kept them"
+
+
+def rounded_up(duration_us: int) -> str:
+    """A duration of at least this length with two significant digits, as CQL reads it: ``3.2 s``."""
+    unit, factor = next((u, f) for u, f, most in _UNITS if duration_us < most * f)
+    # in tenths of the unit below ten of it, in whole units below a hundred, and so on
+    tenths, step = -(-10 * duration_us // factor), 1
+    while tenths >= 100 * step:
+        step *= 10
+    tenths = -(-tenths // step) * step
+    whole, rest = divmod(tenths, 10)
+    return f"{whole}.{rest} {unit}" if rest else f"{whole} {unit}"
 
 
 class Registered(Protocol):

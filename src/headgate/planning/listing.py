@@ -181,7 +181,7 @@ _TABLES: dict[str, tuple[tuple[str, ...], Callable[[Catalog, str], tuple[Value, 
 def describe(catalog: Catalog, name: str, kind: str | None = None, span: Span | None = None) -> Description:
     """The properties of what has a name; the columns of a source are looked up if they are not declared.
 
-    A ``kind`` tells a function from something else of its name; ``span`` is the position of the name.
+    A ``kind`` distinguishes a function from something else of its name; ``span`` is the position of the name.
     """
     found = kind or _kind_of(catalog, name, span)
     declared = catalog.declared_name(found, name, span)

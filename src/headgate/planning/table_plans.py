@@ -255,7 +255,7 @@ class _Binding:
         wanted = self._primary_key(branches) if given is None else _names(given)
         span = first.span if given is None else given.span
         if not wanted:
-            message = "results need a key that tells which ones replace each other"
+            message = "results need a key that determines which ones replace each other"
             raise QueryError(f"{message}; write key 'column' beside mode", first.span)
         name = Name(_CHANGES, first.span)
         star = Select(

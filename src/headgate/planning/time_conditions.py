@@ -95,7 +95,7 @@ def _implied(aliases: Sequence[str], limits: Iterable[_Limit]) -> dict[tuple[str
 
 
 def _limits(tree: exp.Expr, timestamps: Timestamps) -> Iterator[_Limit]:
-    """What a condition says of the time between tuples of two streams."""
+    """What a condition states of the time between tuples of two streams."""
     if isinstance(tree, exp.Between):
         yield from _limits(exp.GTE(this=tree.this.copy(), expression=tree.args["low"].copy()), timestamps)
         yield from _limits(exp.LTE(this=tree.this.copy(), expression=tree.args["high"].copy()), timestamps)

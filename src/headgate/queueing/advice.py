@@ -91,7 +91,7 @@ class Remedies:
 class QueryAdvice:
     """One query: its broken bounds, and the largest factor on all rates at which it keeps them.
 
-    ``may_shed`` says that it keeps its bounds by shedding, as far as that helps. ``is_sure`` is False if the
+    ``may_shed``: it keeps its bounds by shedding, as far as that helps. ``is_sure`` is False if the
     answer would be another one were all costs off by twice their standard error.
     """
 

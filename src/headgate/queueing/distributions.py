@@ -131,7 +131,7 @@ def exceeding(
 
     L is the number in system of a queue; ``arriving_less_one`` gives the generating function of what arrives
     during a service on ``circle_less_one(points)``, less 1, which near z = 1 is known better than itself.
-    ``tail`` says P(L > k) for large k, with k in place of the time.
+    ``tail`` gives P(L > k) for large k, with k in place of the time.
     """
     # close to saturation the chance of the tail and the mean are known to fewer digits
     negligible = _NEGLIGIBLE + _ROUNDING * (100 / (1 - utilisation) + mean)

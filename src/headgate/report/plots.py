@@ -23,7 +23,7 @@ Line = tuple[Any, Any]
 _COLOURS = ("#1f6fb4", "#d1495b", "#2e933c", "#8d5a97", "#edae49", "#3a3a3a", "#00a3a3", "#a0522d")
 _STYLES = ("-", "--", ":")
 _PALE = "#c4c9cf"
-# more lines than these cannot be told apart
+# more lines than these cannot be distinguished
 _MOST_LINES = 4
 _PANELS_PER_ROW = 3
 # two for each pixel of a line

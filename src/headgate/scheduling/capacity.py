@@ -200,7 +200,7 @@ class Threshold:
 
     The limit is ``memory_bytes``, or the sum of the queries' memory bounds, or 64 MB. Memory is checked every
     ``interval_s`` when queues are empty, and more often the closer it is to the limit. Where saving is not
-    enough, load shedding has to take over: ``room_bytes`` says what the queues can still take.
+    enough, load shedding has to take over: ``room_bytes`` is what the queues can still take.
     """
 
     name = "threshold"

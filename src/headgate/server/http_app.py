@@ -107,7 +107,7 @@ class _Protocol(H11Protocol):
             self._head_due = self.loop.call_later(_HEAD_WITHIN_S, self._end_without_head)
 
     def _is_before_request(self) -> bool:
-        # none before the first request, whatever its annotation says
+        # none before the first request, whatever its annotation states
         cycle: Any = self.cycle
         return cycle is None or bool(cycle.response_complete)
 
@@ -130,7 +130,7 @@ class _Protocol(H11Protocol):
 
 
 class Server(uvicorn.Server):
-    """Serves until ``is_to_end`` says so, or a request does; signals are left to the caller."""
+    """Serves until ``is_to_end`` returns True, or a request ends it; signals are left to the caller."""
 
     def __init__(self, live: Live, app: Any, is_to_end: Callable[[], bool]) -> None:
         config = uvicorn.Config(

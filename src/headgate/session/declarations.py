@@ -237,7 +237,7 @@ class Declarations(SessionState):
         return self.options.listing() if wanted == "settings" else show(self.catalog, wanted)
 
     def describe(self, name: str, kind: str | None = None) -> Description:
-        """What has a name, as DESCRIBE shows it; ``kind`` tells a function from a stream of its name.
+        """What has a name, as DESCRIBE shows it; ``kind`` distinguishes a function from a stream of its name.
 
         Spark is started if it is a source whose columns are not declared, or a query that reads one.
         """

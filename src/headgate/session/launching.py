@@ -107,7 +107,7 @@ class Launcher:
                 controller = AdaptiveController(controlled)
                 observers.append(controller)
         if not settings.until_done:
-            # files are read as fast as possible, so that their rate says nothing about bounds
+            # files are read as fast as possible, so that their rate has no bearing on bounds
             observers.append(BoundsWatch(network, statistics, recorder.warn))
         manual = ManualController(controller, settings.overrides)
         run = SparkRun(

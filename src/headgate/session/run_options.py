@@ -151,7 +151,7 @@ class RunOptions:
     """The options of the runs of a session; those of the command line go before those of SET."""
 
     def __init__(self, command_line: Mapping[str, str | bool | None] = MappingProxyType({})) -> None:
-        """Options that are None are not given; a SetupError says which one is wrong."""
+        """Options that are None are not given; a SetupError names the one that is wrong."""
         self._command_line: dict[str, _Given] = {}
         self.given: dict[str, _Given] = {}
         """By SET."""

@@ -10,7 +10,7 @@ from headgate.session.run_options import RunOptions
 
 
 def perform(statement: Statement, catalog: Catalog, options: RunOptions) -> Answer | None:
-    """Do what a statement says; the answer, if it asks for one."""
+    """Execute a statement; return the answer, if it is a question."""
     if isinstance(statement, Show):
         return options.listing() if statement.what == "settings" else show(catalog, statement.what)
     if isinstance(statement, Describe):

@@ -1,4 +1,4 @@
-"""Runs in which strategies know what the window before has shown, and not what the scenario says."""
+"""Runs in which strategies know what the window before has shown, and not what the scenario states."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class LearningEngine(VirtualEngine):
     """Divides time into windows, and measures operators in each; strategies see the last window's profiles.
 
     An operator that served nothing in a window keeps its profile. Before the first measurement all operators
-    have the same one, so a chart says nothing but the length of its path.
+    have the same one, so a chart contains nothing but the length of its path.
     """
 
     def __init__(self, scenario: Scenario, window_s: float, room_bytes: Room | None = None) -> None:

@@ -40,7 +40,7 @@ from headgate.simulator.eddies import EddyRun, Links, LoadSharing
 from headgate.simulator.scenario import Service
 
 _MOST_OPERATORS = 200
-# as many as an eddy tells apart
+# as many as an eddy distinguishes
 _MOST_PATHS = 64
 _RESOURCE = Quantity("units per second", 1e-9, 1e12)
 _PER_TUPLE = Quantity("units per tuple", 1e-9, 1e12)

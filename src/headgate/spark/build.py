@@ -70,8 +70,8 @@ class TickBuilder:
         self._eddies = eddies
         self._inputs = InputBuilder(prepared, logs, store, attempts)
         self._cuts = count()
-        asking = (q.name for q in self._network.queries.values() if q.utility and not q.utility.stream)
-        self._ranking = {name for query in asking for name in self._network.operators_of(query)}
+        by_utility = (q.name for q in self._network.queries.values() if q.utility and not q.utility.stream)
+        self._ranking = {name for query in by_utility for name in self._network.operators_of(query)}
         """Operators whose keys rank tuples."""
 
     def add(

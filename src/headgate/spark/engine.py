@@ -207,16 +207,16 @@ class SparkEngine:
         return TuplesArrived(now_s, arrived, sum(arrival.counts.shed for arrival in arrivals.values()))
 
     def _await_batch(self) -> _Handover | None:
-        asked_s = time.monotonic()
+        since_s = time.monotonic()
         while True:
             try:
                 return self._inbox.get(timeout=0.5)
             except queue.Empty:
                 if not self.is_alive():
                     return None
-            if time.monotonic() - asked_s >= _STALLED_AFTER_S:
+            if time.monotonic() - since_s >= _STALLED_AFTER_S:
                 self.on_stall()
-                asked_s = time.monotonic()
+                since_s = time.monotonic()
 
     def _close(self) -> TickCommitted:
         assert self._tick is not None and self._forecast is not None and self._handover is not None

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import reduce
 
 from pyspark.sql import DataFrame
 
 from headgate.model.joins import WindowJoin
 from headgate.model.productivity import KEY_BUCKETS, KeyMatch, KeyTables, equal_keys
-from headgate.spark.samples import WindowContent, own_sample
+from headgate.spark.samples import WindowContent, collect_numbered, own_sample
 
 # enough to tell which buckets have the frequent keys
 _KEY_ROWS = 20_000
@@ -39,8 +38,7 @@ def key_samples(join: WindowJoin, contents: Sequence[WindowContent | None]) -> l
 def count_keys(samples: Sequence[KeySample]) -> dict[str, list[int]]:
     """Rows of each table by bucket, by one job."""
     found = {sample.table: [0] * KEY_BUCKETS for sample in samples}
-    numbered = [one.counted.selectExpr(f"{i} AS sample", "*") for i, one in enumerate(samples)]
-    for number, bucket, rows in reduce(DataFrame.unionAll, numbered).collect() if numbered else []:
+    for number, bucket, rows in collect_numbered([sample.counted for sample in samples]):
         found[samples[number].table][bucket] = rows
     return found
 

@@ -221,11 +221,15 @@ def join_samples(operator: WindowJoin, contents: Sequence[WindowContent | None])
 
 
 def count_matches(samples: Sequence[JoinSample]) -> dict[Link, PairCounts]:
-    numbered = [sample.counted.withColumn("sample", F.lit(i)) for i, sample in enumerate(samples)]
-    rows = reduce(DataFrame.unionAll, numbered).collect() if numbered else []
-    return {
-        samples[row["sample"]].link: PairCounts(row["pairs"], row["matches"]) for row in rows if row["pairs"]
-    }
+    """Pairs compared and matching of each sample in which there were any, by one job."""
+    rows = collect_numbered([sample.counted for sample in samples])
+    return {samples[number].link: PairCounts(pairs, matches) for number, pairs, matches in rows if pairs}
+
+
+def collect_numbered(frames: Sequence[DataFrame]) -> list[Any]:
+    """The rows of all frames by one job, each behind the number of its frame."""
+    numbered = [frame.select(F.lit(number), "*") for number, frame in enumerate(frames)]
+    return reduce(DataFrame.unionAll, numbered).collect() if numbered else []
 
 
 def own_sample(content: WindowContent, rows: int) -> DataFrame:

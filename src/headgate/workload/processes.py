@@ -279,10 +279,6 @@ _BY_NAME: dict[str, type[Process]] = {
 }
 
 
-def process_names() -> tuple[str, ...]:
-    return tuple(_BY_NAME)
-
-
 def _with_process(given: Any) -> Any:
     """The settings of a process; a list is short for the process of that name."""
     if isinstance(given, list):

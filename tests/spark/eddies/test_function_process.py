@@ -30,6 +30,14 @@ def processes() -> Iterator[FunctionProcesses]:
     made.close()
 
 
+@pytest.fixture(scope="module")
+def lasting_processes() -> Iterator[FunctionProcesses]:
+    """For tests that leave them as they are after any call: starting one takes longer than the calls."""
+    made = FunctionProcesses()
+    yield made
+    made.close()
+
+
 def is_running(process: int) -> bool:
     try:
         state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
@@ -58,7 +66,7 @@ def test_calls_at_a_time_are_made_in_as_many_processes_which_later_calls_use_aga
     assert len(again) == 1 and again <= set(both)
 
 
-def test_what_a_function_has_loaded_stays_with_its_process(processes: FunctionProcesses) -> None:
+def test_what_a_function_has_loaded_stays_with_its_process(lasting_processes: FunctionProcesses) -> None:
     seen: list[int] = []
 
     def counted(step: int) -> int:
@@ -66,7 +74,7 @@ def test_what_a_function_has_loaded_stays_with_its_process(processes: FunctionPr
         return sum(seen)
 
     function = pickled(counted)
-    assert [processes.call("counted", function, [step]) for step in (1, 2, 3)] == [1, 3, 6]
+    assert [lasting_processes.call("counted", function, [step]) for step in (1, 2, 3)] == [1, 3, 6]
     assert not seen
 
 
@@ -102,12 +110,12 @@ def locks(value: int) -> Any:
     ],
 )
 def test_failures_name_the_function_and_others_go_on(
-    processes: FunctionProcesses, function: Callable[[int], Any], message: str
+    lasting_processes: FunctionProcesses, function: Callable[[int], Any], message: str
 ) -> None:
     name = function.__name__
     with pytest.raises(UserCodeError, match=f"^placed function {name} {message}$"):
-        processes.call(name, pickled(function), [7])
-    assert processes.call("double", pickled(lambda value: 2 * value), [7]) == 14
+        lasting_processes.call(name, pickled(function), [7])
+    assert lasting_processes.call("double", pickled(lambda value: 2 * value), [7]) == 14
 
 
 def hangs(folder: str, in_c: bool) -> None:

@@ -241,7 +241,7 @@ def private_session(spark: SparkSession) -> SparkSession:
 
 
 def _forget_origins(spark: SparkSession) -> None:
-    """Let Hadoop forget where each of its 1,100 settings comes from; nothing asks for that.
+    """Let Hadoop forget where each of its 1,100 settings comes from; nothing reads that.
 
     Spark sends the settings along with every job that reads files, and Hadoop compresses the origins one by
     one: of 8 ms of CPU time for writing the settings and 11 ms for reading them, 1 ms and 2 ms are left.

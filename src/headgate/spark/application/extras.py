@@ -78,7 +78,7 @@ class Extras:
         if not self.packages:
             return ""
         return (
-            f"{', '.join(self.packages)} may not be in the registry that Ivy asks: name another version with "
+            f"{', '.join(self.packages)} may not be in the registry of Ivy: name another version with "
             f"--packages, pass files with --jars, or set {IVY_VARIABLE} to a file of Ivy settings"
         )
 

@@ -1,9 +1,9 @@
 -- Queries of all kinds over a few rows: what they load goes into the archive of classes (archive.py).
 CREATE STREAM a (ts TIMESTAMP, k INT, v DOUBLE)
-  FROM csv OPTIONS (path '{folder}/a', timestamp 'ts', slack '1 s');
+  FROM csv OPTIONS (path '{folder}/a', timestamp 'ts', watermark '1 s');
 
 CREATE STREAM b (ts TIMESTAMP, k INT, v DOUBLE)
-  FROM csv OPTIONS (path '{folder}/b', timestamp 'ts', slack '1 s');
+  FROM csv OPTIONS (path '{folder}/b', timestamp 'ts', watermark '1 s');
 
 CREATE RELATION names (k INT, name STRING)
   FROM csv OPTIONS (path '{folder}/names.csv');

@@ -131,7 +131,7 @@ def _first_wrong(own: list[StructField], is_given: Sequence[str], place: Callabl
     terms = []
     for number, field in enumerate(own):
         kind = field.dataType.simpleString().upper()
-        said = sql.text(f"column {field.name} is not {kind}: ")
+        reason = sql.text(f"column {field.name} is not {kind}: ")
         condition = f"{sql.name(field.name)} IS NULL AND {is_given[number]}"
-        terms.append(f"WHEN {condition} THEN concat({said}, {_shown(place(number))})")
+        terms.append(f"WHEN {condition} THEN concat({reason}, {_shown(place(number))})")
     return " ".join(terms)

@@ -248,7 +248,7 @@ def _file_letter(stream: str, batch_id: int, file: BadFile) -> str:
 
 
 def notice_letter(stream: str, batch_id: int, reason: str, place: Mapping[str, object]) -> str:
-    """A letter about rows that could not be read; ``place`` says where they are."""
+    """A letter about rows that could not be read; ``place`` states where they are."""
     row = sql.text(json.dumps(place, ensure_ascii=False))
     items = _letter(stream, batch_id, sql.text(reason), "CAST(NULL AS TIMESTAMP)", row)
     return f"SELECT {', '.join(items)}"

@@ -83,7 +83,7 @@ class Intake:
     def is_exhausted(self, batch_id: int) -> bool:
         """Whether every stream has come to its end with this micro-batch."""
         offsets, earlier = self._source_log.offsets(batch_id), self._source_log.offsets(batch_id - 1)
-        # what a run before this one has planned says nothing of what has arrived since
+        # what a run before this one has planned does not cover what has arrived since
         is_planned_now = batch_id > self._source_log.last_planned
         return all(
             self._sources.is_at_end(

@@ -357,7 +357,7 @@ public class PhysicalPlans {
             return node instanceof InMemoryTableScanExec || node instanceof LocalTableScanExec;
         }
 
-        /** What tells inputs apart: an RDD, or a list of files, as planning may change the relation around it. */
+        /** What distinguishes inputs: an RDD, or a list of files, as planning may change the relation around it. */
         private Object source(Object leaf) {
             return leaf instanceof HadoopFsRelation ? ((HadoopFsRelation) leaf).location() : leaf;
         }

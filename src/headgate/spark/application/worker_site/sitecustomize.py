@@ -1,8 +1,8 @@
 """Python loads this when it starts, in the processes that a JVM of ours starts.
 
-Spark asks Python data sources for their partitions through a daemon of PySpark's that no setting replaces.
+Spark requests the partitions of Python data sources through a daemon of PySpark's that no setting replaces.
 When a run ends while one of its workers still writes, the daemon prints a stack trace for nothing; so does
-the process that Spark asks for the offsets of such a source.
+the process from which Spark requests the offsets of such a source.
 """
 
 import sys
