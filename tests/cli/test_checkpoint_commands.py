@@ -54,6 +54,7 @@ def test_verify_and_rollback_print_one_json_document(state: State) -> None:
         "to_tick": 6,
         "batches_again": [7],
         "restored_headgate_json": False,
+        "removed": [],
     }
 
 
