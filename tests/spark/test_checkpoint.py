@@ -266,6 +266,15 @@ def test_entries_that_spark_writes_again_are_removed_by_a_rollback_to_the_same_t
     assert (state.root / "spark/sources/s/9").exists() == (entry != "sources/s/8")
 
 
+def test_a_folder_in_place_of_a_file_that_is_replaced_is_named(tmp_path: Path) -> None:
+    target, draft = tmp_path / "table.parquet", tmp_path / "part.parquet"
+    (target / "x").mkdir(parents=True)
+    draft.write_text("rows")
+    with pytest.raises(OSError, match="Is a directory") as failed:
+        Files().replace(str(draft), str(target))
+    assert failed.value.filename == str(target)
+
+
 def test_names_of_others_in_a_checkpoint_are_left_alone(state: State) -> None:
     for name in ("blocks/lost+found", "manifests/--5.json", "spark/offsets/notes", "spark/sources/s/notes"):
         state.note(name, "not ours")

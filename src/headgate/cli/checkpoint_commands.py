@@ -137,7 +137,9 @@ def _rollback_text(done: Rollback) -> str:
     lines = ["headgate.json was damaged, and is restored"] if done.restored_owner else []
     if done.removed:
         lines.append(f"removed {listed(done.removed, _SHOWN)}, which Spark writes anew")
-    if done.batches_again:
+    if done.batches_again and done.from_tick == done.to_tick:
+        lines.append(f"removed what was planned after tick {done.to_tick}; the next start plans it anew")
+    elif done.batches_again:
         lines += [
             f"stepped back from tick {done.from_tick} to tick {done.to_tick}; "
             "later input is read again at the next start",

@@ -161,7 +161,11 @@ class Files:
         if fs is None:
             # a checksum of the file before would be wrong for this one
             _companion(new).unlink(missing_ok=True)
-            os.replace(old, new)
+            try:
+                os.replace(old, new)
+            except IsADirectoryError as error:
+                # Python names the file that is moved
+                raise OSError(error.errno, error.strerror, str(new)) from error
             return
         if _appears_whole(fs, new):
             self._copy(fs, old, new)
