@@ -109,7 +109,7 @@ def test_both_follow_the_rate_that_a_stream_declares_and_the_processors_there_ar
     assert not fits and refusal.startswith("query q: latency p99 would be ")
     assert verdicts(500, 2) == (True, "")
     fits, refusal = verdicts(500, 1)
-    assert not fits and refusal.startswith("on 1 processor, 2 when profiled: query q: latency p99 would be ")
+    assert not fits and refusal.startswith("on 1 processor, query q: latency p99 would be ")
 
 
 @pytest.mark.usefixtures("no_spark")

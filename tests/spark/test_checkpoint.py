@@ -69,10 +69,11 @@ def test_a_restart_goes_on_from_the_last_manifest_if_all_is_there(state: State) 
     found = state.reopened().last_manifest(TickSettings())
     assert replace(found, files={}, owner=None, written_s=0.0) == state.manifest
     assert found.owner == OWNER
-    assert found.files.keys() == state.manifest.block_paths()
+    logs = {"spark/offsets/7", *(f"spark/sources/s/{batch}" for batch in range(8))}
+    assert found.files.keys() == state.manifest.block_paths() | logs
     assert all(
-        [part.name for part in parts] == ["part-0.parquet", "part-1.parquet"]
-        for parts in found.files.values()
+        [part.name for part in found.files[path]] == ["part-0.parquet", "part-1.parquet"]
+        for path in state.manifest.block_paths()
     )
 
 
@@ -201,6 +202,87 @@ def test_damaged_offsets_of_the_last_tick_are_named_with_the_tick_before_it(
     assert said.endswith(rollback_hint(state, 6))
 
 
+def other_entry(path: Path) -> None:
+    path.write_bytes(path.with_name(str(int(path.name) - 1)).read_bytes())
+
+
+def folder_instead(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+@pytest.mark.parametrize("entry", ["offsets/7", "sources/s/7"])
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [
+        (other_entry, "has other content"),
+        (Path.unlink, "has no entry 7"),
+        (folder_instead, "is damaged: "),
+        (lambda path: path.write_bytes(b"v1\n{oops"), "is damaged: "),
+        (lambda path: path.write_bytes(b"\xff"), "is damaged: "),
+    ],
+)
+def test_entries_of_sparks_logs_that_a_tick_needs_are_those_that_it_was_written_with(
+    state: State, entry: str, damage: Callable[[Path], None], reason: str
+) -> None:
+    path = state.root / "spark" / entry
+    damage(path)
+    said = refusal(state)
+    shown = path.parent if "no entry" in reason else path
+    assert said.startswith(f"{shown} {reason}") and said.endswith(rollback_hint(state, 6))
+    assert roll_back(state.files, str(state.root)).to_tick == 6
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 6
+    # it is one of a later tick now, and might name files that were read before
+    assert not path.exists()
+
+
+def test_a_merged_entry_of_a_source_may_go(state: State) -> None:
+    merged = "\n".join(f'{{"path":"file:///{batch}.csv"}}' for batch in range(10))
+    state.note("spark/sources/s/9.compact", f"v1\n{merged}")
+    for batch in range(8):
+        (state.root / f"spark/sources/s/{batch}").unlink()
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 7
+    (state.root / "spark/sources/s/9.compact").unlink()
+    assert "spark/sources/s has no entry 7, which the offsets of tick 7 name" in refusal(state)
+
+
+@pytest.mark.parametrize("entry", ["commits/7", "offsets/8", "sources/s/8", "metadata"])
+def test_entries_that_spark_writes_again_are_removed_by_a_rollback_to_the_same_tick(
+    state: State, entry: str
+) -> None:
+    state.note_spark("offsets", 8)
+    state.note("spark/sources/s/9", 'v1\n{"path":"file:///9.csv"}')
+    path = state.root / "spark" / entry
+    path.write_text("")
+    assert refusal(state) == f"{path} is damaged: " + {
+        "offsets/8": "it begins with ''",
+        "metadata": "it ends too early",
+    }.get(entry, "it begins with ''") + rollback_hint(state, 7)
+    done = roll_back(state.files, str(state.root))
+    assert (done.to_tick, done.changed) == (7, True)
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 7
+    assert not path.exists()
+    # Spark would miss the entry in between
+    assert (state.root / "spark/sources/s/9").exists() == (entry != "sources/s/8")
+
+
+def test_a_folder_in_place_of_a_file_that_is_replaced_is_named(tmp_path: Path) -> None:
+    target, draft = tmp_path / "table.parquet", tmp_path / "part.parquet"
+    (target / "x").mkdir(parents=True)
+    draft.write_text("rows")
+    with pytest.raises(OSError, match="Is a directory") as failed:
+        Files().replace(str(draft), str(target))
+    assert failed.value.filename == str(target)
+
+
+def test_names_of_others_in_a_checkpoint_are_left_alone(state: State) -> None:
+    for name in ("blocks/lost+found", "manifests/--5.json", "spark/offsets/notes", "spark/sources/s/notes"):
+        state.note(name, "not ours")
+    state.tick()
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 8
+    assert roll_back(state.files, str(state.root), 7).to_tick == 7
+
+
 # a block while a run goes on
 
 
@@ -317,18 +399,34 @@ def test_a_damaged_headgate_json_is_restored_from_a_manifest(state: State, damag
         assert Owner.from_json(path.read_text()) == OWNER
 
 
+def test_a_headgate_json_of_another_checkpoint_is_restored(state: State) -> None:
+    path = state.root / "headgate.json"
+    path.write_text(replace(OWNER, uid="9999aaaa").to_json())
+    with pytest.raises(DamagedStateError, match=f"^{path} is of another checkpoint; headgate checkpoint"):
+        state.reopened().check_owner()
+    assert roll_back(state.files, str(state.root)).restored_owner
+    assert Owner.from_json(path.read_text()) == OWNER
+
+
+def test_a_folder_in_place_of_headgate_json_is_replaced(state: State) -> None:
+    folder_instead(state.root / "headgate.json")
+    with pytest.raises(DamagedStateError, match="Is a directory"):
+        state.reopened().check_owner()
+    assert roll_back(state.files, str(state.root)).restored_owner
+    assert state.reopened().check_owner() == OWNER
+
+
 # stepping back
 
 
 def spark_entries(state: State) -> tuple[list[int], list[int]]:
     history = state.checkpoint.history
-    return history.spark_entries("offsets"), history.spark_entries("commits")
+    return history.logs.batches("offsets"), history.logs.batches("commits")
 
 
 def test_rollback_steps_to_the_last_good_tick_and_spark_follows(state: State) -> None:
     state.part(6).unlink()
-    (state.root / "spark/sources/s").mkdir(parents=True)
-    (state.root / "spark/sources/s/9.compact").write_text("v1")
+    state.note("spark/sources/s/9.compact", 'v1\n{"path":"file:///9.csv"}')
     done = roll_back(state.files, str(state.root))
     assert (done.from_tick, done.to_tick, done.batches_again) == (7, 5, (6, 7))
     assert state.checkpoint.history.ticks() == [3, 4, 5]

@@ -69,8 +69,9 @@ def test_a_lock_of_another_host_is_refused_with_how_to_remove_it(tmp_path: Path)
     )
 
 
-def test_a_lock_that_cannot_be_read_is_refused_with_how_to_remove_it(tmp_path: Path) -> None:
-    (tmp_path / "headgate.lock").write_text("")
+@pytest.mark.parametrize("content", [b"", b"\xff\xfe\x00", b"[1]", b"[" * 100_000])
+def test_a_lock_that_cannot_be_read_is_refused_with_how_to_remove_it(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / "headgate.lock").write_bytes(content)
     with pytest.raises(SetupError, match=f"if no run uses it, remove {tmp_path}/headgate.lock"):
         lock(tmp_path).acquire(ALIVE)
 

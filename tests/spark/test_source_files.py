@@ -99,3 +99,10 @@ def test_a_damaged_entry_of_sparks_logs_is_named(tmp_path: Path, path: str, cont
     with pytest.raises(DamagedStateError, match=f"^{tmp_path}/spark/{path} is damaged: ") as raised:
         FileSourceLog(Files(), str(tmp_path / "spark")).files("s", 1)
     assert "\n" not in str(raised.value) and f"rollback {tmp_path}, or remove" in str(raised.value)
+
+
+def test_a_missing_entry_of_sparks_logs_is_named(tmp_path: Path) -> None:
+    (tmp_path / "spark/offsets").mkdir(parents=True)
+    (tmp_path / "spark/offsets/1").write_text('v2\n{}\ns:{"logOffset":0}')
+    with pytest.raises(DamagedStateError, match=f"^{tmp_path}/spark/sources/s is damaged: it has no entry 0"):
+        FileSourceLog(Files(), str(tmp_path / "spark")).files("s", 1)

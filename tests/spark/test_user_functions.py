@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 import threading
 import time
@@ -198,6 +199,16 @@ def test_a_registered_function_that_returns_another_type_is_named_instead_of_giv
     assert failure(session).startswith(f"function h in query q {told}")
 
 
+def leaves(*_: Any) -> Any:
+    os._exit(3)
+
+
+def test_a_function_that_ends_its_process_is_named_with_its_query(session: Session) -> None:
+    session.function("h", leaves, "bigint").execute("CREATE QUERY q AS SELECT h(v) AS x FROM s INTO noop")
+    told = "the Python process that calls function h in query q has ended: it exited, crashed or was killed"
+    assert failure(session) == told
+
+
 def test_functions_that_keep_to_their_type_or_return_nothing_work_as_before(session: Session) -> None:
     session.function("twice", lambda v: None if v == 8 else 2 * v, "bigint")
     session.function("text", lambda v: v + 1)
@@ -211,6 +222,7 @@ def test_functions_that_keep_to_their_type_or_return_nothing_work_as_before(sess
 @pytest.mark.parametrize(
     ("function", "predicate", "told"),
     [
+        (leaves, "p(v)", r"the Python process that calls function p in query q has ended"),
         (exits, "p(v)", rf"placed function p called sys.exit\(4\) \({__file__}:\d+\)"),
         (
             lambda v: "yes",

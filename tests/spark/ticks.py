@@ -43,10 +43,19 @@ class State:
         return BlockRef(path, rows, 10 * rows, 0, 1)
 
     def note_spark(self, kind: str, batch: int) -> None:
-        path = self.root / "spark" / kind / str(batch)
+        if kind == "offsets":
+            self.note("spark/metadata", '{"id":"1"}')
+            self.note(f"spark/sources/s/{batch}", f'v1\n{{"path":"file:///{batch}.csv"}}')
+            self.note(f"spark/offsets/{batch}", f'v2\n{{}}\ns:{{"logOffset":{batch}}}')
+        else:
+            self.note(f"spark/{kind}/{batch}", "v1\n{}")
+
+    def note(self, name: str, text: str) -> None:
+        """A file as Hadoop writes it to a local disk."""
+        path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text('v2\n{}\ns:{"logOffset":0}')
-        path.with_name(f".{batch}.crc").write_text("crc")
+        path.write_text(text)
+        path.with_name(f".{path.name}.crc").write_text("crc")
 
     def part(self, batch: int, number: int = 1) -> Path:
         return self.root / f"blocks/{batch:09d}/q-in0/part-{number}.parquet"

@@ -9,6 +9,7 @@ import typer
 
 from headgate.cli.parameters import CONF, DEBUG, JARS, JSON, PACKAGES, argument, value
 from headgate.errors import DamagedStateError, SetupError
+from headgate.formats.html import listed
 from headgate.formats.plain_json import json_text
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 
 EXAMPLE = "Example: headgate checkpoint verify state/"
 DIR: Any = argument("DIR", "The folder of --checkpoint.")
+
+_SHOWN = 5
 
 commands = typer.Typer()
 
@@ -95,6 +98,7 @@ def rollback(
             "to_tick": done.to_tick,
             "batches_again": list(done.batches_again),
             "restored_headgate_json": done.restored_owner,
+            "removed": list(done.removed),
         }
         print(json_text(document))
     else:
@@ -131,7 +135,11 @@ def _rollback_text(done: Rollback) -> str:
     if not done.changed:
         return f"tick {done.to_tick} is good; nothing to do"
     lines = ["headgate.json was damaged, and is restored"] if done.restored_owner else []
-    if done.batches_again:
+    if done.removed:
+        lines.append(f"removed {listed(done.removed, _SHOWN)}, which Spark writes anew")
+    if done.batches_again and done.from_tick == done.to_tick:
+        lines.append(f"removed what was planned after tick {done.to_tick}; the next start plans it anew")
+    elif done.batches_again:
         lines += [
             f"stepped back from tick {done.from_tick} to tick {done.to_tick}; "
             "later input is read again at the next start",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -50,8 +49,7 @@ def reproduced(
         if on_spark and study == "queueing":
             from headgate.experiments.predict import compare_joins
 
-            with _application() as spark:
-                compare_joins(done, spark)
+            compare_joins(done, _application())
     return done
 
 
@@ -60,7 +58,8 @@ def measured_bursts(out: Path, seed: int, queries: str, master: str) -> Study:
     from headgate.experiments.burst import BurstBench, predict_burst
     from headgate.experiments.shared_burst import REPETITIONS, compare, repeat
 
-    with Progress("starting Spark") as progress, _application(master) as spark:
+    with Progress("starting Spark") as progress:
+        spark = _application(master)
         study = Study("burst", out, progress.announce)
         if queries != "eight":
             predict_burst(study, BurstBench(spark, "burst.sql", seed, progress.announce))
@@ -81,7 +80,8 @@ def measured_eddies(out: Path, seconds: float, policies: list[str], cpu_bound: b
         router_named(name)
     from headgate.experiments.eddy_bench import POLICIES, POOL_TASKS, cpu_bound_study, pools_study
 
-    with Progress("starting Spark") as progress, _application(master, POOL_TASKS) as spark:
+    with Progress("starting Spark") as progress:
+        spark = _application(master, POOL_TASKS)
         if cpu_bound:
             return cpu_bound_study(spark, out, seconds, progress.announce)
         return pools_study(spark, out, seconds, policies or POLICIES, progress.announce)
@@ -93,7 +93,8 @@ def measured(study: str, out: Path, master: str) -> Study:
     from headgate.experiments.percentiles import percentiles_study
     from headgate.experiments.predict import predict_study
 
-    with Progress("starting Spark") as progress, _application(master) as spark:
+    with Progress("starting Spark") as progress:
+        spark = _application(master)
         studies = {"overload": overload_study, "percentiles": percentiles_study, "predict": predict_study}
         return studies[study](spark, out, progress.announce)
 
@@ -108,18 +109,19 @@ def measured_nexmark(out: Path, events: int, queries: list[str], seed: int, mast
     except ImportError:
         message = "answers are compared with those of DuckDB, which is missing"
         raise SetupError(f"{message}; run pip install duckdb") from None
-    with Progress("starting Spark") as progress, _application(master) as spark:
+    with Progress("starting Spark") as progress:
+        spark = _application(master)
         return nexmark_study(spark, out, events, numbers, seed, progress.announce)
 
 
-@contextmanager
-def _application(master: str = "local[*]", pool_tasks: int = 0) -> Iterator[Any]:
+def _application(master: str = "local[*]", pool_tasks: int = 0) -> Any:
+    """A Spark application that ends with the process.
+
+    What Spark prints then has no reader. Stopped before, it could print that background work is rejected.
+    """
     from headgate.spark.application.cluster import own_session
 
-    spark = own_session(master, pool_tasks)
-    yield spark
-    # not after a failure or an interrupt, which end the process and Spark with it
-    spark.stop()
+    return own_session(master, pool_tasks)
 
 
 def show(study: Study, as_json: bool) -> None:

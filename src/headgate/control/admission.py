@@ -131,7 +131,7 @@ def check_admission(
     found = admission(load, new, model)
     reasons = found.reasons()
     if bounded & reasons.keys():
-        on = f"on {plural(others, 'processor')}, {measured.processors} when profiled: " if others else ""
+        on = f"on {plural(others, 'processor')}, " if others else ""
         raise Refused("; ".join([f"{on}{found.reason}", *marks, "--force (or force=True) admits it"]))
     doubtful = [
         f"query {name} keeps its bounds by a margin smaller than the error of its profile"

@@ -75,7 +75,7 @@ class Remedies:
     def __str__(self) -> str:
         parts = []
         if self.processors is not None:
-            parts.append(f"{self.processors} processors")
+            parts.append(plural(self.processors, "processor"))
         if self.window_factor is not None:
             parts.append(f"windows {self.window_factor:.2g} times as long")
         if self.shed_share is not None:

@@ -99,9 +99,7 @@ class SessionRuns(Declarations):
         self._check_idle("restore")
         folder = locate(arguments.folder("checkpoint", checkpoint))
         with spark_errors(self._spark):
-            history = History(self._files(), folder)
-            ticks = history.ticks()
-            script = history.read(ticks[-1]).script if ticks else ""
+            script = History(self._files(), folder).script()
         if not script:
             raise SetupError(f"{folder} lists no queries; declare them with session.execute")
         self.execute(script, origin=f"{folder} (its queries)", force=True)

@@ -106,11 +106,22 @@ class Checkpoint:
                 raise DamagedStateError(f"{self._owner_path} is missing; {restored}")
             return None
         try:
-            return Owner.from_json(self._files.read_text(self._owner_path))
+            found = Owner.from_json(self._files.read_text(self._owner_path))
         except SetupError as error:
             raise SetupError(f"{self._owner_path}: {error}") from error
         except (DamagedStateError, ValueError, OSError) as error:
             raise DamagedStateError(f"{self._owner_path} is damaged: {error}; {restored}") from error
+        # results are known by this id: under another one, those of a repeated tick would be there twice
+        if (last := self._owner_of_last_tick()) is not None and last.uid != found.uid:
+            raise DamagedStateError(f"{self._owner_path} is of another checkpoint; {restored}")
+        return found
+
+    def _owner_of_last_tick(self) -> Owner | None:
+        """As the last manifest names it; None if it is damaged, or of a version that wrote none."""
+        with suppress(HeadgateError):
+            for tick in self.history.ticks()[-1:]:
+                return self.history.read(tick).owner
+        return None
 
     def restore_owner(self, manifest: Manifest) -> bool:
         """Rewrite ``headgate.json`` if it is damaged, and return whether it was."""
@@ -119,6 +130,8 @@ class Checkpoint:
                 return False
         if manifest.owner is None:
             raise SetupError(f"{self._owner_path} is lost, and no manifest says whose it is; start anew")
+        # whatever is there instead
+        self._files.delete(self._owner_path)
         self._files.write_text(self._owner_path, manifest.owner.to_json())
         return True
 
@@ -179,9 +192,15 @@ class Checkpoint:
 
     def commit(self, manifest: Manifest) -> None:
         """Write the manifest, with fingerprints of all blocks: from then on, the tick has happened."""
-        files = self._taken(manifest.block_paths(), self._fingerprints)
+        files = self._taken([*manifest.block_paths(), *self._log_entries(manifest)], self._fingerprints)
         self._remember(manifest.batch_id, files)
         self.history.write(replace(manifest, files=files, owner=self._owner, written_s=time.time()))
+
+    def _log_entries(self, manifest: Manifest) -> list[str]:
+        """The entries of Spark's logs that a manifest goes with; object stores look after theirs."""
+        if manifest.batch_id < 0 or not self.is_local:
+            return []
+        return self.history.logs.needed(manifest.batch_id)
 
     def _taken(self, paths: Iterable[str], known: dict[str, Fingerprint]) -> dict[str, Fingerprint]:
         """Fingerprints of blocks; those of new blocks are taken now."""
@@ -221,8 +240,8 @@ class Checkpoint:
         needed = manifest.block_paths() | self._needed(ticks[-KEPT_MANIFESTS:])
         self._remove_condemned(needed)
         for batch in self._files.names(f"{self.root}/blocks"):
-            # later ones belong to the current tick
-            if int(batch) <= manifest.batch_id:
+            # later ones belong to the current tick, and other names are not ours
+            if batch.isdigit() and int(batch) <= manifest.batch_id:
                 folder = self.full(f"blocks/{batch}")
                 paths = [f"blocks/{batch}/{name}" for name in self._files.names(folder)]
                 unneeded = [self.full(path) for path in paths if path not in needed]
@@ -258,10 +277,13 @@ class Rollback:
     to_tick: int
     batches_again: tuple[int, ...]
     restored_owner: bool
+    removed: tuple[str, ...] = ()
+    """Damaged entries of Spark's logs that it does without."""
 
     @property
     def changed(self) -> bool:
-        return self.from_tick != self.to_tick or bool(self.batches_again) or self.restored_owner
+        is_other = self.from_tick != self.to_tick or bool(self.batches_again)
+        return is_other or self.restored_owner or bool(self.removed)
 
 
 def roll_back(files: Files, root: str, to_tick: int | None = None) -> Rollback:
@@ -292,21 +314,40 @@ def _target(history: History, to_tick: int | None) -> int:
     raise SetupError(f"tick {to_tick} of {history.root} is damaged: {first}; choose another one")
 
 
+def _changed_entries(history: History, target: int) -> set[str]:
+    """Entries of Spark's logs that are not those with which the ticks after ``target`` were written."""
+    found: set[str] = set()
+    for tick in history.ticks():
+        # of a manifest that cannot be read, nothing is known
+        with suppress(HeadgateError):
+            if tick > target:
+                found.update(damage.path for damage in history.state(tick).damages)
+    return found
+
+
 def _step_back(files: Files, checkpoint: Checkpoint, target: int) -> Rollback:
     """Delete manifests first: if interrupted, runs refuse the checkpoint until a second call repairs it."""
     history, root = checkpoint.history, checkpoint.root
-    ticks, offsets = history.ticks(), history.spark_entries("offsets")
+    ticks, offsets = history.ticks(), history.logs.batches("offsets")
+    changed = _changed_entries(history, target)
     for tick in reversed(ticks):
         if tick > target:
             history.remove(tick)
-    # entries of sources/ stay: a source may know of more than has been processed, and its log of files then
-    # delivers them again in the same order
+    # what can be read of sources/ stays: a source may know of more than has been processed, and its log of
+    # files then delivers them again in the same order
     for kind in ("commits", "offsets"):
-        for batch in reversed(history.spark_entries(kind)):
+        for batch in reversed(history.logs.batches(kind)):
             if batch > target:
                 files.delete(f"{checkpoint.spark_folder}/{kind}/{batch}")
+    removed: list[str] = []
+    # of commits, Spark reads the last one that is there
+    while entries := history.logs.removable(target, changed):
+        for path in entries:
+            files.delete(f"{root}/{path}")
+        removed += entries
     for name in files.names(f"{root}/blocks"):
-        if int(name) > target:
+        if name.isdigit() and int(name) > target:
             files.delete(f"{root}/blocks/{name}")
     restored = checkpoint.restore_owner(history.read(target))
-    return Rollback(ticks[-1], target, tuple(batch for batch in offsets if batch > target), restored)
+    again = tuple(batch for batch in offsets if batch > target)
+    return Rollback(ticks[-1], target, again, restored, tuple(removed))

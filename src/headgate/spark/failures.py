@@ -16,6 +16,8 @@ from headgate.errors import HeadgateError, SparkError
 
 _JAVA_CAUSE = re.compile(r"^(?:Caused by: |: )(?:[\w$]+\.)+([\w$]+)(?:: (.*))?$", re.MULTILINE)
 
+_FILE_READ = re.compile(r"Encountered error while reading file (?:file:)?(?://)?(\S+?)\.(?:\s|$)")
+
 
 def is_of_spark(error: BaseException) -> bool:
     """Whether Spark, or the JVM below it, has raised this."""
@@ -32,7 +34,10 @@ def spark_reason(error: BaseException) -> str:
     causes = _JAVA_CAUSE.findall(text)
     if causes:
         name, reason = causes[-1]
-        return " ".join((f"{name}: {reason}" if reason else name).split())
+        whole = f"{name}: {reason}" if reason else name
+        # what a decoder says of a file, it says without its name
+        files = [path for path in _FILE_READ.findall(text) if path not in whole]
+        return " ".join((f"{files[-1]}: {whole}" if files else whole).split())
     return " ".join((text.splitlines()[0] if text else type(error).__name__).split())
 
 

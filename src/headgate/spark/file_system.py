@@ -121,11 +121,13 @@ class Files:
     def read_bytes(self, path: str, start: int = 0) -> bytes:
         """A small file, or the end of one."""
         fs, at = self._at(path)
-        with closing(at.open("rb") if fs is None else fs.open(at)) as file:
-            file.seek(start)
-            return bytes(
-                file.read() if fs is None else self._jvm.org.apache.commons.io.IOUtils.toByteArray(file)
-            )
+        if fs is None:
+            with _named_in_errors(at), at.open("rb") as file:
+                file.seek(start)
+                return bytes(file.read())
+        with closing(fs.open(at)) as stream:
+            stream.seek(start)
+            return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
 
     def parquet_rows(self, path: str) -> int:
         """How many rows a Parquet file holds, according to its footer."""
@@ -159,7 +161,11 @@ class Files:
         if fs is None:
             # a checksum of the file before would be wrong for this one
             _companion(new).unlink(missing_ok=True)
-            os.replace(old, new)
+            try:
+                os.replace(old, new)
+            except IsADirectoryError as error:
+                # Python names the file that is moved
+                raise OSError(error.errno, error.strerror, str(new)) from error
             return
         if _appears_whole(fs, new):
             self._copy(fs, old, new)
@@ -310,14 +316,21 @@ def _walk_hadoop(fs: Any, folder: Any) -> Iterator[FileStatus]:
 
 def _write_draft(draft: Path, content: bytes) -> None:
     draft.parent.mkdir(parents=True, exist_ok=True)
+    with _named_in_errors(draft), draft.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _named_in_errors(place: Path) -> Iterator[None]:
+    """Where a disk is full or does not answer, Python does not say which file it was."""
     try:
-        with draft.open("wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
+        yield
     except OSError as error:
-        # where a disk is full, Python does not say which file it was
-        raise OSError(error.errno, error.strerror, str(draft)) from error
+        if error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(place)) from error
 
 
 def _write_to(stream: Any, content: bytes) -> None:

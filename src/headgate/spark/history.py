@@ -9,17 +9,16 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from headgate.errors import DamagedStateError, SetupError
 from headgate.spark.file_system import Files, FileStatus
 from headgate.spark.manifest import FilePart, Fingerprint, Manifest
-from headgate.spark.source_files import offset_entry
+from headgate.spark.streaming_logs import StreamingLogs, recorded
 
 KEPT_MANIFESTS = 5
 """A run can step back to any of these."""
 
-_COMMITS = "spark/commits"
 # smaller files are read whole; of larger ones the end, where Parquet keeps its footer: lengths and places of
 # all pages, row counts and statistics
 _WHOLE_BYTES = 1 << 20
@@ -37,10 +36,14 @@ def located(root: str, path: str) -> str:
 
 @dataclass(frozen=True)
 class Damage:
-    """A fault in one file of the state; ``path`` is relative to the checkpoint, or absolute."""
+    """A fault in one file of the state; ``path`` is relative to the checkpoint, or absolute.
+
+    ``is_ahead``: a rollback to this very tick removes what is damaged, and Spark writes it anew.
+    """
 
     path: str
     reason: str
+    is_ahead: bool = False
 
     def __str__(self) -> str:
         return f"{self.path} {self.reason}"
@@ -126,9 +129,14 @@ class History:
     _files: Files
     root: str
 
+    @property
+    def logs(self) -> StreamingLogs:
+        """The logs of the streaming query."""
+        return StreamingLogs(self._files, self.root)
+
     def ticks(self) -> list[int]:
         """Ticks with a manifest, oldest first; -1 is the state before the first tick."""
-        found = (re.fullmatch(r"(-*\d+)\.json", name) for name in self._files.names(f"{self.root}/manifests"))
+        found = (re.fullmatch(r"(-?\d+)\.json", name) for name in self._files.names(f"{self.root}/manifests"))
         return sorted(int(match[1]) for match in found if match)
 
     def _path(self, tick: int) -> str:
@@ -156,71 +164,84 @@ class History:
     def remove(self, tick: int) -> None:
         self._files.delete(self._path(tick))
 
-    def state(self, tick: int, committed: int = -1) -> TickState:
-        """A manifest checked against its blocks and Spark's logs, of which it must cover ``committed``."""
+    def state(self, tick: int) -> TickState:
+        """A manifest checked against its blocks, and the entries of Spark's logs that it goes with."""
         try:
             manifest = self.read(tick)
         except DamagedStateError as error:
             return TickState(tick, None, (Damage(f"manifests/{tick:09d}.json", f"is damaged: {error}"),))
-        blocks = verify_blocks(self._files, self.root, manifest)
-        return TickState(tick, manifest, (*blocks, *self._spark_damages(tick, committed)))
+        damages = [*verify_blocks(self._files, self.root, manifest), *self._spark_damages(tick, manifest)]
+        return TickState(tick, manifest, tuple(damages))
 
     def states(self) -> Iterator[TickState]:
         """All manifests, newest first."""
         # in this order, so that a run that continues meanwhile does not look damaged
-        committed, ticks = self._committed(), self.ticks()
+        ahead, ticks = self._ahead(), self.ticks()
         for tick in reversed(ticks):
-            state = self.state(tick, committed if tick == ticks[-1] else -1)
+            state = self.state(tick)
+            if tick == ticks[-1]:
+                state = replace(state, damages=(*state.damages, *self._damages_ahead(tick, ahead)))
             # a run that continues may have removed the oldest ones meanwhile
             if state.is_good or tick in self.ticks():
                 yield state
 
     def current(self) -> Manifest | None:
         """The manifest that a run continues from, verified; None before the first tick. Raises if damaged."""
-        committed, ticks = self._committed(), self.ticks()
+        ahead, ticks = self._ahead(), self.ticks()
         if not ticks:
-            if damages := self._spark_damages(-1, committed):
+            if damages := self._damages_ahead(-1, ahead):
                 raise DamagedStateError(f"{self.root}/{damages[0]}; remove {self.root} to start anew")
             return None
-        state = self.state(ticks[-1], committed)
+        state = self.state(ticks[-1])
+        state = replace(state, damages=(*state.damages, *self._damages_ahead(ticks[-1], ahead)))
         if not state.is_good or state.manifest is None:
             raise self._refusal(state)
         return state.manifest
+
+    def script(self) -> str:
+        """The statements that the last manifest names; empty if there is none. Raises if it is damaged."""
+        ticks = self.ticks()
+        try:
+            return self.read(ticks[-1]).script if ticks else ""
+        except DamagedStateError:
+            raise self._refusal(self.state(ticks[-1])) from None
 
     def _refusal(self, state: TickState) -> DamagedStateError:
         """One line: what is damaged, which tick is good, and how to roll back to it."""
         first, more = state.damages[0], len(state.damages) - 1
         also = f" (and {more} more)" if more else ""
         what = f"{located(self.root, first.path)} {first.reason}{also}"
-        only_spark = all(damage.path == _COMMITS for damage in state.damages)
+        only_ahead = all(damage.is_ahead for damage in state.damages)
         earlier = [tick for tick in reversed(self.ticks()) if tick < state.tick]
         good = (tick for tick in earlier if self.state(tick).is_good)
-        last_good = state.tick if only_spark else next(good, None)
+        last_good = state.tick if only_ahead else next(good, None)
         if last_good is None:
             return DamagedStateError(f"{what}; no earlier tick is good: remove {self.root} to start anew")
         return DamagedStateError(
             f"{what}; tick {last_good} is good: step back to it with headgate checkpoint rollback {self.root}"
         )
 
-    def _spark_damages(self, tick: int, committed: int) -> list[Damage]:
-        """Spark logs the offsets of a tick before it runs, and its commit after the manifest is written."""
-        offsets = f"{self.root}/spark/offsets/{tick}"
-        if tick >= 0 and not self._files.exists(offsets):
-            reason = f"has no entry {tick}, which the manifest of that tick goes with"
-            return [Damage("spark/offsets", reason)]
-        try:
-            if tick >= 0:
-                offset_entry(self._files.read_text(offsets))
-        except ValueError as error:
-            return [Damage(f"spark/offsets/{tick}", f"is damaged: {str(error).splitlines()[0]}")]
+    def _spark_damages(self, tick: int, manifest: Manifest) -> list[Damage]:
+        """Spark logs the offsets of a tick before it runs, and the files of its sources before that."""
+        if tick < 0:
+            return []
+        if broken := self.logs.broken(tick):
+            return [Damage(entry.path, entry.reason) for entry in broken]
+        return [
+            damage
+            for path in recorded(manifest.files)
+            # once it is merged, Spark removes it in its own time
+            if not self.logs.is_merged(path)
+            for damage in compare(self._files, f"{self.root}/{path}", path, manifest.files[path])
+        ]
+
+    def _ahead(self) -> int:
+        return max(self.logs.batches("commits"), default=-1)
+
+    def _damages_ahead(self, tick: int, committed: int) -> list[Damage]:
+        """Faults in what Spark logs after a tick: the last manifest must cover ``committed``."""
+        found = [Damage(entry.path, entry.reason, is_ahead=True) for entry in self.logs.broken_ahead(tick)]
         if committed > tick:
             known = f"the last manifest is of tick {tick}" if tick >= 0 else "there is no manifest"
-            return [Damage(_COMMITS, f"has an entry {committed}, but {known}")]
-        return []
-
-    def _committed(self) -> int:
-        return max(self.spark_entries("commits"), default=-1)
-
-    def spark_entries(self, kind: str) -> list[int]:
-        """Micro-batches of one of Spark's logs, oldest first: ``offsets`` or ``commits``."""
-        return sorted(int(n) for n in self._files.names(f"{self.root}/spark/{kind}") if n.isdigit())
+            found.insert(0, Damage("spark/commits", f"has an entry {committed}, but {known}", is_ahead=True))
+        return found

@@ -36,7 +36,7 @@ class Holder:
         """The holder named by a lock file; None if the file is incomplete."""
         try:
             return Holder(**json.loads(text))
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, RecursionError):
             return None
 
 
@@ -96,7 +96,8 @@ class RunLock:
 
     def _read(self) -> str | None:
         try:
-            return self._files.read_text(self.path)
+            # one that is damaged may have any bytes
+            return self._files.read_bytes(self.path).decode(errors="replace")
         except Exception:
             if self._files.exists(self.path):
                 raise

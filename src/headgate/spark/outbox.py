@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 import re
 import threading
+import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,13 +21,16 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import DamagedStateError, HeadgateError, SetupError, known_names
 from headgate.model.network import QueryDefinition
 from headgate.runtime.usercode import Guarded, user_code_error_in
 from headgate.spark.file_system import Files
+from headgate.spark.history import compare, take_fingerprint
+from headgate.spark.manifest import Fingerprint
 from headgate.spark.physical_plans import MeasuredQuery, Target
+from headgate.spark.sealed_document import decode, seal, unseal
 from headgate.spark.sql import TS
-from headgate.spark.user_functions import last_traceback
+from headgate.spark.user_functions import last_traceback, process_ended
 
 _LOG = logging.getLogger(__name__)
 
@@ -73,6 +77,17 @@ class DeliveringSink(ABC):
         """Let go of what is open."""
 
 
+# Spark reads no file with such a name
+_STAGED = "_staged.json"
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The files of staged results, by which a later run verifies them."""
+
+    files: Fingerprint
+
+
 class StagedSink(DeliveringSink):
     """Stages results as Parquet files; ``columns`` are those of results.
 
@@ -107,6 +122,8 @@ class StagedSink(DeliveringSink):
         for name in self._files.names(self._place(batch_id)):
             if name not in map(str, slices):
                 self._files.delete(f"{self._place(batch_id)}/{name}")
+        staged = Staged(take_fingerprint(self._files, self._place(batch_id), ours=True))
+        self._files.write_text(f"{self._place(batch_id)}/{_STAGED}", seal(staged))
         self._waiting.append(batch_id)
 
     def discard_after(self, batch_id: int) -> None:
@@ -120,6 +137,8 @@ class StagedSink(DeliveringSink):
 
     def _deliver(self, batch_id: int) -> bool:
         is_reported = False
+        if batch_id <= self._resumed_after:
+            self._check(self._place(batch_id))
         while True:
             try:
                 self._send(batch_id)
@@ -133,6 +152,19 @@ class StagedSink(DeliveringSink):
             if self._is_hurried.wait(_RETRY_AFTER_S):
                 return False
 
+    def _check(self, place: str) -> None:
+        """Raise if results staged by a run before this one are not what it wrote."""
+        record = f"{place}/{_STAGED}"
+        if not self._files.exists(record):
+            # of an earlier version
+            return
+        try:
+            known = decode(Staged, unseal(self._files.read_text(record))).files
+        except (HeadgateError, ValueError, OSError) as error:
+            raise _lost(f"{record} is damaged: {error}", place, f"query {self._query}") from error
+        if damages := compare(self._files, place, place, known):
+            raise _lost(str(damages[0]), place, f"query {self._query}")
+
     @abstractmethod
     def _send(self, batch_id: int) -> None:
         """Deliver the staged results of a tick, unless it was delivered before."""
@@ -143,8 +175,14 @@ class StagedSink(DeliveringSink):
 
     def _staged(self, batch_id: int) -> DataFrame:
         """The rows of a tick; the place of each in its file never changes."""
-        folders = [f"{self._place(batch_id)}/{name}" for name in self._files.names(self._place(batch_id))]
+        slices = [name for name in self._files.names(self._place(batch_id)) if name != _STAGED]
+        folders = [f"{self._place(batch_id)}/{name}" for name in slices]
         return self._spark.read.schema(self._columns).parquet(*folders)
+
+
+def _lost(damage: str, place: str, whose: str) -> DamagedStateError:
+    advice = f"these results of {whose} were not delivered; remove {place} to go on without them"
+    return DamagedStateError(f"{damage}; {advice}")
 
 
 def key_columns(query: QueryDefinition, columns: StructType) -> list[str]:
@@ -194,7 +232,8 @@ class PartitionCallbackSink(StagedSink):
         def what(file: str, function: str) -> str | None:
             return self._what if (file, function) == (__file__, _CALL) else None
 
-        raise user_code_error_in(last_traceback(str(error)), what) or error
+        text = str(error)
+        raise user_code_error_in(last_traceback(text), what) or process_ended(text, self._what) or error
 
     def _send(self, batch_id: int) -> None:
         function = self._function
@@ -246,7 +285,7 @@ class CallbackSink(DeliveringSink):
             stream = pa.BufferOutputStream()
             with pa.ipc.new_stream(stream, table.schema) as writer:
                 writer.write_table(table)
-            self._files.write_bytes(self._place(batch_id), stream.getvalue().to_pybytes())
+            self._files.write_bytes(self._place(batch_id), sealed(stream.getvalue().to_pybytes()))
             self._ready[batch_id] = table
             self._waiting.append(batch_id)
 
@@ -254,10 +293,37 @@ class CallbackSink(DeliveringSink):
         table = self._ready.pop(batch_id, None)
         if table is None:
             # staged by a run before this one
-            table = pa.ipc.open_stream(self._files.read_bytes(self._place(batch_id))).read_all()
+            table = self._read(self._place(batch_id))
         self.call(table, batch_id)
         return True
+
+    def _read(self, place: str) -> pa.Table:
+        try:
+            return pa.ipc.open_stream(unsealed(self._files.read_bytes(place))).read_all()
+        except (ValueError, OSError) as error:
+            # Arrow's own errors are of these kinds too
+            reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+            raise _lost(f"{place} is damaged: {reason}", place, self.call.what) from error
 
     def hurry(self) -> None:
         """Give a call that is under way a last grace period."""
         self.call.hurry()
+
+
+# no stream of Arrow begins like this, and those of earlier versions have no checksum
+_SEAL = b"crc32"
+
+
+def sealed(content: bytes) -> bytes:
+    """The content behind its checksum."""
+    return _SEAL + zlib.crc32(content).to_bytes(4, "big") + content
+
+
+def unsealed(stored: bytes) -> bytes:
+    """The inverse of ``sealed``; raises ``ValueError`` if the content has changed."""
+    if not stored.startswith(_SEAL):
+        return stored
+    begin = len(_SEAL) + 4
+    if zlib.crc32(stored[begin:]).to_bytes(4, "big") != stored[len(_SEAL) : begin]:
+        raise ValueError("its checksum does not match its content")
+    return stored[begin:]

@@ -213,7 +213,8 @@ class TableFileSink(FileSink):
         """Whether the rows are those of a later tick, which was rolled back."""
         if not self._files.exists(self._of_batch):
             return False
-        uid, _, shown = self._files.read_text(self._of_batch).rpartition(" ")
+        named = self._files.read_bytes(self._of_batch).decode(errors="replace")
+        uid, _, shown = named.rpartition(" ")
         return uid == self._uid and shown.isdecimal() and int(shown) > batch_id
 
     def restore(self, rows: DataFrame | None, batch_id: int) -> None:

@@ -115,7 +115,7 @@ class FileSourceLog:
         if not self._files.exists(path):
             compact = next((n for n in self._compact_entries(folder) if n >= entry), None)
             if compact is None:
-                raise InternalError(f"Spark's source log {folder} has no entry {entry}")
+                raise self._damaged(folder, ValueError(f"it has no entry {entry}"))
             path = f"{folder}/{compact}.compact"
         return [file for file, number in self._logged(path) if number == entry]
 

@@ -16,7 +16,7 @@ from pyspark.errors import AnalysisException, ParseException, PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.types import StructType
 
-from headgate.errors import SetupError, known_names
+from headgate.errors import HeadgateError, SetupError, known_names
 from headgate.model.network import Network
 from headgate.model.table import Held
 from headgate.spark import sql
@@ -26,6 +26,7 @@ from headgate.spark.manifest import Manifest
 from headgate.spark.operators.check import spark_complaint
 from headgate.spark.operators.tables import TableOperator
 from headgate.spark.prepared import Prepared
+from headgate.spark.sealed_document import decode
 from headgate.spark.sinks import FILE_SINKS, Sink, TableFileSink
 
 DEAD_LETTERS = "dead_letters"
@@ -184,6 +185,10 @@ class StoredTables:
 
 def _read(files: Files, path: str) -> list[StoredTable]:
     try:
-        return [StoredTable(**one) for one in json.loads(files.read_text(path))]
-    except (ValueError, TypeError) as error:
+        found = [decode(StoredTable, one) for one in json.loads(files.read_text(path))]
+        for table in found:
+            if table.columns:
+                StructType.fromJson(json.loads(table.columns))
+        return found
+    except (HeadgateError, ValueError, TypeError, KeyError) as error:
         raise SetupError(f"{path} is damaged; start the run again, which writes it anew") from error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import decimal
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from headgate.errors import InternalError, UserCodeError
@@ -92,6 +92,8 @@ def registration(
 
 _REPORTED = re.compile(r"(?:headgate\.errors\.)?UserCodeError: (.*)")
 _TRACEBACK = "Traceback (most recent call last)"
+# as Spark reports it: there is no traceback
+_PROCESS_ENDED = "Python worker exited unexpectedly"
 
 
 def reported_user_code_error(text: str) -> UserCodeError | None:
@@ -102,7 +104,15 @@ def reported_user_code_error(text: str) -> UserCodeError | None:
 
 def is_of_user_code(error: BaseException) -> bool:
     """Whether Python code made a job of Spark fail."""
-    return _TRACEBACK in str(error)
+    text = str(error)
+    return _TRACEBACK in text or _PROCESS_ENDED in text
+
+
+def process_ended(text: str, what: str) -> UserCodeError | None:
+    """An error about user code whose Python process has ended, if that is what Spark reports."""
+    if _PROCESS_ENDED not in text:
+        return None
+    return UserCodeError(f"the Python process that calls {what} has ended: it exited, crashed or was killed")
 
 
 def last_traceback(text: str) -> str:
@@ -137,6 +147,9 @@ def _failed_user_code(
         return None
     if reported := reported_user_code_error(text):
         return reported
+    called = [f"function {name}{_in_queries(name, network)}" for name in _called(network, functions)]
+    if called and (ended := process_ended(text, " or ".join(called))) is not None:
+        return ended
 
     def what(file: str, function: str) -> str | None:
         if file == __file__:
@@ -150,6 +163,11 @@ def _failed_user_code(
     found = user_code_error_in(last_traceback(text), what)
     # raised by the check after the call, not by the function
     return found and UserCodeError(str(found).replace("raised TypeError: returned ", "returned "))
+
+
+def _called(network: Network, functions: Iterable[str]) -> list[str]:
+    used = {name for operator in network.operators.values() for name in functions_of(operator)}
+    return [name for name in functions if name.lower() in used]
 
 
 def _in_queries(function: str, network: Network) -> str:

@@ -118,6 +118,38 @@ def test_failures_name_the_function_and_others_go_on(
     assert lasting_processes.call("double", pickled(lambda value: 2 * value), [7]) == 14
 
 
+def test_an_idle_process_that_is_killed_is_replaced_even_if_it_has_been_sent_a_call(
+    processes: FunctionProcesses,
+) -> None:
+    own_process = pickled(os.getpid)
+    for is_sent in (False, True):
+        first: int = processes.call("own_process", own_process, [])
+        # it takes no call any more
+        os.kill(first, signal.SIGSTOP)
+        with ThreadPoolExecutor(1) as thread:
+            if is_sent:
+                call = thread.submit(processes.call, "own_process", own_process, [])
+            os.kill(first, signal.SIGKILL)
+            second = call.result() if is_sent else processes.call("own_process", own_process, [])
+        assert second != first
+
+
+def test_processes_that_end_before_a_call_are_not_blamed_on_the_function(
+    processes: FunctionProcesses, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", "/bin/false")
+    with pytest.raises(UserCodeError, match=r"^placed function f is not called: .*: exit code 1$"):
+        processes.call("f", pickled(os.getpid), [])
+
+
+def test_signals_without_a_name_are_numbers(processes: FunctionProcesses) -> None:
+    def ends() -> None:
+        os.kill(os.getpid(), signal.SIGRTMIN + 3)
+
+    with pytest.raises(UserCodeError, match=f"ended its process: signal {signal.SIGRTMIN + 3}"):
+        processes.call("ends", pickled(ends), [])
+
+
 def hangs(folder: str, in_c: bool) -> None:
     (Path(folder) / "pid").write_text(str(os.getpid()))
     while not in_c:

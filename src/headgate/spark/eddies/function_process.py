@@ -24,6 +24,13 @@ from headgate.errors import UserCodeError
 from headgate.runtime.usercode import user_code_error
 
 _GONE = (OSError, EOFError)
+# of processes that end before their first call, such as where memory is short
+_ATTEMPTS = 3
+_END_S = 5.0
+
+
+class _EndedBefore(Exception):
+    """A process has ended before a call, which it had no part in."""
 
 
 class FunctionProcess:
@@ -51,6 +58,11 @@ class FunctionProcess:
         number = self._numbers.setdefault(function, len(self._numbers))
         try:
             self._connection.send((name, number, sent, arguments))
+            # the process has the call, and is about to make it
+            self._connection.recv()
+        except _GONE:
+            raise _EndedBefore(self._exit()) from None
+        try:
             error, value = self._connection.recv()
         except _GONE:
             raise UserCodeError(f"placed function {name} ended its process: {self._exit()}") from None
@@ -59,8 +71,17 @@ class FunctionProcess:
         return pickle.loads(value)
 
     def _exit(self) -> str:
-        code = self._process.wait()
-        return f"exit code {code}" if code >= 0 else f"signal {signal.Signals(-code).name}"
+        try:
+            code = self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+            return "it has closed its connection"
+        if code >= 0:
+            return f"exit code {code}"
+        # some have a number only
+        known = {one.value: one.name for one in signal.Signals}
+        return f"signal {known.get(-code, -code)}"
 
     @property
     def is_alive(self) -> bool:
@@ -81,12 +102,25 @@ class FunctionProcesses:
         self._lock = threading.Lock()
 
     def call(self, name: str, function: bytes, arguments: list[Any]) -> Any:
-        process = self._take()
-        try:
-            return process.call(name, function, arguments)
-        finally:
-            with self._lock:
-                self._idle.append(process)
+        for _ in range(_ATTEMPTS):
+            process = self._take()
+            try:
+                return process.call(name, function, arguments)
+            except _EndedBefore as ended:
+                # idle processes that have ended say nothing of new ones
+                self._close_dead()
+                reason = str(ended)
+            finally:
+                with self._lock:
+                    self._idle.append(process)
+        raise UserCodeError(f"placed function {name} is not called: its process ends before that: {reason}")
+
+    def _close_dead(self) -> None:
+        with self._lock:
+            dead = [process for process in self._idle if not process.is_alive]
+            self._idle = [process for process in self._idle if process not in dead]
+        for process in dead:
+            process.close()
 
     def _take(self) -> FunctionProcess:
         with self._lock:
@@ -145,7 +179,10 @@ def serve(connection: Connection) -> None:
     functions: dict[int, Callable[..., Any]] = {}
     with suppress(*_GONE):
         while True:
-            connection.send(_answer(functions, *connection.recv()))
+            call = connection.recv()
+            # what ends this process from here on is the function's doing
+            connection.send(None)
+            connection.send(_answer(functions, *call))
 
 
 if __name__ == "__main__":
