@@ -14,10 +14,11 @@ from typing import Any, Literal
 import typer
 from rich.console import Console
 
-from headgate.cli.json_rows import RowLines, plain_rows
+from headgate.cli.json_rows import RowLines
 from headgate.cli.progress import Progress
 from headgate.cli.script import Script, answers_json, print_answers, print_explained
 from headgate.cli.signals import Interrupt, exit_code, interruptible
+from headgate.formats.arrow_rows import plain_rows
 from headgate.formats.plain_json import json_text
 from headgate.model.network import Network
 from headgate.model.status import RunStatus

@@ -12,6 +12,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from headgate.formats.arrow_rows import python_rows
 from headgate.model.status import RunStatus
 from headgate.statistics.completeness import TICKS
 from headgate.statistics.profile_file import Measured
@@ -125,7 +126,7 @@ def rows_table(title: str, rows: Any, most: int) -> Group:
     for column in rows.schema:
         numeric = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
         table.add_column(Text(column.name), justify="right" if numeric else "left", overflow="ellipsis")
-    for row in rows.slice(0, most).to_pylist():
+    for row in python_rows(rows.slice(0, most)):
         table.add_row(*(Text(_value(value)) for value in row.values()))
     # a table would wrap its own title to its width
     return Group(Text(heading, style="bold"), table)

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
-from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate import cql
 from headgate.cql.statement import Question
 from headgate.cql.tokens import Cursor
 from headgate.errors import HeadgateError
+from headgate.formats.arrow_rows import plain_rows
 from headgate.server.run_monitor import RunMonitor
 
 if TYPE_CHECKING:
@@ -97,20 +95,3 @@ class Worker:
         """End the run after its tick, and the session."""
         self._thread.submit(self._session.close).result()
         self._thread.shutdown()
-
-
-def plain_rows(table: Any) -> list[dict[str, Any]]:
-    """The rows of an Arrow table as JSON has them; what it has no form of becomes text."""
-    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (date, time_of_day)):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {str(key): _plain(own) for key, own in value.items()}
-    return [_plain(own) for own in value] if isinstance(value, (list, tuple)) else str(value)
