@@ -92,6 +92,14 @@ def test_an_error_in_a_statement_is_one_line_with_its_place(served: Served) -> N
     assert answer["error"].startswith("sql:2:3: ")
 
 
+def test_passwords_of_statements_are_neither_shown_nor_recorded(empty: Served) -> None:
+    empty.post(
+        "/sql", {"text": STREAMS.replace("timestamp 'ts')", "timestamp 'ts', spark.password 'hunter2')", 1)}
+    )
+    history = empty.ask("GET", "/history")[2].decode()
+    assert "hunter2" not in history and "password '***'" in history
+
+
 def test_a_preview_explains_and_declares_nothing(served: Served) -> None:
     text = "CREATE QUERY small AS SELECT src FROM packets WHERE bytes < 10;"
     found = served.post("/preview", {"text": text})

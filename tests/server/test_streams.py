@@ -14,7 +14,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.fake_runs import FakeSparkRun
+from tests.fake_runs import SHEDDING, FakeSparkRun, network_of
 from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
 
 from headgate.server import http_app
@@ -184,6 +184,29 @@ def test_a_reader_that_follows_gets_the_results_of_new_ticks(served: Served) -> 
     assert json.loads(reader.line()) == {"tick": 5, "row": {"ts": 50, "src": "h0"}}
     reader.close()
     wait_for(lambda: served.live.hub.readers == 0)
+
+
+def test_streams_of_a_query_that_is_dropped_or_replaced_end(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert served.session is not None and served.session.run is not None
+    run = served.session.run
+    tables = [rows_of(3), pa.table({"ts": [40], "other": ["x"]})]
+    monkeypatch.setattr(
+        FakeSparkRun,
+        "results_of_tick",
+        lambda _, query, tick: SimpleNamespace(toArrow=lambda: tables[tick - 3]),
+    )
+    _, _, body = served.ask("GET", "/queries/big/results?format=arrow&since=2&follow=true")
+    assert pa.ipc.open_stream(io.BytesIO(body)).read_all().equals(tables[0])
+    reader = Reader(served, "/queries/big/results?follow=true&since=4")
+    served.live.monitor.close()
+    run._network = network_of(SHEDDING)
+    served.live.hub.publish("network", {})
+    # the end of the answer, and not of the connection alone
+    assert reader.answer.read() == b""
+    reader.close()
+    wait_for(lambda: served.live._streams == 0 and served.live.hub.readers == 0)
 
 
 @pytest.mark.parametrize("header", ["accept: */*", "x-forwarded-for: 10.0.0.1"])

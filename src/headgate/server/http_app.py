@@ -245,7 +245,8 @@ def hosts_of(host: str) -> frozenset[str] | None:
 def url_of(found: socket.socket) -> str:
     """The address of a socket, for a browser on this machine."""
     host, port = found.getsockname()[:2]
-    shown = "127.0.0.1" if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"
 
 

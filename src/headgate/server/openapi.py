@@ -58,7 +58,7 @@ def document(operations: Iterable[Operation], version: str, cookie: str) -> dict
     paths: dict[str, Any] = {}
     for operation in operations:
         paths.setdefault(operation.path, {})[operation.method.lower()] = _described(operation)
-    place = {"line": {"type": "integer"}, "column": {"type": "integer"}}
+    place = {name: {"type": "integer"} for name in ("line", "column", "length")}
     properties = {"error": {"type": "string"}, "kind": {"type": "string"}, **place}
     return {
         "openapi": "3.1.0",

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate import cql
+from headgate.cql.secrets import without_secrets
 from headgate.cql.statement import Question
 from headgate.cql.tokens import Cursor
 from headgate.errors import HeadgateError
@@ -62,7 +63,9 @@ class Worker:
             self._session.execute(text, "sql", force)
             answers, warnings = self._session.answers, list(self._session.warnings)
         if not all(isinstance(statement, Question) for statement in statements):
-            self._monitor.hub.publish("statement", {"text": " ".join(text.split()), "at_s": time.time()})
+            # pages of others show it, and the record keeps it
+            shown_text = " ".join(without_secrets(text).split())
+            self._monitor.hub.publish("statement", {"text": shown_text, "at_s": time.time()})
             self._start()
         shown = [answer.to_json() | {"text": str(answer)} for answer in answers]
         return {"answers": shown, "warnings": warnings}
@@ -76,6 +79,15 @@ class Worker:
     def _start(self) -> None:
         if self._session.catalog.queries and (self.run is None or not self.run.is_running):
             self._monitor.watch(lambda: self._session.start(observers=[self._monitor]))
+
+    def begin(self, script: str, say: Callable[[str], None]) -> None:
+        """Let the queries of a script run, and say what becomes of those of its checkpoint."""
+        self._session.execute(script, "sql")
+        checkpoint = self._session.options.value("checkpoint")
+        if self._session.catalog.queries and checkpoint is not None:
+            for line in self._session.transition(checkpoint).news():
+                say(line)
+        self._start()
 
     def restore(self, checkpoint: str) -> None:
         """Let the queries go on that ran when the checkpoint was written last."""

@@ -78,7 +78,8 @@ async def result_tables(
     subscription = hub.subscribe() if follow else None
     last = since
     try:
-        while True:
+        # that of a query that is dropped ends
+        while query in run.network.queries:
             async with turns:
                 ready = await asyncio.to_thread(run.result_ticks, query)
             for tick in (tick for tick in ready if tick > last):
@@ -104,7 +105,7 @@ async def _wait_for_rows(subscription: Any, query: str, last: int, run: Run) -> 
             message = await subscription.next(_RUN_LOOK_S)
         except (asyncio.TimeoutError, TimeoutError):
             continue
-        if message is None:
+        if message is None or message.kind == "network":
             return
         if message.kind == TICK:
             sample: Mapping[str, Any] = json.loads(message.text)
@@ -133,7 +134,12 @@ async def arrow_stream(
         # a reader that waits for rows knows the columns
         yield _taken(sink)
         async for _, table in tables:
-            for batch in table.select(schema.names).cast(schema).to_batches(max_chunksize=_ROWS_PER_PART):
+            try:
+                rows = table.select(schema.names).cast(schema)
+            except (KeyError, ValueError):
+                # the query was replaced; whoever asks again gets its new columns
+                break
+            for batch in rows.to_batches(max_chunksize=_ROWS_PER_PART):
                 writer.write_batch(batch)
                 yield _taken(sink)
     writer.close()
