@@ -10,7 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from headgate.cli.json_rows import RowLines, plain_rows
+from headgate.cli.json_rows import RowLines
+from headgate.formats.arrow_rows import plain_rows
 from headgate.formats.plain_json import json_text
 from headgate.model.event import QueryCounts, TickCommitted
 

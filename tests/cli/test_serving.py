@@ -12,12 +12,14 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 from tests.cli.support import invoke
-from tests.fake_runs import without_spark
+from tests.fake_runs import behind, without_spark
 from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
 from tests.server.support import Client as Asking
 from tests.spark.processes import free_ports
@@ -25,8 +27,11 @@ from tests.spark.processes import free_ports
 from headgate.cli import serving as serving_command
 from headgate.cli.client import Client
 from headgate.cli.shell import Shell
+from headgate.errors import QueryError, SetupError
 from headgate.server.guard import Keys
+from headgate.session.run_options import RunOptions
 from headgate.session.session import Session
+from headgate.spark.reconcile import Transition
 
 
 @pytest.fixture
@@ -76,6 +81,74 @@ def test_a_pipe_of_statements_ends_with_the_first_error(
         monkeypatch.setattr("sys.stdin", io.StringIO(f"{wrong}\n"))
         with pytest.raises(Exception, match=r"watch takes seconds|unknown command"):
             shell.loop()
+
+
+@pytest.mark.parametrize(
+    ("text", "asked"),
+    [
+        ("SHOW POOLS; SHOW STREAMS;\n", ["SHOW POOLS;", "SHOW STREAMS;"]),
+        ("SELECT 1; SHOW POOLS; -- both\nSHOW QUERIES;", ["SELECT 1;", "SHOW POOLS;", "SHOW QUERIES;"]),
+        ("-- it's a comment;\nSHOW POOLS;\n", ["SHOW POOLS;"]),
+        ("SHOW -- pools;\nPOOLS;\n", ["SHOW -- pools;\nPOOLS;"]),
+        ("/* a;\n b; */ SHOW POOLS;\n", ["/* a;\n b; */ SHOW POOLS;"]),
+        ("SELECT 'a;\nb', \";\", r'\\', `;`;\n", ["SELECT 'a;\nb', \";\", r'\\', `;`;"]),
+        ("\n;\n ;;\nSHOW POOLS;\n-- the end", ["SHOW POOLS;"]),
+        ("\ufeffSHOW POOLS", ["SHOW POOLS"]),
+        ("SHOW\n\nPOOLS", ["SHOW\n\nPOOLS"]),
+        ("SHOW POOLS; quit\nSHOW STREAMS;", ["SHOW POOLS;"]),
+        ("-- first\n  quit ;\nSHOW STREAMS;", []),
+        ("SHOW POOLS; \\f SHOW STREAMS;\n", ["SHOW POOLS;", "SHOW STREAMS;"]),
+        ("SELECT 'never closed;\nSHOW POOLS;\n", ["SELECT 'never closed;\nSHOW POOLS;"]),
+        ("", []),
+    ],
+)
+def test_statements_end_with_their_semicolon_wherever_it_is(
+    served: Served, monkeypatch: pytest.MonkeyPatch, text: str, asked: list[str]
+) -> None:
+    found: list[str] = []
+    shell = Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False)
+    monkeypatch.setattr(shell, "execute", lambda text, force=False: found.append(text))
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    shell.loop()
+    assert [one.rstrip() for one in found] == asked
+
+
+def test_a_pipe_that_is_not_text_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"SHOW \xff;\n"), encoding="utf-8"))
+    with pytest.raises(SetupError, match="the statements are not valid UTF-8"):
+        Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False).loop()
+
+
+def test_an_error_is_underlined_in_its_statement(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADGATE_TOKEN", TOKEN)
+    wrong = sql(served, "SHOW POOLS;\nSHOW\tSTREAMZ")
+    place, *below = wrong.stderr.splitlines()
+    assert place.startswith("error: sql:2:6: expected ") and "sql:2:6" not in place[15:]
+    assert below == ["SHOW\tSTREAMZ", "    \t^^^^^^^"]
+    monkeypatch.setattr("sys.stdin", io.StringIO("\\p CREATE QUERY x AS SELECT nothing FROM packets"))
+    with pytest.raises(QueryError) as error:
+        Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False).loop()
+    assert error.value.detailed().splitlines()[-1].strip() == "^^^^^^^"
+
+
+def test_rows_cannot_command_the_terminal_and_wide_ones_are_shown_below_each_other(
+    served: Served, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    row = {"name": "\x1b]0;title\x07\u202eabc\nd\r", "größe": None, "deep": {"a": [1]}, "is": True}
+    columns = {"name": "string", "größe": "int", "deep": "struct<a:array<int>>", "is": "boolean"}
+    found = {"columns": columns, "rows": [row, row], "is_complete": False}
+    monkeypatch.setattr(Client, "post", lambda *_: found)
+    shell = Shell(Client("http://127.0.0.1:1", TOKEN), 100, False)
+    for width in (80, 20):
+        console = Console(width=width, force_terminal=True, color_system=None, highlight=False)
+        monkeypatch.setattr("headgate.cli.shell.screen", lambda console=console: console)
+        shell.execute("SELECT 1")
+        out = capsys.readouterr().out
+        assert not set("\x1b\x07\r\u202e") & set(out)
+        assert all(shown in out for shown in ("größe", "null", '{"a": [1]}', "true"))
+        assert out.splitlines()[-1] == "2 rows, and more"
+        assert ("-- row 2" in out) == (width == 20)
+    assert r"name   \x1b]0;title" in out
 
 
 def test_a_refused_query_is_let_in_by_force(
@@ -128,7 +201,9 @@ def test_ctrl_c_at_a_terminal_ends_a_statement_as_often_as_it_is_pressed(
     terminal, of_shell = pty.openpty()
     with (
         os.fdopen(terminal, "r+b", buffering=0) as keys,
-        subprocess.Popen(command, stdin=of_shell, stdout=of_shell, start_new_session=True) as shell,
+        subprocess.Popen(
+            command, stdin=of_shell, stdout=of_shell, stderr=of_shell, start_new_session=True
+        ) as shell,
     ):
         os.close(of_shell)
 
@@ -150,8 +225,22 @@ def test_ctrl_c_at_a_terminal_ends_a_statement_as_often_as_it_is_pressed(
                 assert any(comes("headgate> ", within_s=2) for _ in pressed)
             keys.write(b"SHOW POOLS;\n")
             assert comes("no pools")
-            keys.write(b"quit\n")
+            # a server that is away does not end the shell
+            served.live.stop()
+            wait_for(lambda: not _answers(served.port))
+            keys.write(b"SHOW POOLS;\n")
+            assert comes("does not answer")
+            # what is not complete is not executed at the end of input
+            keys.write(b"DROP QUERY big\n")
+            assert comes("-> ")
+            keys.write(b"\x04")
             assert shell.wait(60) == 0
+            left = b""
+            # the terminal is gone with the shell
+            with suppress(OSError):
+                while part := keys.read(4096):
+                    left += part
+            assert b"does not answer" not in left
         finally:
             shell.kill()
 
@@ -169,7 +258,26 @@ def test_what_cannot_be_reached_or_read_is_named(tmp_path: Path, monkeypatch: py
     silent = invoke("stop", "--url", "http://127.0.0.1:1")
     assert silent.exit_code == 2
     assert silent.stderr.startswith("error: http://127.0.0.1:1 does not answer: ")
-    assert invoke("sql", "--url", "ftp://x").stderr.startswith("error: --url ftp://x is not an address")
+    for wrong in (
+        "ftp://x",
+        "http://[x",
+        "http://x:y",
+        "http://x:99999",
+        "http://a b",
+        "http:///",
+        "u@x",
+        "x?y",
+    ):
+        refused = invoke("sql", "--url", wrong)
+        assert refused.exit_code == 2
+        assert refused.stderr.startswith(f"error: --url {wrong} is not an address; write http://127.0.0.1")
+    assert "error: http://127.0.0.1:1 does not answer: " in invoke("stop", "--url", "127.0.0.1:1").stderr
+    for wrong in ("secret\ntoken", "t\u00f6ken", "two words"):
+        monkeypatch.setenv("HEADGATE_TOKEN", wrong)
+        # it is not printed
+        assert invoke("stop").stderr == (
+            "error: HEADGATE_TOKEN has no token: it is one line of printable characters\n"
+        )
     missing = invoke("stop", "--token-file", tmp_path / "none").stderr
     assert missing.startswith(f"error: --token-file {tmp_path}/none cannot be read: ")
     assert invoke("sql", "--checkpoint", tmp_path).stderr.startswith("error: --checkpoint needs a statement")
@@ -212,6 +320,39 @@ def test_sigterm_ends_the_run_and_then_the_server(
     assert out.startswith(f"dashboard, opens once: http://127.0.0.1:{port}/?link=")
     assert f"shell: headgate sql --url http://127.0.0.1:{port} --token-file {tmp_path}/headgate.token" in out
     assert not _answers(port)
+
+
+def test_serving_a_script_reports_what_becomes_of_the_queries_of_its_checkpoint(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session = without_spark(monkeypatch, Session())
+    session.options = RunOptions({"checkpoint": str(tmp_path)})
+    found = Transition({}, 1, goes_on=("big",), ends=("live",), from_tick=7)
+    monkeypatch.setattr(session, "transition", lambda checkpoint: found)
+    live = serving_command._live(session, Keys(TOKEN), tmp_path)
+    assert live.session is not None
+    said: list[str] = []
+    live.session.begin(STREAMS + QUERIES, said.append)
+    assert said == ["query big goes on", "query live ends; its results stay"]
+    assert session.run is not None and session.run.is_running
+    behind(session.run).over.set()
+    live.session.close()
+    live.monitor.close()
+    assert live.recording is not None
+    live.recording.close()
+
+
+def test_a_token_file_that_others_can_read_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(serving_command, "_serve", lambda *_: None)
+    path = tmp_path / "token"
+    for mode, is_reported in ((0o600, False), (0o644, True)):
+        path.write_text(TOKEN + "\n")
+        path.chmod(mode)
+        result = invoke("serve", "--checkpoint", tmp_path / "state", "--token-file", path)
+        assert result.exit_code == 0, result.stderr
+        assert (f"chmod 600 {path}" in result.stderr) == is_reported
 
 
 def _answers(port: int) -> bool:

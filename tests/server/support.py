@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import math
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -27,6 +28,7 @@ from headgate.model.shedding import TickSettings
 from headgate.server import http_app
 from headgate.server.guard import Keys
 from headgate.server.hub import Hub
+from headgate.server.openapi import Operation
 from headgate.server.recording import FOLDER, Recorded, Recording
 from headgate.server.routes import Live
 from headgate.server.run_monitor import RunMonitor
@@ -96,6 +98,27 @@ class Served(Client):
         super().__init__(port)
         self.live = live
         self.session = session
+
+    def ask(
+        self, method: str, path: str, body: bytes | None = None, **headers: str
+    ) -> tuple[int, dict[str, str], bytes]:
+        """What the server answers, which must be documented."""
+        found = super().ask(method, path, body, **headers)
+        operation = self._operation(method, path)
+        if operation is not None:
+            kind, kinds = found[1].get("content-type", ""), operation.kinds
+            assert found[0] in operation.codes, (method, path, found)
+            wanted = kinds if found[0] == operation.success else ("application/json",)
+            assert not kind or kind.startswith(wanted), (method, path, kind)
+        return found
+
+    def _operation(self, method: str, path: str) -> Operation | None:
+        where = path.partition("?")[0]
+        for operation in self.live.operations():
+            pattern = re.escape(operation.path).replace(r"\{name\}", "[^/]+")
+            if operation.method == method and re.fullmatch(pattern, where):
+                return operation
+        return None
 
     def emit(self, *events: Any) -> None:
         """Let the run report events, and wait until pages can see them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import select
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -14,7 +15,7 @@ from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks
 
 from headgate.errors import SetupError
 from headgate.server import bodies, http_app
-from headgate.server.guard import Bucket, Keys
+from headgate.server.guard import Bucket, Guard, Keys
 from headgate.server.http_app import bind, hosts_of, token_in
 
 
@@ -82,11 +83,47 @@ def test_a_link_opens_the_page_once_and_its_cookie_is_for_this_page_alone(served
     served.token = TOKEN
 
 
+def test_a_cookie_is_found_whatever_other_servers_of_this_machine_have_set(served: Served) -> None:
+    cookie = served.live.keys.cookie_for(served.live.keys.new_link())
+    own = f"headgate-{served.port}"
+    served.token = None
+    for other in (
+        'a={"x": 1}',
+        "b=c d",
+        "d[0]=1",
+        "expires",
+        'e="open',
+        "path=/",
+        f"{own}=of a page below /x",
+    ):
+        assert served.ask("GET", "/names", cookie=f"{other}; {own}={cookie}")[0] == 200, other
+    served.token = TOKEN
+
+
+def test_only_a_get_of_the_page_uses_a_link(served: Served) -> None:
+    link = served.live.keys.new_link()
+    for token in (None, TOKEN):
+        served.token = token
+        served.ask("HEAD", f"/?link={link}")
+        assert served.error("POST", f"/?link={link}")[0] in (401, 405)
+    served.token = None
+    assert served.error("GET", "/?xlink=1")[0] == served.error("GET", f"/names?link={link}")[0] == 401
+    assert served.ask("GET", f"/?link={link}")[0] == 303
+    served.token = TOKEN
+
+
 def test_other_hosts_are_refused_so_that_a_page_cannot_reach_loopback_by_a_name_of_its_own(
     served: Served,
 ) -> None:
     for host in ("evil.example", f"evil.example:{served.port}", "127.0.0.1@evil.example", "[::1", ""):
         assert served.error("GET", "/status", host=host)[0] == 421, host
+    for host in ("[foo]", "[]", "]a[", "%31", "a b"):
+        assert served.error("GET", "/health", host=host)[0] == 421, host
+    cookie = f"headgate-{served.port}={served.live.keys.cookie_for(served.live.keys.new_link())}"
+    served.token = None
+    for origin in ("null", "", "http://[foo]", f"http://127.0.0.1:{served.port + 1}"):
+        assert served.error("POST", "/stop", cookie=cookie, origin=origin)[0] == 403, origin
+    served.token = TOKEN
     assert hosts_of("0.0.0.0") is None
     assert "localhost" in (hosts_of("127.0.0.1") or ())
 
@@ -141,6 +178,7 @@ def test_a_body_without_a_declared_length_is_bounded_too(served: Served) -> None
         "/queries/..%2f..%2fetc/results",
         "/queries/" + "x" * 5_000,
         "/nothing",
+        "/no%0Athing%1b%00",
         "/static/",
     ],
 )
@@ -152,12 +190,30 @@ def test_no_path_leads_out(served: Served, path: str) -> None:
 
 def test_methods_and_parameters_are_checked(served: Served) -> None:
     assert served.error("GET", "/sql") == (405, "/sql does not take GET; see /openapi.json")
-    assert served.error("DELETE", "/queries")[0] == 405
+    for method in ("DELETE", "PUT", "PATCH", "TRACE", "OPTIONS", "CONNECT"):
+        assert served.error(method, "/queries")[0] == 405
     for query in ("format=xml", "since=1e5", "since=-2", "since=" + "9" * 40, "follow=maybe", "since=²"):
         status, error = served.error("GET", f"/queries/big/results?{query.replace('²', '%C2%B2')}")
         assert status == 400 and "; write" in error, query
     assert served.error("GET", "/events?after=x")[0] == 400
     assert served.error("GET", "/queries/nope/results")[1].startswith("there is no query 'nope'; known: talk")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        (f"authorization: Bearer {TOKEN}", "authorization: Bearer x"),
+        ("cookie: a=1", "cookie: b=2"),
+        ("content-type: text/plain", "content-type: application/json"),
+        ("origin: http://127.0.0.1", "origin: http://evil.example"),
+        ("content-length: 4", "transfer-encoding: chunked"),
+    ],
+)
+def test_headers_that_contradict_each_other_are_refused(served: Served, headers: tuple[str, str]) -> None:
+    for pair in (headers, headers[::-1]):
+        head = "\r\n".join((f"authorization: Bearer {TOKEN}", *dict.fromkeys(pair)))
+        request = f"POST /sql HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n{head}\r\n\r\n"
+        assert raw(served.port, request.encode()).startswith(b"HTTP/1.1 400"), pair
 
 
 @pytest.mark.parametrize(
@@ -231,6 +287,78 @@ def test_a_client_that_goes_away_before_its_body_or_its_answer_disturbs_nobody(s
     for request in (post_head(100) + b"SHOW", post_head(10) + b"SHOW POOLS"):
         open_with(served.port, request).close()
     assert served.post("/sql", {"text": "SHOW POOLS"})["answers"]
+
+
+def test_connections_beyond_the_limit_are_refused_and_those_that_are_open_go_on(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ExitStack() as stack:
+        kept = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+        stack.callback(kept.close)
+        kept.request("GET", "/health")
+        assert kept.getresponse().read() == b'{"status":"ok"}'
+        monkeypatch.setattr(http_app, "_MOST_CONNECTIONS", 1)
+        head, _, body = raw(served.port, b"").partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 503") and b"application/json" in head
+        assert json.loads(body) == {"error": "1 connections are open; try again later"}
+        kept.request("GET", "/health")
+        assert kept.getresponse().read() == b'{"status":"ok"}'
+
+
+def test_an_answer_that_nobody_reads_is_not_kept(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_app, "_READ_WITHIN_S", 0.3)
+    monkeypatch.setattr(served.live.hub, "history", lambda: '{"text":"' + "x" * 20_000_000 + '"}')
+    head = f"GET /history HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    with open_with(served.port, head) as connection:
+        assert connection.recv(12) == b"HTTP/1.1 200"
+        reset = select.poll()
+        reset.register(connection, 0)
+        wait_for(lambda: reset.poll(0))
+
+
+def test_an_answer_that_is_read_slowly_arrives(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(http_app, "_READ_WITHIN_S", 0.2)
+    monkeypatch.setattr(served.live.hub, "history", lambda: '{"text":"' + "x" * 40_000_000 + '"}')
+    checks: list[int] = []
+    watch = http_app._Protocol._watch_unread
+
+    def noted(self: http_app._Protocol) -> None:
+        checks.append(1)
+        watch(self)
+
+    monkeypatch.setattr(http_app._Protocol, "_watch_unread", noted)
+    head = f"GET /history HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    with open_with(served.port, head) as connection:
+        found = 0
+        while found < 40_000_000:
+            found += len(connection.recv(2**16))
+            # no faster than the server looks
+            if (seen := len(checks)) < 4 and found > 4_000_000 * seen:
+                wait_for(lambda seen=seen: len(checks) > seen)
+        assert len(checks) >= 4
+
+
+def test_one_client_cannot_pass_for_many(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[str] = []
+    monkeypatch.setattr(Bucket, "takes", lambda self, client: not seen.append(client))
+    for address in ("10.0.0.1", "10.0.0.2"):
+        served.ask("GET", "/health", x_forwarded_for=address, forwarded=f"for={address}")
+    assert seen == ["127.0.0.1", "127.0.0.1"]
+
+
+def test_requests_without_a_token_do_not_use_up_the_rate_of_those_with_one() -> None:
+    guard = Guard(None, Keys(TOKEN), None)
+
+    def status(path: str, **headers: str) -> int:
+        given = [(name.encode(), value.encode()) for name, value in headers.items()]
+        scope = {"path": path, "method": "GET", "query_string": b"", "headers": given, "server": ("", 1)}
+        refusal = guard._refusal(scope)
+        return 200 if refusal is None else refusal.status_code
+
+    assert {status("/status") for _ in range(450)} == {401, 429}
+    assert status("/health") == 429
+    assert {status("/status", authorization=f"Bearer {TOKEN}") for _ in range(300)} == {200}
+    assert {status("/status", authorization=f"Bearer {TOKEN}") for _ in range(150)} == {200, 429}
 
 
 def test_a_client_that_asks_too_often_is_slowed_down() -> None:

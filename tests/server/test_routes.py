@@ -9,10 +9,14 @@ import shlex
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from tests.fake_runs import FakeSparkRun, behind
 from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks
+
+from headgate.server.metrics import Metrics
 
 
 @pytest.fixture
@@ -46,10 +50,20 @@ def test_every_route_is_in_the_openapi_document(served: Served) -> None:
     document = served.get("/openapi.json")
     assert document["openapi"].startswith("3.1")
     for operation in served.live.operations():
-        assert operation.method.lower() in document["paths"][operation.path]
+        described = document["paths"][operation.path][operation.method.lower()]
+        assert {int(code) for code in described["responses"]} == set(operation.codes)
+        for code, response in described["responses"].items():
+            assert response["description"]
+            assert (code >= "400") == (
+                "application/json" in response.get("content", {}) and "$ref" in str(response)
+            )
+    assert sum(len(methods) for methods in document["paths"].values()) == len(served.live.operations())
+    numbers = [one["operationId"] for methods in document["paths"].values() for one in methods.values()]
+    assert len(set(numbers)) == len(numbers)
     body = document["paths"]["/sql"]["post"]["requestBody"]["content"]["application/json"]["schema"]
     assert body["properties"]["text"] == {"type": "string"}
     assert document["paths"]["/health"]["get"]["security"] == []
+    assert document["components"]["securitySchemes"]["cookie"]["name"] == f"headgate-{served.port}"
 
 
 def test_the_run_starts_with_the_first_query(empty: Served) -> None:
@@ -78,6 +92,14 @@ def test_an_error_in_a_statement_is_one_line_with_its_place(served: Served) -> N
     assert answer["error"].startswith("sql:2:3: ")
 
 
+def test_passwords_of_statements_are_neither_shown_nor_recorded(empty: Served) -> None:
+    empty.post(
+        "/sql", {"text": STREAMS.replace("timestamp 'ts')", "timestamp 'ts', spark.password 'hunter2')", 1)}
+    )
+    history = empty.ask("GET", "/history")[2].decode()
+    assert "hunter2" not in history and "password '***'" in history
+
+
 def test_a_preview_explains_and_declares_nothing(served: Served) -> None:
     text = "CREATE QUERY small AS SELECT src FROM packets WHERE bytes < 10;"
     found = served.post("/preview", {"text": text})
@@ -96,7 +118,7 @@ def test_counts_of_ticks_are_the_same_everywhere(served: Served) -> None:
     assert status["streams"]["packets"]["rows_in"] == rows_in == history["ticks"][-1]["streams"]["packets"][5]
     assert served.get("/streams")["packets"]["rows_in"] == rows_in
     metrics = served.ask("GET", "/metrics")[2].decode()
-    assert f'headgate_stream_rows_in_total{{stream="packets"}} {rows_in:g}' in metrics
+    assert f'headgate_stream_rows_in_total{{stream="packets"}} {rows_in}' in metrics
     results = sum(tick["queries"]["big"][0] for tick in history["ticks"])
     assert served.get("/queries/big")["rows_out"] == results
     assert f'headgate_query_rows_total{{query="big"}} {results}' in metrics
@@ -117,10 +139,41 @@ def test_the_history_is_compressed_for_those_who_can_read_it(served: Served) -> 
 def test_metrics_are_in_the_format_of_prometheus(served: Served) -> None:
     status, headers, body = served.ask("GET", "/metrics")
     assert status == 200 and headers["content-type"].startswith("text/plain; version=0.0.4")
-    line = re.compile(r'headgate_\w+(\{\w+="[^"]*"(,\w+="[^"]*")*\})? -?[\d.e+-]+')
-    samples = [text for text in body.decode().splitlines() if not text.startswith("#")]
+    kinds: dict[str, str] = {}
+    samples: set[str] = set()
+    described = ""
+    text = r"(?:[^\"\\\n]|\\[\"\\n])*"
+    sample = re.compile(rf'(headgate_[a-z_]+)(\{{[a-z]+="{text}"(?:,[a-z]+="{text}")*\}})? (\S+)')
+    assert body.endswith(b"\n")
+    for line in body.decode().splitlines():
+        if line.startswith("# HELP "):
+            described = line.split()[2]
+            assert described not in kinds
+        elif line.startswith("# TYPE "):
+            # once, below the description, and before its samples
+            _, _, name, kind = line.split()
+            assert name == described
+            kinds[name] = kind
+            assert (kind == "counter") == name.endswith("_total")
+        else:
+            found = sample.fullmatch(line)
+            assert found is not None and found[1] == described, line
+            assert float(found[3]) >= 0
+            assert (found[1], found[2]) not in samples
+            # a label of this name is for summaries
+            assert ("quantile=" in line) == (kinds[described] == "summary")
+            samples.add((found[1], found[2]))
     assert len(samples) > 20
-    assert all(line.fullmatch(text) for text in samples)
+
+
+def test_metrics_keep_all_digits_and_escape_labels() -> None:
+    found = Metrics()
+    values = (123_456_789, 1.0, 0.1, 1e-7, float("inf"), float("nan"), None)
+    found.add("x", "gauge", "Values.", [({"n": str(n)}, value) for n, value in enumerate(values)])
+    found.add("y", "gauge", "A label.", [({"name": 'a"b\\c\nd'}, 1)])
+    lines = found.text().splitlines()
+    assert [line.split()[1] for line in lines[2:8]] == ["123456789", "1", "0.1", "1e-07", "+Inf", "NaN"]
+    assert lines[-1] == r'headgate_y{name="a\"b\\c\nd"} 1'
 
 
 def test_strategy_charts_settings_and_statistics_are_those_of_the_run(served: Served) -> None:
@@ -177,6 +230,8 @@ def test_stop_is_answered_before_the_server_ends(served: Served) -> None:
 
 def test_requests_of_the_documentation_are_answered(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(FakeSparkRun, "result_ticks", lambda self, query: [], raising=False)
+    none = SimpleNamespace(toArrow=lambda: pa.table({"src": pa.nulls(0, pa.string())}))
+    monkeypatch.setattr(FakeSparkRun, "no_results", lambda self, query: none, raising=False)
     page = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
     lines = [line for line in page.splitlines() if line.startswith("curl ")]
     assert len(lines) >= 10

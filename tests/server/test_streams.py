@@ -7,16 +7,17 @@ import io
 import json
 import socket
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.fake_runs import FakeSparkRun
+from tests.fake_runs import SHEDDING, FakeSparkRun, network_of
 from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
 
-from headgate.server import streams
+from headgate.server import http_app
 
 
 def rows_of(tick: int, number: int = 3) -> pa.Table:
@@ -36,6 +37,8 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
         return SimpleNamespace(toArrow=lambda: rows_of(batch_id, size))
 
     monkeypatch.setattr(FakeSparkRun, "results_of_tick", results_of_tick)
+    none = SimpleNamespace(toArrow=lambda: rows_of(0).slice(0, 0))
+    monkeypatch.setattr(FakeSparkRun, "no_results", lambda *_: none, raising=False)
     with serving(monkeypatch, tmp_path, STREAMS + QUERIES) as found:
         assert found.session is not None and found.session.run is not None
         found.emit(*ticks(found.session.run.network, 5))
@@ -46,9 +49,10 @@ def served(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Served]:
 class Reader:
     """An answer that goes on, until it is closed."""
 
-    def __init__(self, served: Served, path: str) -> None:
+    def __init__(self, served: Served, path: str, **headers: str) -> None:
         self._connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
-        self._connection.request("GET", path, headers={"authorization": f"Bearer {TOKEN}"})
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        self._connection.request("GET", path, headers={"authorization": f"Bearer {TOKEN}", **sent})
         self.answer = self._connection.getresponse()
 
     def line(self) -> str:
@@ -105,6 +109,73 @@ def test_results_are_json_lines_or_an_arrow_stream(served: Served) -> None:
     assert table.column("ts").to_pylist() == [30, 31, 32, 40, 41, 42]
 
 
+def test_values_of_every_type_are_lines_and_an_answer_without_rows_has_its_columns(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    utc = pa.timestamp("us", tz="UTC")
+    table = pa.table(
+        {
+            "price": [Decimal("1.10"), None],
+            "raw": [b"\x00\xff", b""],
+            "ratio": [float("nan"), float("-inf")],
+            "before": pa.array([-1, -(10**15)], utc),
+            # milliseconds that were taken for seconds
+            "far": pa.array([1_700_000_000_000_000_000, None], utc),
+            "deep": [[{"a": [1, None]}], None],
+            "pairs": pa.array([[("k", 1)], None], pa.map_(pa.string(), pa.int64())),
+            "text": ["\x1b[2J\U0001f600\n", "</script>"],
+        }
+    )
+    monkeypatch.setattr(FakeSparkRun, "results_of_tick", lambda *_: SimpleNamespace(toArrow=lambda: table))
+    none = SimpleNamespace(toArrow=lambda: table.slice(0, 0))
+    monkeypatch.setattr(FakeSparkRun, "no_results", lambda *_: none)
+    lines = served.ask("GET", "/queries/big/results?since=3")[2].decode().splitlines()
+    first, second = (json.loads(line)["row"] for line in lines)
+    assert first == {
+        "price": "1.10",
+        "raw": "AP8=",
+        "ratio": None,
+        "before": "1969-12-31T23:59:59.999999+00:00",
+        "far": "55840-11-08T22:13:20.000000+00:00",
+        "deep": [{"a": [1, None]}],
+        "pairs": [["k", 1]],
+        "text": "\x1b[2J\U0001f600\n",
+    }
+    assert second["before"].startswith("1938-04-24") and second["far"] is None
+    for since, rows in ((3, 2), (4, 0)):
+        _, _, body = served.ask("GET", f"/queries/big/results?format=arrow&since={since}")
+        found = pa.ipc.open_stream(io.BytesIO(body)).read_all()
+        assert found.schema == table.schema and found.num_rows == rows
+    assert served.ask("GET", "/queries/big/results?since=4")[2] == b""
+
+
+def test_the_head_of_a_stream_ends_at_once(served: Served) -> None:
+    for path, kind in (
+        ("/events", "text/event-stream"),
+        ("/queries/big/results?follow=true", "application/"),
+    ):
+        status, headers, body = served.ask("HEAD", path)
+        assert status == 200 and headers["content-type"].startswith(kind) and body == b""
+    assert served.live._streams == 0
+
+
+def test_events_continue_whatever_number_a_reader_names(served: Served) -> None:
+    def first(path: str, **headers: str) -> int:
+        reader = Reader(served, path, **headers)
+        number = int(reader.event()["id"])
+        reader.close()
+        return number
+
+    last = served.live.hub.last
+    # a browser that connects again names both: the address that it began with, and what it has seen
+    assert first("/events?after=1", last_event_id=str(last - 1)) == last
+    for garbage in ("x", "-1", "1e3", "9" * 30, "\xb2"):
+        assert first(f"/events?after={last - 1}", last_event_id=garbage) == last
+    # numbers of a server that was there before
+    assert first(f"/events?after={last + 1000}") <= 2
+    assert first("/events", last_event_id=str(last + 1000)) <= 2
+
+
 def test_a_reader_that_follows_gets_the_results_of_new_ticks(served: Served) -> None:
     reader = Reader(served, "/queries/big/results?follow=true&since=4")
     assert served.session is not None and served.session.run is not None
@@ -115,17 +186,39 @@ def test_a_reader_that_follows_gets_the_results_of_new_ticks(served: Served) -> 
     wait_for(lambda: served.live.hub.readers == 0)
 
 
-def test_a_slow_reader_is_cut_off_and_holds_no_more_than_a_tick(
+def test_streams_of_a_query_that_is_dropped_or_replaced_end(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(streams, "READ_WITHIN_S", 0.3)
+    assert served.session is not None and served.session.run is not None
+    run = served.session.run
+    tables = [rows_of(3), pa.table({"ts": [40], "other": ["x"]})]
+    monkeypatch.setattr(
+        FakeSparkRun,
+        "results_of_tick",
+        lambda _, query, tick: SimpleNamespace(toArrow=lambda: tables[tick - 3]),
+    )
+    _, _, body = served.ask("GET", "/queries/big/results?format=arrow&since=2&follow=true")
+    assert pa.ipc.open_stream(io.BytesIO(body)).read_all().equals(tables[0])
+    reader = Reader(served, "/queries/big/results?follow=true&since=4")
+    served.live.monitor.close()
+    run._network = network_of(SHEDDING)
+    served.live.hub.publish("network", {})
+    # the end of the answer, and not of the connection alone
+    assert reader.answer.read() == b""
+    reader.close()
+    wait_for(lambda: served.live._streams == 0 and served.live.hub.readers == 0)
+
+
+@pytest.mark.parametrize("header", ["accept: */*", "x-forwarded-for: 10.0.0.1"])
+def test_a_slow_reader_is_cut_off_and_holds_no_more_than_a_tick(
+    served: Served, monkeypatch: pytest.MonkeyPatch, header: str
+) -> None:
+    monkeypatch.setattr(http_app, "_READ_WITHIN_S", 0.3)
     served.kept.extend(range(5, 200))  # type: ignore[attr-defined]
     with socket.create_connection(("127.0.0.1", served.port), timeout=20) as connection:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        head = (
-            f"GET /queries/heavy/results HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n"
-        )
-        connection.sendall(head.encode())
+        head = f"GET /queries/heavy/results HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n"
+        connection.sendall(f"{head}{header}\r\n\r\n".encode())
         wait_for(lambda: served.live._streams == 1)
         wait_for(lambda: served.live._streams == 0)
     # others are answered meanwhile, and most ticks were never read

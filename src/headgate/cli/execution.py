@@ -14,10 +14,11 @@ from typing import Any, Literal
 import typer
 from rich.console import Console
 
-from headgate.cli.json_rows import RowLines, plain_rows
+from headgate.cli.json_rows import RowLines
 from headgate.cli.progress import Progress
 from headgate.cli.script import Script, answers_json, print_answers, print_explained
 from headgate.cli.signals import Interrupt, exit_code, interruptible
+from headgate.formats.arrow_rows import plain_rows
 from headgate.formats.plain_json import json_text
 from headgate.model.network import Network
 from headgate.model.status import RunStatus
@@ -64,7 +65,8 @@ def execute(
             session.execute(script.text, script.origin)
             if output != "json":
                 print_answers(session.answers)
-            for line in _changes(session):
+            checkpoint = session.options.value("checkpoint")
+            for line in [] if checkpoint is None else session.transition(checkpoint).news():
                 progress.say(line)
             network = session.network()
             lines = RowLines(_without_sink(network) if output == "rows" else (), standard_output)
@@ -88,15 +90,6 @@ def execute(
     is_to_end_itself = options.value("until_done") or options.value("for") is not None
     if interrupt.number is not None and is_to_end_itself:
         raise typer.Exit(exit_code(interrupt.number))
-
-
-def _changes(session: Session) -> list[str]:
-    """What a changed script makes of the queries of its checkpoint; nothing if there is none."""
-    checkpoint = session.options.value("checkpoint")
-    if checkpoint is None:
-        return []
-    found = session.transition(checkpoint)
-    return found.lines() if found.from_tick >= 0 and found.changes else []
 
 
 def show_transition(

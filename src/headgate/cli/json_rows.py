@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 from collections import deque
 from collections.abc import Sequence
-from datetime import date, time
-from typing import Any, TextIO
+from typing import TextIO
 
+from headgate.formats.arrow_rows import plain_rows
 from headgate.formats.plain_json import json_text
 from headgate.model.event import Event, TickCommitted
 from headgate.session.handle import Run
@@ -34,25 +33,3 @@ class RowLines:
             for row in plain_rows(run.results_of_tick(query, batch_id)):
                 print(json_text({"query": query, "row": row}, indent=None), file=self._file)
             self._file.flush()
-
-
-def plain_rows(table: Any) -> list[dict[str, Any]]:
-    """The rows of an Arrow table as JSON has them; none if there is no table."""
-    return [] if table is None else [_plain(row) for row in table.to_pylist()]
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON has it; what it has no form of becomes text."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (date, time)):
-        # of dates with a time, too
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(item) for item in value]
-    # decimals, which floats would round, and intervals
-    return str(value)

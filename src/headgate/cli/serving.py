@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -53,8 +54,9 @@ def serve(
     """Run queries until they are stopped, with an HTTP interface and a dashboard.
 
     Without FILE, the queries of the checkpoint go on, and others are declared later: with headgate sql, POST
-    /sql, or in the dashboard. The link that is printed opens the dashboard once; clients send the token.
-    Ctrl-C, SIGTERM and headgate stop end the run after its current tick.
+    /sql, or in the dashboard. With FILE, queries of the checkpoint that it lacks end, and are named. The link
+    that is printed opens the dashboard once; clients send the token. Ctrl-C, SIGTERM and headgate stop end
+    the run after its current tick.
     """
     from headgate.session.run_options import RunOptions
     from headgate.spark.application.jvm import check_master
@@ -81,6 +83,8 @@ def serve(
 
     tokens = token_file or Path(checkpoint) / "headgate.token"
     keys = Keys(token_in(tokens))
+    if os.name == "posix" and tokens.stat().st_mode & 0o066:
+        print(f"warning: other users can read or write {tokens}; chmod 600 {tokens}", file=sys.stderr)
     from headgate.session.session import Session
 
     session = Session(master=master)
@@ -93,6 +97,9 @@ def serve(
 
 def _has_state(checkpoint: Path) -> bool:
     """Whether a run has been in a folder, and not only a server."""
+    if not checkpoint.exists():
+        # the token may be elsewhere
+        return False
     return any(not entry.name.startswith("headgate.") for entry in checkpoint.iterdir())
 
 
@@ -131,7 +138,10 @@ def _serve(
         with interruptible() as interrupt:
             if live.session is not None and (text or restored):
                 print("starting Spark", file=sys.stderr)
-                live.session.execute(text) if text else live.session.restore(restored)
+                if text:
+                    live.session.begin(text, lambda line: print(line, file=sys.stderr))
+                else:
+                    live.session.restore(restored)
             _announce(http_app.url_of(listening), live.keys.new_link(), tokens, as_json)
             ends = _Ends(live, interrupt)
             server = http_app.Server(live, http_app.application(live, http_app.hosts_of(host)), ends)

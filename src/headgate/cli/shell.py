@@ -15,12 +15,16 @@ from rich.table import Table
 from rich.text import Text
 
 from headgate.cli.client import Answered, Client
+from headgate.cql.tokens import statements_in
+from headgate.errors import HeadgateError, QueryError, SetupError
 from headgate.formats.plain_json import json_text
-from headgate.report.screen import screen
+from headgate.report.screen import screen, visible
 
 _HISTORY = Path("~/.local/state/headgate/history")
 _MOST_LINES = 2_000
 _WATCH_S = 2.0
+# of a column; with less, rows are shown one below the other
+_LEAST_WIDTH = 7
 _WORDS = (
     *("ALTER", "CREATE", "DESCRIBE", "DROP", "FROM", "GROUP BY", "INTO", "ORDER BY", "PAUSE", "QUERIES"),
     *("QUERY", "RANGE", "RELATION", "RESUME", "SELECT", "SET", "SHOW", "SLIDE", "STREAM", "STREAMS", "WHERE"),
@@ -49,8 +53,7 @@ class Shell:
     def execute(self, text: str, force: bool = False) -> None:
         """Execute statements and print the answers; ``force`` lets in what would break bounds."""
         self._last = text
-        request = {"text": text, "limit": min(self._limit, 10_000), "force": force}
-        found = self._client.post("/sql", request)
+        found = self._ask("/sql", {"text": text, "limit": min(self._limit, 10_000), "force": force})
         if self._as_json:
             print(json_text(found))
         elif "rows" in found:
@@ -62,6 +65,13 @@ class Shell:
                 print(f"warning: {warning}", file=sys.stderr)
             if not found["answers"]:
                 print("done")
+
+    def _ask(self, path: str, document: dict[str, Any]) -> dict[str, Any]:
+        try:
+            found: dict[str, Any] = self._client.post(path, document)
+            return found
+        except Answered as error:
+            raise error.within(document["text"]) from None
 
     def loop(self) -> None:
         """Read and execute until the end of input; in a pipe, the first error is the last statement."""
@@ -75,10 +85,12 @@ class Shell:
                 try:
                     if self._obey(text):
                         break
-                except Answered as error:
+                except HeadgateError as error:
+                    # a server that is away may come back
                     if not is_terminal:
                         raise
-                    print(f"error: {error}", file=sys.stderr)
+                    shown = error.detailed() if isinstance(error, QueryError) else error
+                    print(f"error: {shown}", file=sys.stderr)
                 except KeyboardInterrupt:
                     print()
 
@@ -93,7 +105,7 @@ class Shell:
             for kind, names in self._learn_names().items():
                 print(f"{kind:9} {', '.join(names)}" if names else "", end="\n" if names else "")
         elif command == "\\p":
-            found = self._client.post("/preview", {"text": rest})
+            found = self._ask("/preview", {"text": rest})
             print(f"{found['explain']}\n\n{found['advice']}")
         elif command == "\\f":
             self.execute(rest, force=True)
@@ -134,28 +146,41 @@ class Shell:
 
 
 def _statements(is_terminal: bool) -> Iterator[str]:
-    """Texts up to a semicolon at the end of a line; commands of the shell are one line."""
+    """Texts up to a semicolon, one by one; commands of the shell are one line."""
     text = ""
     while True:
         try:
             line = input(("      -> " if text else "headgate> ") if is_terminal else "")
         except EOFError:
-            if text.strip():
-                yield text.strip()
+            if is_terminal:
+                # what has been typed so far was not to be executed yet
+                print()
+            elif left := statements_in(text)[1]:
+                yield left
             return
         except KeyboardInterrupt:
             text = ""
             print()
             continue
-        if not text and (line.lstrip().startswith("\\") or line.strip().rstrip(";") in _END):
-            yield line.strip().rstrip(";")
-            continue
-        text = f"{text}\n{line}" if text else line
-        if text.rstrip().endswith(";"):
-            yield text.strip()
+        except UnicodeDecodeError:
+            raise SetupError("the statements are not valid UTF-8") from None
+        if not text:
+            text = "" if line.lstrip().startswith("--") else line.removeprefix("\ufeff")
+        else:
+            text = f"{text}\n{line}"
+        # looking for ends in every line of a long statement would take its square
+        if is_terminal or ";" in line:
+            found, text = statements_in(text) if not _is_command(text) else ([], text)
+            yield from found
+        if _is_command(text):
+            yield text.strip().rstrip(";")
             text = ""
         elif not text.strip():
             text = ""
+
+
+def _is_command(text: str) -> bool:
+    return text.lstrip().startswith("\\") or text.strip().rstrip("; ") in _END
 
 
 @contextmanager
@@ -194,13 +219,28 @@ def _line_editing(shell: Shell) -> Iterator[None]:
 
 
 def _print_rows(found: dict[str, Any]) -> None:
-    table = Table(box=box.SIMPLE_HEAD)
-    for name, kind in found["columns"].items():
-        is_number = kind.startswith(("int", "bigint", "double", "float", "decimal", "smallint", "tinyint"))
-        table.add_column(Text(name), justify="right" if is_number else "left", overflow="ellipsis")
-    for row in found["rows"]:
-        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
-    count = len(found["rows"])
+    console, columns = screen(), found["columns"]
+    rows = [[_shown(value) for value in row.values()] for row in found["rows"]]
+    if console.is_terminal and len(columns) * _LEAST_WIDTH > console.width:
+        longest = max(map(len, columns))
+        for number, row in enumerate(rows, 1):
+            console.print(Text(f"-- row {number:,}"))
+            for name, value in zip(columns, row, strict=True):
+                console.print(Text(f"{visible(name):{longest}}  {value}"), soft_wrap=True)
+    else:
+        table = Table(box=box.SIMPLE_HEAD)
+        for name, kind in columns.items():
+            is_number = kind.startswith(
+                ("int", "bigint", "double", "float", "decimal", "smallint", "tinyint")
+            )
+            justify: Any = "right" if is_number else "left"
+            table.add_column(Text(visible(name)), justify=justify, overflow="ellipsis")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        console.print(table)
     more = "" if found["is_complete"] else ", and more"
-    screen().print(table)
-    screen().print(f"{count:,} {'row' if count == 1 else 'rows'}{more}")
+    console.print(f"{len(rows):,} {'row' if len(rows) == 1 else 'rows'}{more}")
+
+
+def _shown(value: Any) -> str:
+    return visible(value if isinstance(value, str) else json_text(value, indent=None))

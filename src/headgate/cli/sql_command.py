@@ -90,7 +90,7 @@ def _ask_checkpoint(
 
 
 def _print_rows(tables: StoredTables, text: str, limit: int, as_json: bool) -> None:
-    from headgate.cli.json_rows import plain_rows
+    from headgate.formats.arrow_rows import plain_rows
     from headgate.formats.plain_json import json_text
     from headgate.report.screen import rows_table, screen
 

@@ -30,7 +30,8 @@ _RESERVED = frozenset(_RESERVED_WORDS.split())
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _WITHOUT_WORD = frozenset({*_STRINGS, TokenType.NUMBER, TokenType.HEX_STRING, TokenType.IDENTIFIER})
 _QUOTED_OR_COMMENT = re.compile(
-    r"--[^\n]*|/\*.*?\*/|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|(?P<open>/\*|['\"`])|.", re.DOTALL
+    r"--[^\n]*|/\*.*?\*/|[rR]'[^']*'|[rR]\"[^\"]*\"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|(?P<open>/\*|['\"`])|.",
+    re.DOTALL,
 )
 
 
@@ -220,6 +221,31 @@ def _unclosed(text: str, origin: str) -> QueryError:
             return QueryError(message, Span(text, *match.span(), origin))
     whole = Span(text, 0, len(text), origin)
     return QueryError("this text cannot be tokenised; check its quotes and comments", whole)
+
+
+def statements_in(text: str) -> tuple[list[str], str]:
+    """The statements that a semicolon ends, and what follows them; comments alone are neither."""
+    found: list[str] = []
+    begin, is_blank = 0, True
+    for match in _QUOTED_OR_COMMENT.finditer(text):
+        part = match.group()
+        if part == ";":
+            found += [] if is_blank else [text[begin : match.end()].strip()]
+            begin, is_blank = match.end(), True
+        elif match["open"]:
+            is_blank = False
+            break
+        elif not part.isspace() and not part.startswith(("--", "/*")):
+            is_blank = False
+    return found, "" if is_blank else text[begin:].lstrip()
+
+
+def check_only_reads(text: str) -> None:
+    """Raise if a SELECT writes: Spark lets INSERT follow WITH, and does it at once."""
+    tokens = Cursor(text, "sql")._tokens
+    for index in outside_brackets(tokens):
+        if tokens[index].word == "INSERT":
+            raise QueryError("a SELECT reads tables; to write, CREATE QUERY ... INTO", tokens[index].span)
 
 
 def never_closed(opener: Token) -> QueryError:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import cleandoc
 
 from headgate.cql.measure import duration_text
+from headgate.cql.secrets import HIDDEN, is_secret
 from headgate.cql.statement import PLURALS, CreateQuery, CreateView, DeriveStream
 from headgate.errors import QueryError, Span, unknown_name
 from headgate.formats.html import html_table, html_text
@@ -20,10 +20,6 @@ from headgate.planning.rules import optimize
 from headgate.planning.select_list import TIMESTAMP
 
 Value = str | int | None | tuple[str, ...] | Mapping[str, str]
-# keys and values of options that are no one else's business
-_SECRET = re.compile(r"secret|passw|token|credential|access.?key|jaas", re.IGNORECASE)
-_SECRET_INSIDE = re.compile(r"passw\w*=|://[^/@\s]*@", re.IGNORECASE)
-_HIDDEN = "***"
 # properties whose values are texts of the user's
 _QUOTED = ("options", "with")
 # kinds that FROM can name
@@ -294,7 +290,4 @@ def _sink_format(query: CreateQuery) -> str:
 
 def _public(options: Iterable[tuple[str, str]]) -> dict[str, str]:
     """Options without passwords."""
-    return {
-        key: _HIDDEN if _SECRET.search(key) or _SECRET_INSIDE.search(value) else value
-        for key, value in options
-    }
+    return {key: HIDDEN if is_secret(key, value) else value for key, value in options}

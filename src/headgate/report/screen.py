@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -12,6 +13,7 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from headgate.formats.arrow_rows import python_rows
 from headgate.model.status import RunStatus
 from headgate.statistics.completeness import TICKS
 from headgate.statistics.profile_file import Measured
@@ -21,6 +23,8 @@ if TYPE_CHECKING:
     from headgate.spark.history import TickState
 
 _FILE_WIDTH = 160
+# all but line breaks and tabs; the last ones turn the direction of what follows
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SIZES = (("GB", 1e9), ("MB", 1e6), ("kB", 1e3), ("bytes", 1.0))
 # damages of a tick beyond these are counted
 _SHOWN_DAMAGES = 3
@@ -36,6 +40,11 @@ def screen() -> Console:
     """Standard output, as wide as its longest rows where there is no terminal to measure."""
     console = _Screen(highlight=False)
     return console if console.is_terminal else _Screen(highlight=False, width=_FILE_WIDTH)
+
+
+def visible(text: str) -> str:
+    """Text from outside, whose control characters a terminal would obey, as escapes."""
+    return _CONTROLS.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
 
 
 def table_of(first: str, *others: str, **settings: Any) -> Table:
@@ -124,9 +133,10 @@ def rows_table(title: str, rows: Any, most: int) -> Group:
     table = Table(box=box.SIMPLE_HEAD)
     for column in rows.schema:
         numeric = str(column.type).startswith(("int", "uint", "float", "double", "decimal"))
-        table.add_column(Text(column.name), justify="right" if numeric else "left", overflow="ellipsis")
-    for row in rows.slice(0, most).to_pylist():
-        table.add_row(*(Text(_value(value)) for value in row.values()))
+        name = Text(visible(column.name))
+        table.add_column(name, justify="right" if numeric else "left", overflow="ellipsis")
+    for row in python_rows(rows.slice(0, most)):
+        table.add_row(*(Text(visible(_value(value))) for value in row.values()))
     # a table would wrap its own title to its width
     return Group(Text(heading, style="bold"), table)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 from pydantic_core import from_json
@@ -11,6 +12,8 @@ from starlette.requests import ClientDisconnect, Request
 
 MOST_BYTES = 1_000_000
 _SECONDS = 10.0
+Types = type | tuple[type, ...]
+"""Of a value, that of one key."""
 _TEXTS = ("text/plain", "application/sql")
 
 
@@ -36,7 +39,7 @@ async def body_of(request: Request) -> bytes:
     return bytes(found)
 
 
-async def object_of(request: Request, keys: dict[str, type | tuple[type, ...]]) -> dict[str, Any]:
+async def object_of(request: Request, keys: Mapping[str, Types]) -> dict[str, Any]:
     """The JSON object of a request, with no other keys than these, and values of these types."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     body = await body_of(request)

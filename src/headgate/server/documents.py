@@ -169,5 +169,5 @@ def failure(error: BaseException) -> Document:
     document: Document = {"error": " ".join(str(error).split()), "kind": type(error).__name__}
     span = getattr(error, "span", None)
     if isinstance(error, HeadgateError) and span is not None:
-        document |= {"line": span.line, "column": span.column}
+        document |= {"line": span.line, "column": span.column, "length": span.end - span.start}
     return document

@@ -6,14 +6,19 @@ import hmac
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
-from http.cookies import CookieError, SimpleCookie
+from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Any
 from urllib.parse import urlsplit
 
+from starlette.datastructures import QueryParams
 from starlette.responses import JSONResponse
 
 OPEN_PATHS = ("/health",)
+# of headers that decide who asks for what; of two, one might be checked and the other used
+_SINGLE = frozenset({"authorization", "content-type", "cookie", "host", "origin"})
+# of one name in one request
+_MOST_GIVEN = 4
 _MOST_CLIENTS = 1_000
 _MOST_COOKIES = 64
 _MOST_LINKS = 16
@@ -92,6 +97,8 @@ class Guard:
         self._keys = keys
         self._hosts = hosts
         self._requests = Bucket(per_s=100, burst=400)
+        # requests of others must not use up what those with a token may send
+        self._without_token = Bucket(per_s=100, burst=400)
         self._wrong_tokens = Bucket(per_s=0.2, burst=20)
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
@@ -111,52 +118,69 @@ class Guard:
         await answer(scope, receive, with_headers)
 
     def _refusal(self, scope: Any) -> JSONResponse | None:
-        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        given = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+        headers = dict(given)
         client = scope["client"][0] if scope.get("client") else ""
-        if not self._requests.takes(client):
+        has_token, has_cookie = self._has_token(headers), self._has_cookie(scope, headers)
+        if not (self._requests if has_token or has_cookie else self._without_token).takes(client):
             return refused(429, "too many requests; send at most 100 per second", {"retry-after": "1"})
+        repeated = sorted(name for name in _SINGLE if [own for own, _ in given].count(name) > 1)
+        if repeated or {"content-length", "transfer-encoding"} <= headers.keys():
+            what = f"{repeated[0]} is sent twice" if repeated else "the length of the body is stated twice"
+            return refused(400, f"{what}; send one", {"connection": "close"})
         host = headers.get("host", "")
         if self._hosts is not None and _name_of(host) not in self._hosts:
             return refused(421, f"this server does not answer for host {host[:100]!r}")
-        if scope["path"] in OPEN_PATHS or (scope["path"] == "/" and b"link=" in scope["query_string"]):
+        if has_token or _is_open(scope):
             return None
-        return self._unauthorised(scope, headers, client, host)
-
-    def _unauthorised(
-        self, scope: Any, headers: dict[str, str], client: str, host: str
-    ) -> JSONResponse | None:
-        kind, _, given = headers.get("authorization", "").partition(" ")
-        if kind:
-            if kind.lower() == "bearer" and self._keys.is_token(given.strip()):
-                return None
+        if "authorization" in headers:
             if not self._wrong_tokens.takes(client):
                 return refused(429, "too many wrong tokens; wait a while", {"retry-after": "5"})
-            return refused(
-                401, "the token is wrong; send that of headgate serve as Authorization: Bearer TOKEN"
-            )
-        cookie = _cookie(headers.get("cookie", ""), cookie_name(scope))
-        if cookie and self._keys.knows_cookie(cookie):
-            origin = headers.get("origin")
+            error = "the token is wrong; send that of headgate serve as Authorization: Bearer TOKEN"
+            return refused(401, error, {"www-authenticate": "Bearer"})
+        if has_cookie:
             # another page must not use the cookie of this one
-            if origin is None or urlsplit(origin).netloc == host:
-                return None
-            return refused(403, "requests of other pages are refused")
+            is_own = "origin" not in headers or _netloc(headers["origin"]) == host
+            return None if is_own else refused(403, "requests of other pages are refused")
         needed = "open the link that headgate serve has printed, or send Authorization: Bearer TOKEN"
         return refused(401, f"a token is needed; {needed}", {"www-authenticate": "Bearer"})
+
+    def _has_token(self, headers: dict[str, str]) -> bool:
+        kind, _, given = headers.get("authorization", "").partition(" ")
+        return kind.lower() == "bearer" and self._keys.is_token(given.strip())
+
+    def _has_cookie(self, scope: Any, headers: dict[str, str]) -> bool:
+        found = _cookies(headers.get("cookie", ""), cookie_name(scope))
+        return any([self._keys.knows_cookie(cookie) for cookie in islice(found, _MOST_GIVEN)])
+
+
+def _is_open(scope: Any) -> bool:
+    """Whether a request needs no token: the link to the page has a code in its place."""
+    if scope["path"] in OPEN_PATHS:
+        return True
+    return scope["method"] == "GET" and scope["path"] == "/" and "link" in QueryParams(scope["query_string"])
 
 
 def refused(status: int, error: str, headers: dict[str, str] | None = None) -> JSONResponse:
     """An error in one line."""
-    return JSONResponse({"error": error}, status, headers)
+    return JSONResponse({"error": " ".join(error.split())}, status, headers)
 
 
 def _name_of(host: str) -> str:
     """A host without its port."""
-    return (urlsplit(f"//{host}").hostname or "") if _is_plain(host) else ""
+    try:
+        return (urlsplit(f"//{host}").hostname or "") if host and not set(host) & set("/@?#\\ ") else ""
+    except ValueError:
+        # brackets around what is no address
+        return ""
 
 
-def _is_plain(host: str) -> bool:
-    return bool(host) and not set(host) & set("/@?#\\ ") and host.count("[") == host.count("]")
+def _netloc(origin: str) -> str | None:
+    """Host and port of an origin; None if it is not one."""
+    try:
+        return urlsplit(origin).netloc or None
+    except ValueError:
+        return None
 
 
 def cookie_name(scope: Any) -> str:
@@ -164,9 +188,9 @@ def cookie_name(scope: Any) -> str:
     return f"headgate-{scope['server'][1]}"
 
 
-def _cookie(header: str, name: str) -> str:
-    try:
-        found = SimpleCookie(header).get(name)
-    except CookieError:
-        return ""
-    return found.value if found is not None else ""
+def _cookies(header: str, name: str) -> Iterator[str]:
+    """All values of a cookie; those of other servers beside it may have any form."""
+    for part in header.split(";"):
+        key, _, value = part.strip().partition("=")
+        if key == name:
+            yield value

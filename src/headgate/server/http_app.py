@@ -7,6 +7,7 @@ import ipaddress
 import os
 import secrets
 import socket
+import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
@@ -22,6 +23,7 @@ from starlette.routing import Route
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from headgate.errors import HeadgateError, InternalError, OverloadError, SetupError, SparkError
+from headgate.formats.plain_json import json_text
 from headgate.server.documents import failure
 from headgate.server.guard import Guard, refused
 from headgate.server.routes import Live
@@ -32,6 +34,7 @@ _LONGEST_HEAD = 32_768
 _MOST_CONNECTIONS = 256
 _GRACE_S = 3
 _HEAD_WITHIN_S = 10.0
+_READ_WITHIN_S = 20.0
 
 
 def application(live: Live, hosts: frozenset[str] | None = _LOOPBACK) -> Starlette:
@@ -78,17 +81,25 @@ async def _defect(request: Request, error: Exception) -> JSONResponse:
 
 
 class _Protocol(H11Protocol):
-    """HTTP/1.1 whose refusals are one line of JSON, too; the head of a request must come in time.
+    """HTTP/1.1 whose refusals are one line of JSON, too; heads must come, and answers be read, in time.
 
-    Nobody has to prove anything before its end, and connections that wait for it would shut out all others.
+    Nobody has to prove anything before the end of a head, and connections that wait for it would shut out all
+    others. An answer that is not read stays in memory.
     """
 
     _head_due: asyncio.TimerHandle | None = None
+    _read_due: asyncio.TimerHandle | None = None
+    _unread = 0
 
     def connection_made(self, transport: Any) -> None:
-        """Wait for the head of the first request."""
+        """Wait for the head of the first request, if there is room for another connection."""
         super().connection_made(transport)
-        self._watch_head()
+        if len(self.connections) > _MOST_CONNECTIONS:
+            # requests of the others go on
+            error = f"{_MOST_CONNECTIONS} connections are open; try again later"
+            self._refuse("503 Service Unavailable", error)
+        else:
+            self._watch_head()
 
     def data_received(self, data: bytes) -> None:
         """Wait for the rest of a head, or no more."""
@@ -98,7 +109,37 @@ class _Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""
         self._forget_head()
+        self._forget_unread()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """Wait until the reader has taken most of what was written."""
+        super().pause_writing()
+        self._watch_unread()
+
+    def resume_writing(self) -> None:
+        """Write on."""
+        self._forget_unread()
+        super().resume_writing()
+
+    def _watch_unread(self) -> None:
+        self._unread = self.transport.get_write_buffer_size()
+        self._read_due = self.loop.call_later(_READ_WITHIN_S, self._end_unread)
+
+    def _forget_unread(self) -> None:
+        if self._read_due is not None:
+            self._read_due.cancel()
+            self._read_due = None
+
+    def _end_unread(self) -> None:
+        if self.transport.get_write_buffer_size() < self._unread:
+            # slow, but it reads
+            self._watch_unread()
+        else:
+            # closing would wait for it, here and in the kernel
+            connection = self.transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            self.transport.abort()
 
     def _watch_head(self) -> None:
         if not self._is_before_request():
@@ -123,9 +164,12 @@ class _Protocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what is not HTTP."""
-        text = b'{"error":"this is not a valid HTTP request"}'
-        head = b"HTTP/1.1 400 Bad Request\r\ncontent-type: application/json\r\nconnection: close\r\n"
-        self.transport.write(head + f"content-length: {len(text)}\r\n\r\n".encode() + text)
+        self._refuse("400 Bad Request", "this is not a valid HTTP request")
+
+    def _refuse(self, status: str, error: str) -> None:
+        text = json_text({"error": error}, indent=None)
+        head = f"HTTP/1.1 {status}\r\ncontent-type: application/json\r\nconnection: close\r\n"
+        self.transport.write(f"{head}content-length: {len(text)}\r\n\r\n{text}".encode())
         self.transport.close()
 
 
@@ -142,7 +186,8 @@ class Server(uvicorn.Server):
             log_level="critical",
             access_log=False,
             server_header=False,
-            limit_concurrency=_MOST_CONNECTIONS,
+            # a client could pass for as many as it likes
+            proxy_headers=False,
             h11_max_incomplete_event_size=_LONGEST_HEAD,
             timeout_graceful_shutdown=_GRACE_S,
             timeout_keep_alive=30,
@@ -151,16 +196,9 @@ class Server(uvicorn.Server):
         self._live = live
         self._is_to_end = is_to_end
         live.stop = self._end
-        live.abort = self._abort
 
     def _end(self) -> None:
         self.should_exit = True
-
-    def _abort(self, client: Any) -> None:
-        """End a connection without waiting for what it has not read."""
-        for connection in list(self.server_state.connections):
-            if client is not None and getattr(connection, "client", None) == tuple(client):
-                connection.transport.abort()
 
     async def on_tick(self, counter: int) -> bool:
         """Called ten times per second."""
@@ -207,7 +245,8 @@ def hosts_of(host: str) -> frozenset[str] | None:
 def url_of(found: socket.socket) -> str:
     """The address of a socket, for a browser on this machine."""
     host, port = found.getsockname()[:2]
-    shown = "127.0.0.1" if host == "0.0.0.0" else f"[{host}]" if ":" in host else host
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+    shown = f"[{host}]" if ":" in host else host
     return f"http://{shown}:{port}"
 
 

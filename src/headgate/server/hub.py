@@ -119,6 +119,12 @@ class Hub:
             self._subscriptions.remove(subscription)
 
     @property
+    def last(self) -> int:
+        """The number of the last message."""
+        with self._lock:
+            return self._number
+
+    @property
     def readers(self) -> int:
         return len(self._subscriptions)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -30,9 +31,8 @@ class Metrics:
         for labels, value in values:
             if value is not None:
                 own = ",".join(f'{key}="{_escaped(text)}"' for key, text in labels.items())
-                self._lines.append(
-                    f"headgate_{name}{{{own}}} {value:g}" if own else f"headgate_{name} {value:g}"
-                )
+                sample = f"{{{own}}} {_number(value)}" if own else f" {_number(value)}"
+                self._lines.append(f"headgate_{name}{sample}")
 
     def text(self) -> str:
         return "\n".join(self._lines) + "\n"
@@ -66,7 +66,7 @@ def metrics(
         for name, query in queries
         for quantile, value in (("0.5", query.latency_s.p50), ("0.99", query.latency_s.p99))
     ]
-    found.add("query_latency_seconds", "gauge", "Latency of all results so far.", latencies)
+    found.add("query_latency_seconds", "summary", "Latency of all results so far.", latencies)
     bounds = [({"query": n}, bound) for n, bound in settings.get("latency_s", {}).items()]
     found.add("query_latency_bound_seconds", "gauge", "Latency bound in force.", bounds)
     kept = [({"query": n}, q.keep_ratio) for n, q in queries]
@@ -82,6 +82,13 @@ def metrics(
         found.add("queue_tuples", "gauge", "Tuples that wait before an operator.", waiting)
     found.add("memory_budget_bytes", "gauge", "Memory budget.", [({}, settings.get("memory_bytes"))])
     return found.text()
+
+
+def _number(value: float) -> str:
+    """All digits: a counter that is rounded stands still, and then jumps."""
+    if math.isfinite(value):
+        return str(int(value)) if value == int(value) else repr(float(value))
+    return "NaN" if math.isnan(value) else "+Inf" if value > 0 else "-Inf"
 
 
 def _escaped(text: str) -> str:

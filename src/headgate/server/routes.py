@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import json
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import cache
@@ -38,6 +38,17 @@ _KINDS = {
     "svg": "image/svg+xml",
 }
 _COOKIE_S = 30 * 86_400
+_JSON_LINES, _EVENTS = "application/x-ndjson", "text/event-stream"
+_ARROW = "application/vnd.apache.arrow.stream"
+# keys of bodies
+_STATEMENTS: Mapping[str, bodies.Types] = {"text": str, "force": bool, "limit": int}
+_PREVIEWED: Mapping[str, bodies.Types] = {"text": str}
+_SETTINGS: Mapping[str, bodies.Types] = {
+    "strategy": str,
+    "memory": (str, int),
+    "latency": dict,
+    "tick_budget": (str, int, float),
+}
 
 
 @dataclass
@@ -49,7 +60,6 @@ class Live:
     keys: Keys
     version: str
     stop: Callable[[], None] = lambda: None
-    abort: Callable[[Any], None] = lambda client: None
     recording: Recording | None = None
     recorded: Recorded | None = None
     """A run that is over, in place of one that is on."""
@@ -77,32 +87,44 @@ class Live:
     def operations(self) -> tuple[Operation, ...]:
         """All routes."""
         get, post = "GET", "POST"
+        results = {
+            "format": "jsonl or arrow",
+            "since": "only results of ticks after this one",
+            "follow": "true: go on with those of new ticks",
+        }
         return (
-            Operation(get, "/health", self.health, "Whether the process answers", needs_token=False),
-            Operation(get, "/ready", self.ready, "Whether queries run; 503 if not"),
+            Operation(
+                get, "/health", self.health, "Whether the process answers", needs_token=False, others=()
+            ),
+            Operation(get, "/ready", self.ready, "Whether queries run; 503 if not", others=()),
             Operation(
                 post,
                 "/sql",
                 self.sql,
                 "Execute statements, or one SELECT over results",
-                body={"text": str, "force": bool, "limit": int},
+                body=_STATEMENTS,
+                takes_text=True,
             ),
-            Operation(post, "/preview", self.preview, "Plans and advice of statements", body={"text": str}),
+            Operation(
+                post,
+                "/preview",
+                self.preview,
+                "Plans and advice of statements",
+                body=_PREVIEWED,
+                takes_text=True,
+            ),
             Operation(get, "/names", self.names, "All declared names, by kind"),
             Operation(get, "/status", self.status, "Counts, backlog and latency so far"),
             Operation(get, "/queries", self.queries, "Queries with their bounds and counts"),
-            Operation(get, "/queries/{name}", self.query, "One query"),
+            Operation(get, "/queries/{name}", self.query, "One query", others=(404, 409)),
             Operation(
                 get,
                 "/queries/{name}/results",
                 self.results,
                 "Results as a stream",
-                "application/x-ndjson",
-                {
-                    "format": "jsonl or arrow",
-                    "since": "only results of ticks after this one",
-                    "follow": "true: go on with those of new ticks",
-                },
+                (_JSON_LINES, _ARROW),
+                results,
+                others=(404, 409),
             ),
             Operation(get, "/streams", self.streams, "Streams with their counts"),
             Operation(get, "/operators", self.operators, "The network of operators"),
@@ -116,25 +138,47 @@ class Live:
                 "/settings",
                 self.change,
                 "Change the strategy, the memory budget, the budget of ticks, or latency bounds",
-                body={"strategy": str, "memory": (str, int), "latency": dict, "tick_budget": (str, float)},
+                body=_SETTINGS,
             ),
             Operation(
-                get, "/history", self.history, "The latest ten minutes", parameters={"until": "of a record"}
+                get,
+                "/history",
+                self.history,
+                "The latest ten minutes",
+                parameters={"until": "of a record"},
+                others=(),
             ),
             Operation(
                 get,
                 "/events",
                 self.events,
                 "Everything that happens, as server-sent events",
-                "text/event-stream",
+                (_EVENTS,),
                 {"after": "the number of the last event seen"},
             ),
-            Operation(get, "/metrics", self.metrics, "Metrics for Prometheus", metrics.KIND),
-            Operation(post, "/links", self.link, "A new link that opens the dashboard once"),
-            Operation(post, "/stop", self.stop_server, "End at the next tick boundary"),
-            Operation(get, "/openapi.json", self.openapi, "This document"),
-            Operation(get, "/", self.page, "The dashboard", "text/html"),
-            Operation(get, "/static/{name}", self.static, "Parts of the dashboard", "text/javascript"),
+            Operation(get, "/metrics", self.metrics, "Metrics for Prometheus", (metrics.KIND,)),
+            Operation(post, "/links", self.link, "A new link that opens the dashboard once", others=()),
+            Operation(
+                post, "/stop", self.stop_server, "End at the next tick boundary", success=202, others=()
+            ),
+            Operation(get, "/openapi.json", self.openapi, "This document", others=()),
+            Operation(
+                get,
+                "/",
+                self.page,
+                "The dashboard",
+                ("text/html",),
+                {"link": "the code of a link, for a cookie"},
+                others=(303,),
+            ),
+            Operation(
+                get,
+                "/static/{name}",
+                self.static,
+                "Parts of the dashboard",
+                ("text/javascript", "text/css", "image/svg+xml"),
+                others=(404,),
+            ),
         )
 
     async def health(self, request: Request) -> Response:
@@ -147,7 +191,7 @@ class Live:
 
     async def sql(self, request: Request) -> Response:
         worker = self.worker
-        given = await bodies.object_of(request, {"text": str, "force": bool, "limit": int})
+        given = await bodies.object_of(request, _STATEMENTS)
         limit = given.get("limit", 100)
         if not 1 <= limit <= 10_000:
             raise HTTPException(400, f"limit is {limit}; write a whole number from 1 to 10000")
@@ -157,7 +201,7 @@ class Live:
 
     async def preview(self, request: Request) -> Response:
         worker = self.worker
-        given = await bodies.object_of(request, {"text": str})
+        given = await bodies.object_of(request, _PREVIEWED)
         return JSONResponse(finite(await worker.call(worker.preview, bodies.text_of(given))))
 
     async def names(self, request: Request) -> Response:
@@ -202,8 +246,9 @@ class Live:
         await asyncio.to_thread(run.result_ticks, name)
         tables = streams.result_tables(run, name, since, follow, self.hub, self._turns)
         if format == "arrow":
-            return self._paced(request, streams.arrow_stream(tables), "application/vnd.apache.arrow.stream")
-        return self._paced(request, streams.json_lines(tables), "application/x-ndjson")
+            schema = await asyncio.to_thread(run.result_schema, name)
+            return self._paced(request, streams.arrow_stream(tables, schema), _ARROW)
+        return self._paced(request, streams.json_lines(tables), _JSON_LINES)
 
     def _paced(self, request: Request, content: AsyncGenerator[bytes, None], kind: str) -> Response:
         if self._streams >= _MOST_STREAMS:
@@ -218,7 +263,12 @@ class Live:
             finally:
                 self._streams -= 1
 
-        return streams.PacedResponse(counted(), kind, lambda: self.abort(request.scope.get("client")))
+        if request.method == "HEAD":
+            # nothing would end it: what it gives is never sent
+            head = Response(media_type=kind)
+            del head.headers["content-length"]
+            return head
+        return streams.PacedResponse(counted(), kind)
 
     async def streams(self, request: Request) -> Response:
         status = (await asyncio.to_thread(self.run().status)).to_json()
@@ -247,15 +297,9 @@ class Live:
 
     async def change(self, request: Request) -> Response:
         run = self.run()
-        keys: dict[str, type | tuple[type, ...]] = {
-            "strategy": str,
-            "memory": (str, int),
-            "latency": dict,
-            "tick_budget": (str, int, float),
-        }
-        given = await bodies.object_of(request, keys)
+        given = await bodies.object_of(request, _SETTINGS)
         if not given:
-            raise HTTPException(400, f"nothing is changed; keys: {', '.join(keys)}")
+            raise HTTPException(400, f"nothing is changed; keys: {', '.join(_SETTINGS)}")
         await self.worker.call(lambda: run.change(**given))
         await asyncio.to_thread(self.monitor.look)
         return JSONResponse(documents.settings(run.settings()))
@@ -271,10 +315,12 @@ class Live:
     async def events(self, request: Request) -> Response:
         if self.recorded is not None:
             raise HTTPException(409, "the record of a run has no events to come; see /history")
+        after = bodies.whole_parameter(request, "after", 0, 0, 10**17)
+        # a browser that connects again sends the address that it began with
         seen = request.headers.get("last-event-id", "")
-        after = int(seen) if seen.isascii() and seen.isdigit() and len(seen) < 19 else 0
-        after = bodies.whole_parameter(request, "after", after, 0, 10**17)
-        return self._paced(request, streams.events(self.hub, after), "text/event-stream")
+        if seen.isascii() and seen.isdigit() and len(seen) < 19:
+            after = int(seen)
+        return self._paced(request, streams.events(self.hub, after), _EVENTS)
 
     async def metrics(self, request: Request) -> Response:
         run = self.worker.run
@@ -292,11 +338,12 @@ class Live:
         return JSONResponse({"status": "ending after the current tick"}, 202)
 
     async def openapi(self, request: Request) -> Response:
-        return JSONResponse(openapi.document(self.operations(), self.version))
+        return JSONResponse(openapi.document(self.operations(), self.version, cookie_name(request.scope)))
 
     async def page(self, request: Request) -> Response:
         link = request.query_params.get("link")
-        if link is None:
+        if link is None or request.method == "HEAD":
+            # programs that show what is behind a link must not use it up
             return _file("index.html")
         cookie = self.keys.cookie_for(link)
         if cookie is None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date
-from datetime import time as time_of_day
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from headgate import cql
+from headgate.cql.secrets import without_secrets
 from headgate.cql.statement import Question
 from headgate.cql.tokens import Cursor
 from headgate.errors import HeadgateError
+from headgate.formats.arrow_rows import plain_rows
 from headgate.server.run_monitor import RunMonitor
 
 if TYPE_CHECKING:
@@ -64,7 +63,9 @@ class Worker:
             self._session.execute(text, "sql", force)
             answers, warnings = self._session.answers, list(self._session.warnings)
         if not all(isinstance(statement, Question) for statement in statements):
-            self._monitor.hub.publish("statement", {"text": " ".join(text.split()), "at_s": time.time()})
+            # pages of others show it, and the record keeps it
+            shown_text = " ".join(without_secrets(text).split())
+            self._monitor.hub.publish("statement", {"text": shown_text, "at_s": time.time()})
             self._start()
         shown = [answer.to_json() | {"text": str(answer)} for answer in answers]
         return {"answers": shown, "warnings": warnings}
@@ -78,6 +79,15 @@ class Worker:
     def _start(self) -> None:
         if self._session.catalog.queries and (self.run is None or not self.run.is_running):
             self._monitor.watch(lambda: self._session.start(observers=[self._monitor]))
+
+    def begin(self, script: str, say: Callable[[str], None]) -> None:
+        """Let the queries of a script run, and say what becomes of those of its checkpoint."""
+        self._session.execute(script, "sql")
+        checkpoint = self._session.options.value("checkpoint")
+        if self._session.catalog.queries and checkpoint is not None:
+            for line in self._session.transition(checkpoint).news():
+                say(line)
+        self._start()
 
     def restore(self, checkpoint: str) -> None:
         """Let the queries go on that ran when the checkpoint was written last."""
@@ -97,20 +107,3 @@ class Worker:
         """End the run after its tick, and the session."""
         self._thread.submit(self._session.close).result()
         self._thread.shutdown()
-
-
-def plain_rows(table: Any) -> list[dict[str, Any]]:
-    """The rows of an Arrow table as JSON has them; what it has no form of becomes text."""
-    return [{name: _plain(value) for name, value in row.items()} for row in table.to_pylist()]
-
-
-def _plain(value: Any) -> Any:
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, (date, time_of_day)):
-        return value.isoformat()
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, dict):
-        return {str(key): _plain(own) for key, own in value.items()}
-    return [_plain(own) for own in value] if isinstance(value, (list, tuple)) else str(value)

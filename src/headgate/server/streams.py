@@ -9,48 +9,35 @@ from __future__ import annotations
 import asyncio
 import io
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from starlette.responses import StreamingResponse
 
+from headgate.formats.arrow_rows import plain_rows
 from headgate.formats.plain_json import json_text
 from headgate.server.hub import TICK, Hub
-from headgate.server.session_thread import plain_rows
 
 if TYPE_CHECKING:
     from headgate.session.handle import Run
 
-READ_WITHIN_S = 20.0
-"""How long a reader may take nothing."""
 _STILL_ALIVE_S = 15.0
 _RUN_LOOK_S = 2.0
 _ROWS_PER_PART = 5_000
 
 
 class PacedResponse(StreamingResponse):
-    """Streams as fast as its reader reads; ``abort`` ends the connection of one that does not."""
+    """Streams as fast as its reader reads, and ends its source with the connection."""
 
-    def __init__(self, content: AsyncGenerator[bytes, None], kind: str, abort: Callable[[], None]) -> None:
+    def __init__(self, content: AsyncGenerator[bytes, None], kind: str) -> None:
         super().__init__(content, media_type=kind, headers={"x-accel-buffering": "no"})
         self._content = content
-        self._abort = abort
 
     async def stream_response(self, send: Any) -> None:
-        async def send_in_time(message: Any) -> None:
-            try:
-                await asyncio.wait_for(send(message), READ_WITHIN_S)
-            except (asyncio.TimeoutError, TimeoutError):
-                self._abort()
-                raise OSError("the reader takes nothing") from None
-
         try:
-            await super().stream_response(send_in_time)
-        except OSError:
-            # no reader is left to report to
-            return
+            await super().stream_response(send)
         finally:
             await self._content.aclose()
 
@@ -60,8 +47,9 @@ async def events(hub: Hub, after: int) -> AsyncGenerator[bytes, None]:
     subscription = hub.subscribe()
     try:
         yield b"retry: 2000\n\n"
-        last = after
-        for message in hub.since(after):
+        # a server that has been started anew counts from the beginning
+        last = after if after <= hub.last else 0
+        for message in hub.since(last):
             last = message.number
             yield _event(message.number, message.kind, message.text)
         while True:
@@ -90,7 +78,8 @@ async def result_tables(
     subscription = hub.subscribe() if follow else None
     last = since
     try:
-        while True:
+        # that of a query that is dropped ends
+        while query in run.network.queries:
             async with turns:
                 ready = await asyncio.to_thread(run.result_ticks, query)
             for tick in (tick for tick in ready if tick > last):
@@ -116,7 +105,7 @@ async def _wait_for_rows(subscription: Any, query: str, last: int, run: Run) -> 
             message = await subscription.next(_RUN_LOOK_S)
         except (asyncio.TimeoutError, TimeoutError):
             continue
-        if message is None:
+        if message is None or message.kind == "network":
             return
         if message.kind == TICK:
             sample: Mapping[str, Any] = json.loads(message.text)
@@ -135,22 +124,26 @@ async def json_lines(tables: AsyncGenerator[tuple[int, Any], None]) -> AsyncGene
                 yield ("\n".join(lines) + "\n").encode()
 
 
-async def arrow_stream(tables: AsyncGenerator[tuple[int, Any], None]) -> AsyncGenerator[bytes, None]:
-    """One Arrow IPC stream of all rows."""
+async def arrow_stream(
+    tables: AsyncGenerator[tuple[int, Any], None], schema: pa.Schema
+) -> AsyncGenerator[bytes, None]:
+    """One Arrow IPC stream of all rows, with its schema also if there are none."""
     sink = io.BytesIO()
-    writer: Any = None
-    schema: Any = None
+    writer = pa.ipc.new_stream(sink, schema)
     async with aclosing(tables):
+        # a reader that waits for rows knows the columns
+        yield _taken(sink)
         async for _, table in tables:
-            if writer is None:
-                schema = table.schema
-                writer = pa.ipc.new_stream(sink, schema)
-            for batch in table.cast(schema).to_batches(max_chunksize=_ROWS_PER_PART):
+            try:
+                rows = table.select(schema.names).cast(schema)
+            except (KeyError, ValueError):
+                # the query was replaced; whoever asks again gets its new columns
+                break
+            for batch in rows.to_batches(max_chunksize=_ROWS_PER_PART):
                 writer.write_batch(batch)
                 yield _taken(sink)
-    if writer is not None:
-        writer.close()
-        yield _taken(sink)
+    writer.close()
+    yield _taken(sink)
 
 
 def _taken(sink: io.BytesIO) -> bytes:

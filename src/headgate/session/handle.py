@@ -330,6 +330,13 @@ class Run:
             found: DataFrame = self._run.results_of_tick(query, batch_id)
             return found.toArrow()
 
+    def result_schema(self, query: str) -> pa.Schema:
+        """The columns of the tables that ``results_of_tick`` gives, also before the first result."""
+        self._known(query)
+        with self._spark_errors():
+            found: DataFrame = self._run.no_results(query)
+            return found.toArrow().schema
+
     def result_ticks(self, query: str) -> list[int]:
         """Ticks whose results ``results_of_tick`` can read, in order."""
         self._known(query)

@@ -73,6 +73,10 @@ class Transition:
             *(f"query {name} ends; its results stay" for name in self.ends),
         ]
 
+    def news(self) -> list[str]:
+        """The same if a checkpoint has queries and not all of them just go on; otherwise nothing."""
+        return self.lines() if self.from_tick >= 0 and self.changes else []
+
     def to_json(self) -> dict[str, object]:
         """The document that ``run --dry-run --json`` prints; starts are seconds, None for all tuples."""
         starts = {name: self.registered[name].start_us for name in self.starts}

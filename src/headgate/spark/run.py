@@ -359,12 +359,13 @@ class SparkRun:
         definition, path = self._network.queries[query], self.path_of(query)
         if path is None:
             raise SetupError(f"query {query} goes INTO {definition.sink.format} and keeps no results")
-        output = self._prepared.result_schema(definition)
-        schema = StructType([f for f in output.fields if f.name != TS])
-        if not self._files.exists(path):
-            # no tick has been committed yet
-            return self._spark.createDataFrame([], schema)
-        return read_results(self._spark, definition.sink, path, schema)
+        empty, has_files = self.no_results(query), self._files.exists(path)
+        return read_results(self._spark, definition.sink, path, empty.schema) if has_files else empty
+
+    def no_results(self, query: str) -> DataFrame:
+        """The columns of a query's results, without rows."""
+        output = self._prepared.result_schema(self._network.queries[query])
+        return self._spark.createDataFrame([], StructType([f for f in output.fields if f.name != TS]))
 
     def path_of(self, query: str) -> str | None:
         """The folder of a query's results; None if they go to no files."""
