@@ -80,10 +80,6 @@ def _described(operation: Operation) -> dict[str, Any]:
     responses = {str(code): _error(_REASONS[code]) for code in operation.codes if code >= 400}
     if 303 in operation.others:
         responses["303"] = {"description": _REASONS[303]}
-    responses[str(operation.success)] = {
-        "description": "as requested",
-        "content": {kind: {} for kind in operation.kinds},
-    }
     content: dict[str, Any] = {kind: {} for kind in operation.kinds}
     responses[str(operation.success)] = {"description": "as requested", "content": content}
     found: dict[str, Any] = {
