@@ -42,10 +42,13 @@ class LocalRows:
     Spark's block manager, which have no ancestry.
     """
 
-    def __init__(self, frame: DataFrame) -> None:
+    def __init__(self, frame: DataFrame, checkpoints: Any) -> None:
         self.frame = frame.localCheckpoint(eager=False)
         java: Any = self.frame._jdf
         self._computed = java.queryExecution().analyzed().rdd()
+        self._checkpoints = checkpoints
+        # at the end of the first job it could block that one and another for ever
+        self._checkpoint = checkpoints.defer(self._computed)
         self._settled: list[Any] = []
 
     def rdd(self) -> Any:
@@ -55,7 +58,7 @@ class LocalRows:
     def settle(self) -> None:
         """From now on, blocks alone are read."""
         # rows that no job of the tick has read are not computed
-        if not self._settled and self._computed.isCheckpointed():
+        if not self._settled and self._checkpoints.complete(self._computed, self._checkpoint):
             number, partitions = self._computed.id(), self._computed.getNumPartitions()
             java: Any = self.frame.sparkSession._jvm
             block_id = java.org.apache.spark.storage.RDDBlockId
@@ -104,17 +107,22 @@ class _Held:
 class LogMemory:
     """Rows that are held in memory: blocks, by path, and what a tick computes on its way to them.
 
-    Where ``is_lasting``, blocks stay from tick to tick; on a cluster, rows in the memory of an executor would
-    be lost with it.
+    Blocks stay from tick to tick where there are ``checkpoints``, the Java object that defers those of Spark;
+    on a cluster, which has none, rows in the memory of an executor would be lost with it.
     """
 
-    is_lasting: bool
+    checkpoints: Any | None
     _blocks: dict[str, _Held] = field(default_factory=dict)
     _of_tick: list[HeldRows] = field(default_factory=list)
 
+    @property
+    def is_lasting(self) -> bool:
+        """Whether blocks stay from tick to tick."""
+        return self.checkpoints is not None
+
     def hold(self, frame: DataFrame) -> HeldRows:
         """Compute rows once in this tick, however many of its jobs read them."""
-        held = LocalRows(frame) if self.is_lasting else SharedRows(frame)
+        held = SharedRows(frame) if self.checkpoints is None else LocalRows(frame, self.checkpoints)
         self._of_tick.append(held)
         return held
 
@@ -133,8 +141,9 @@ class LogMemory:
         """Release everything but these blocks, and also blocks that are better read from files."""
         kept = set(paths) if self.is_lasting else set()
         for path, block in list(self._blocks.items()):
-            block.rows.settle()
-            if path not in kept or block.count > MOST_CACHED_ROWS:
+            if path in kept and block.count <= MOST_CACHED_ROWS:
+                block.rows.settle()
+            else:
                 del self._blocks[path]
                 block.rows.release()
         for held in self._of_tick:

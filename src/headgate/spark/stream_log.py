@@ -25,6 +25,7 @@ from headgate.model.shedding import KEEP
 from headgate.model.window import RowWindow, UntilWindow, columns_read, is_emitted_whole
 from headgate.spark import sql
 from headgate.spark.application.cluster import task_slots
+from headgate.spark.application.java_classes import new_object
 from headgate.spark.blocks import BlockStore
 from headgate.spark.held_rows import HeldRows, LogMemory
 from headgate.spark.manifest import BlockRef
@@ -141,7 +142,9 @@ class StreamLogs:
         self._store = store
         self.schemas = schemas
         self.views = store.views
-        self.memory = LogMemory(is_lasting=task_slots(spark) is not None)
+        self.memory = LogMemory(
+            None if task_slots(spark) is None else new_object(spark, "headgate.DeferredCheckpoints")
+        )
         self._java_schemas: dict[str, Any] = {}
 
     @property

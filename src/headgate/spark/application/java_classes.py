@@ -2,6 +2,7 @@
 
 ``java/LocalFiles.java`` writes to local disks without starting processes, ``java/PhysicalPlans.java``
 executes plans of earlier ticks, and ``java/LightPlan.java`` several small ones in one job;
+``java/DeferredCheckpoints.java`` keeps jobs that share rows from blocking each other;
 ``java/Attempt.java`` evaluates expressions that may fail, ``java/Later.java`` finds the end of row windows.
 ``python -m headgate.spark.application.java_classes`` builds their jar with the compiler in Spark. Given the
 jars of the connector for Kafka, it also builds that of ``java/kafka``, which is of no use without them.

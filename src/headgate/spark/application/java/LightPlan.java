@@ -226,8 +226,6 @@ public class LightPlan {
         }
 
         void release() {
-            // Spark does so for the ancestors of an RDD, of which a slot has none
-            content.doCheckpoint();
             content = null;
             parts = null;
         }
