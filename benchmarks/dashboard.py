@@ -75,7 +75,7 @@ def _script(queries: int) -> str:
 def _opened(link: Any, pages: int) -> Iterator[None]:
     """So many pages: each gets the history, and then every event."""
     # in a process of their own, as browsers are
-    process = get_context("spawn").Process(target=_look_at_all, args=([link() for _ in range(pages)],))
+    process = get_context("spawn").Process(target=_look_at_all, args=(link(), pages))
     process.start()
     try:
         yield
@@ -84,24 +84,24 @@ def _opened(link: Any, pages: int) -> Iterator[None]:
         process.join()
 
 
-def _look_at_all(links: list[str]) -> None:
-    threads = [threading.Thread(target=_look, args=(link,)) for link in links]
+def _look_at_all(link: str, pages: int) -> None:
+    """Pages of one browser, which share its cookie: a link opens the dashboard once."""
+    at = urlsplit(link)
+    connection = http.client.HTTPConnection(at.netloc, timeout=60)
+    connection.request("GET", f"{at.path}?{at.query}")
+    cookie = connection.getresponse().headers["set-cookie"].partition(";")[0]
+    threads = [threading.Thread(target=_look, args=(at.netloc, cookie)) for _ in range(pages)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
 
 
-def _look(link: str) -> None:
-    at = urlsplit(link)
-    connection = http.client.HTTPConnection(at.netloc, timeout=60)
-    connection.request("GET", f"{at.path}?{at.query}")
-    answer = connection.getresponse()
-    answer.read()
-    headers = {"cookie": answer.headers["set-cookie"].partition(";")[0]}
-    connection.request("GET", "/history", headers=headers)
+def _look(address: str, cookie: str) -> None:
+    connection = http.client.HTTPConnection(address, timeout=60)
+    connection.request("GET", "/history", headers={"cookie": cookie})
     last = json.loads(connection.getresponse().read())["last"]
-    connection.request("GET", f"/events?after={last}", headers=headers)
+    connection.request("GET", f"/events?after={last}", headers={"cookie": cookie})
     events = connection.getresponse()
     while events.readline():
         pass
