@@ -23,11 +23,11 @@ QUERY = "fingerprints"
 LATENCY_BOUND_S = 4.0
 _SELECT, _PROJECT = f"{QUERY}.select_packets", f"{QUERY}.project"
 _SHEDDING = f" WITH (overload = 'shed', latency = '{LATENCY_BOUND_S:g} s')"
-_FINGERPRINT = "aggregate(sequence(1, 800), concat(src, bytes), (digest, i) -> sha2(digest, 256))"
+_FINGERPRINT = "aggregate(sequence(1, 1600), concat(src, bytes), (digest, i) -> sha2(digest, 256))"
 _NO_FINGERPRINT = "dst"
 _OPTIONS = {"flows": 400, "seed": 7, "keys": 500, "start": "2024-05-01T12:00:00Z", "timestamp": "ts"}
 # ticks of two sizes separate what a tick costs from what its tuples cost
-_WARM_UPS = {_NO_FINGERPRINT: (80_000, 10_000), _FINGERPRINT: (160_000, 20_000)}
+_WARM_UPS = {_NO_FINGERPRINT: (80_000, 10_000), _FINGERPRINT: (120_000, 15_000)}
 TICK_BUDGET_S = 0.8
 # of the predicted capacity
 _QUIET_LOAD, _FLOOD_LOAD = 0.1, 2.2
