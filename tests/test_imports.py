@@ -12,8 +12,8 @@ import pytest
 PACKAGE = "headgate"
 SOURCE = Path(__file__).parents[1] / "src" / PACKAGE
 
-# plain functions over texts and numbers: JSON, HTML
-PLAIN = {"formats.html", "formats.plain_json"}
+# plain functions over texts, numbers and rows: JSON, HTML
+PLAIN = {"formats.arrow_rows", "formats.html", "formats.plain_json"}
 # documents and numbers of users, checked
 BORDER = {"formats.document", "formats.quantity"}
 ENGINE = {"errors", "model", "formats.outputs", "routing", "runtime", "scheduling", "statistics", "workload"}
@@ -36,6 +36,7 @@ ALLOWED: dict[str, set[str]] = {
     "formats.outputs": {"errors"},
     "formats.quantity": {"errors"},
     "formats.document": {"errors"},
+    "formats.arrow_rows": set(),
     "formats.html": set(),
     "formats.plain_json": set(),
     "model": {"errors"} | PLAIN,

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
@@ -111,6 +111,30 @@ def test_statements_end_with_their_semicolon_wherever_it_is(
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     shell.loop()
     assert [one.rstrip() for one in found] == asked
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+@pytest.mark.parametrize("failure", [KeyboardInterrupt, SetupError("away")])
+def test_an_interrupt_or_an_error_skips_the_rest_of_a_line_and_ends_a_pipe(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, failure: Any, is_terminal: bool
+) -> None:
+    # for the history
+    monkeypatch.setenv("HOME", str(tmp_path))
+    asked: list[str] = []
+
+    def execute(text: str) -> None:
+        asked.append(text)
+        if text == "A;":
+            raise failure
+
+    shell = Shell(Client(f"http://127.0.0.1:{served.port}", TOKEN), 100, False)
+    monkeypatch.setattr(shell, "execute", execute)
+    typed = io.StringIO("A; B;\nC;\n")
+    monkeypatch.setattr(typed, "isatty", lambda: is_terminal)
+    monkeypatch.setattr("sys.stdin", typed)
+    with nullcontext() if is_terminal else pytest.raises((KeyboardInterrupt, SetupError)):
+        shell.loop()
+    assert asked == (["A;", "C;"] if is_terminal else ["A;"])
 
 
 def test_a_pipe_that_is_not_text_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

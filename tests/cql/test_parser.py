@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from headgate.cql.parser import parse
 from headgate.cql.statement import CreateQuery, Statement
 from headgate.cql.syntax import AggregateCall, ColumnReference, ScalarExpression, Select, SelectItem
+from headgate.cql.tokens import Token, partners
 from headgate.errors import QueryError
 
 CASE_TEXTS = [
@@ -232,6 +233,23 @@ def test_joined_conditions_are_split_into_what_was_joined(terms: list[str]) -> N
 def test_deep_nesting_is_refused_and_does_not_exhaust_the_stack(condition: str) -> None:
     with pytest.raises(QueryError, match="nested too deeply"):
         parse(f"CREATE QUERY q AS SELECT 1 FROM s WHERE {condition}")
+
+
+@pytest.mark.parametrize("condition", ["NOT " * 500 + "a", "(" * 500 + "a" + ")" * 500])
+def test_time_grows_with_the_nesting_and_not_with_its_square(
+    condition: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # a request may have a million characters, and other statements wait for it
+    read: list[int] = []
+
+    def counted(tokens: Sequence[Token]) -> dict[int, int]:
+        read.append(len(tokens))
+        return partners(tokens)
+
+    monkeypatch.setattr("headgate.cql.subqueries.partners", counted)
+    with pytest.raises(QueryError, match="nested too deeply"):
+        parse(f"CREATE QUERY q AS SELECT 1 FROM s WHERE {condition}")
+    assert sum(read) <= 2 * len(condition)
 
 
 @pytest.mark.slow

@@ -6,6 +6,7 @@ import http.client
 import json
 import math
 import re
+import socket
 import threading
 import time
 from collections.abc import Iterator
@@ -247,3 +248,20 @@ def ticks(network: Network, number: int, begin_s: float = 1.7e9, every_s: float 
             events.append(SettingsChanged(now_s, tick, reason, before, after, {"tuples per s": rows}))
             kept = wanted
     return events
+
+
+def raw(port: int, request: bytes) -> bytes:
+    """What the server answers to bytes."""
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(request)
+        connection.shutdown(socket.SHUT_WR)
+        found = b""
+        while part := connection.recv(65536):
+            found += part
+    return found
+
+
+def open_with(port: int, request: bytes) -> socket.socket:
+    connection = socket.create_connection(("127.0.0.1", port), timeout=20)
+    connection.sendall(request)
+    return connection

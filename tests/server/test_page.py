@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from pathlib import Path
+from types import SimpleNamespace
 
+import pyarrow as pa
 import pytest
 from tests.fake_runs import FakePools, behind
 from tests.server.browser import Page, needs_browser, opened
@@ -183,6 +185,29 @@ def test_nothing_is_wider_than_the_screen(page: Page, width: int, scheme: str) -
     page.until("(e => e.scrollWidth <= e.clientWidth)(document.querySelector('#graph'))")
     ground = page.run("getComputedStyle(document.body).backgroundColor")
     assert (ground == "rgb(11, 19, 24)") == (scheme == "dark")
+
+
+def test_rows_are_shown_as_they_are(served: Served, page: Page, monkeypatch: pytest.MonkeyPatch) -> None:
+    markup = "<img src=x onerror=alert(1)>"
+    table = pa.table(
+        {
+            markup: [f"{markup}</script>", '9007199254740993, "-9007199254740993" \\'],
+            "n": [9007199254740993, None],
+            "deep": [{"a": [-9007199254740993], "b": 0.25}, None],
+        }
+    )
+    found = SimpleNamespace(columns={markup: "string", "n": "bigint", "deep": "struct<>"}, table=table)
+    assert served.session is not None
+    monkeypatch.setattr(served.session, "select_rows", lambda text, most: found)
+    page.fill("#statement", "SELECT * FROM big")
+    page.click("#execute")
+    page.until("document.querySelectorAll('#answer td').length === 6")
+    assert page.run("[...document.querySelectorAll('#answer th, #answer td')].map(e => e.textContent)") == [
+        *(markup, "n", "deep"),
+        *(f"{markup}</script>", "9007199254740993", '{"a":["-9007199254740993"],"b":0.25}'),
+        *('9007199254740993, "-9007199254740993" \\', "null", "null"),
+    ]
+    assert page.run("document.querySelectorAll('#answer img, #answer script').length") == 0
 
 
 def test_markup_in_a_statement_is_shown_as_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

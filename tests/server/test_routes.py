@@ -92,6 +92,11 @@ def test_an_error_in_a_statement_is_one_line_with_its_place(served: Served) -> N
     assert answer["error"].startswith("sql:2:3: ")
 
 
+def test_a_select_that_writes_is_refused(served: Served) -> None:
+    text = "WITH x AS (SELECT 1) INSERT OVERWRITE DIRECTORY '/x' USING json SELECT * FROM x"
+    assert served.post("/sql", {"text": text}, expected=400)["error"].startswith("sql:1:22: a SELECT reads")
+
+
 def test_passwords_of_statements_are_neither_shown_nor_recorded(empty: Served) -> None:
     empty.post(
         "/sql", {"text": STREAMS.replace("timestamp 'ts')", "timestamp 'ts', spark.password 'hunter2')", 1)}

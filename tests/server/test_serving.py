@@ -84,6 +84,9 @@ def _results_are_those_of_the_run(served: Served) -> None:
     _, _, body = served.ask("GET", "/queries/big/results?format=arrow")
     table = pa.ipc.open_stream(io.BytesIO(body)).read_all()
     assert table.slice(0, len(lines)).column("value").to_pylist() == [line["row"]["value"] for line in lines]
+    # a query without results has the same columns
+    assert served.session is not None and served.session.run is not None
+    assert served.session.run.result_schema("big").equals(table.schema)
     found = served.post("/sql", {"text": "SELECT COUNT(*) AS n, MAX(value) AS m FROM big"})
     assert found["columns"] == {"n": "bigint", "m": "bigint"} and found["rows"][0]["n"] >= len(lines)
     unknown = served.post("/sql", {"text": "SELECT * FROM bgi"}, expected=400)["error"]

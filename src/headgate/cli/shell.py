@@ -81,18 +81,25 @@ class Shell:
         if is_terminal:
             print(f"connected to {self._client.url}; \\? lists commands")
         with _at_terminal(self) if is_terminal else nullcontext():
-            for text in _statements(is_terminal):
-                try:
-                    if self._obey(text):
-                        break
-                except HeadgateError as error:
-                    # a server that is away may come back
-                    if not is_terminal:
-                        raise
-                    shown = error.detailed() if isinstance(error, QueryError) else error
-                    print(f"error: {shown}", file=sys.stderr)
-                except KeyboardInterrupt:
-                    print()
+            for texts in _statements(is_terminal):
+                if self._obey_all(texts, is_terminal):
+                    break
+
+    def _obey_all(self, texts: list[str], is_terminal: bool) -> bool:
+        """Execute what was written in one line, up to the first error; whether it is the end."""
+        try:
+            return any(self._obey(text) for text in texts)
+        except HeadgateError as error:
+            # a server that is away may come back
+            if not is_terminal:
+                raise
+            shown = error.detailed() if isinstance(error, QueryError) else error
+            print(f"error: {shown}", file=sys.stderr)
+        except KeyboardInterrupt:
+            if not is_terminal:
+                raise
+            print()
+        return False
 
     def _obey(self, text: str) -> bool:
         """Execute a statement or a command of the shell; whether it is the end."""
@@ -145,8 +152,8 @@ class Shell:
         return fitting[number] if number < len(fitting) else None
 
 
-def _statements(is_terminal: bool) -> Iterator[str]:
-    """Texts up to a semicolon, one by one; commands of the shell are one line."""
+def _statements(is_terminal: bool) -> Iterator[list[str]]:
+    """Texts up to a semicolon, those that end in one line together; commands of the shell are one line."""
     text = ""
     while True:
         try:
@@ -156,9 +163,11 @@ def _statements(is_terminal: bool) -> Iterator[str]:
                 # what has been typed so far was not to be executed yet
                 print()
             elif left := statements_in(text)[1]:
-                yield left
+                yield [left]
             return
         except KeyboardInterrupt:
+            if not is_terminal:
+                raise
             text = ""
             print()
             continue
@@ -169,14 +178,16 @@ def _statements(is_terminal: bool) -> Iterator[str]:
         else:
             text = f"{text}\n{line}"
         # looking for ends in every line of a long statement would take its square
-        if is_terminal or ";" in line:
-            found, text = statements_in(text) if not _is_command(text) else ([], text)
-            yield from found
+        found: list[str] = []
+        if (is_terminal or ";" in line) and not _is_command(text):
+            found, text = statements_in(text)
         if _is_command(text):
-            yield text.strip().rstrip(";")
+            found.append(text.strip().rstrip(";"))
             text = ""
         elif not text.strip():
             text = ""
+        if found:
+            yield found
 
 
 def _is_command(text: str) -> bool:

@@ -71,7 +71,7 @@ def _ask_checkpoint(
     statement: str, checkpoint: str, limit: int, master: str, extras: Extras, as_json: bool
 ) -> None:
     from headgate.cli.checkpoint_commands import opened
-    from headgate.cql.tokens import Cursor
+    from headgate.cql.tokens import Cursor, check_only_reads
     from headgate.spark.application.cluster import own_session
     from headgate.spark.file_system import Files
     from headgate.spark.stored_tables import StoredTables
@@ -84,6 +84,7 @@ def _ask_checkpoint(
     session = own_session(master, extras=extras)
     tables = StoredTables(session, Files(session), root)
     if word in ("SELECT", "WITH"):
+        check_only_reads(statement)
         _print_rows(tables, statement.rstrip().removesuffix(";"), limit, as_json)
     else:
         _print_answer(_listed(tables, cursor) if word == "SHOW" else _described(tables, cursor), as_json)

@@ -36,17 +36,18 @@ class WrittenTest:
 
 def find_test(term: Sequence[Token]) -> WrittenTest | None:
     """The subquery that a term of WHERE consists of; None if it is another condition."""
-    is_negated = False
-    while True:
-        pairs = partners(term)
-        if pairs.get(0) == len(term) - 1:
-            term = term[1:-1]
-        elif term and term[0].word == "NOT":
-            is_negated, term = not is_negated, term[1:]
+    pairs, is_negated = partners(term), False
+    begin, end = 0, len(term)
+    while begin < end:
+        if pairs.get(begin) == end - 1:
+            begin, end = begin + 1, end - 1
+        elif term[begin].word == "NOT":
+            begin, is_negated = begin + 1, not is_negated
         else:
             break
-    opener = next((first for first, last in pairs.items() if last == len(term) - 1), 0)
-    if opener == 0 or term[opener + 1].word not in ("SELECT", "WITH"):
+    opener = next((first - begin for first, last in pairs.items() if last == end - 1), 0)
+    term = term[begin:end]
+    if opener <= 0 or term[opener + 1].word not in ("SELECT", "WITH"):
         return None
     before = term[:opener]
     if [token.word for token in before] == ["EXISTS"]:

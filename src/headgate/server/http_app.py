@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -35,6 +36,8 @@ _MOST_CONNECTIONS = 256
 _GRACE_S = 3
 _HEAD_WITHIN_S = 10.0
 _READ_WITHIN_S = 20.0
+# of a request that is refused while its body still comes; a client that reads has read the answer by then
+_MOST_SENT = 16 * 2**20
 
 
 def application(live: Live, hosts: frozenset[str] | None = _LOOPBACK) -> Starlette:
@@ -90,6 +93,7 @@ class _Protocol(H11Protocol):
     _head_due: asyncio.TimerHandle | None = None
     _read_due: asyncio.TimerHandle | None = None
     _unread = 0
+    _sent = 0
 
     def connection_made(self, transport: Any) -> None:
         """Wait for the head of the first request, if there is room for another connection."""
@@ -104,7 +108,11 @@ class _Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Wait for the rest of a head, or no more."""
         super().data_received(data)
-        self._watch_head()
+        self._sent = self._sent + len(data) if self.conn.their_state is h11.SEND_BODY else 0
+        if self._sent > _MOST_SENT:
+            self.transport.abort()
+        else:
+            self._watch_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Wait no more."""

@@ -4,9 +4,15 @@ import { byId, bytes, h, seconds } from "./format.js";
 
 export async function ask(path, body) {
   const answer = await fetch(path, body === undefined ? {} : { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(body) });
-  const document = await answer.json().catch(() => ({ error: `the server answers ${answer.status}` }));
+  const read = path === "/sql" ? answer.text().then((text) => JSON.parse(exact(text))) : answer.json();
+  const document = await read.catch(() => ({ error: `the server answers ${answer.status}` }));
   if (!answer.ok) throw Object.assign(new Error(document.error ?? `the server answers ${answer.status}`), { kind: document.kind });
   return document;
+}
+
+// numbers of JavaScript have 15 digits for certain: longer ones, such as keys, stay as they are written
+function exact(text) {
+  return text.replace(/"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g, (part) => (/^-?\d{16,}$/.test(part) ? `"${part}"` : part));
 }
 
 const answerWith = (...children) => byId("answer").replaceChildren(...children);
@@ -57,7 +63,7 @@ function insist(act) {
 
 function table(found) {
   const names = Object.keys(found.columns);
-  const rows = found.rows.map((row) => h("tr", {}, ...names.map((name) => h("td", {}, row[name] === null ? "" : typeof row[name] === "object" ? JSON.stringify(row[name]) : String(row[name])))));
+  const rows = found.rows.map((row) => h("tr", {}, ...names.map((name) => h("td", { class: row[name] === null ? "muted" : null }, row[name] === null ? "null" : typeof row[name] === "object" ? JSON.stringify(row[name]) : String(row[name])))));
   const more = found.is_complete ? `${rows.length} rows` : `the first ${rows.length} rows`;
   return h("div", { class: "scroll" }, h("table", {}, h("thead", {}, h("tr", {}, ...names.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, rows)), h("p", { class: "muted" }, more));
 }
