@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
@@ -128,6 +129,22 @@ class Files:
         with closing(fs.open(at)) as stream:
             stream.seek(start)
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+
+    def matches_checksum(self, path: str) -> bool:
+        """Whether a local file is what Hadoop's checksum beside it says, which fails reads if it is not."""
+        fs, at = self._at(path)
+        try:
+            stored = b"" if fs is not None else _companion(at).read_bytes()
+        except OSError:
+            stored = b""
+        size_bytes = int.from_bytes(stored[4:8], "big")
+        # Hadoop, too, ignores what begins in another way
+        if not stored.startswith(b"crc\0") or size_bytes == 0:
+            return True
+        content = self.read_bytes(path)
+        places = range(0, len(content), size_bytes)
+        sums = (zlib.crc32(content[place : place + size_bytes]).to_bytes(4, "big") for place in places)
+        return stored[8:] == b"".join(sums)
 
     def parquet_rows(self, path: str) -> int:
         """How many rows a Parquet file holds, according to its footer."""
