@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
 import zlib
@@ -11,7 +12,7 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
 from headgate.errors import SetupError
 
@@ -35,14 +36,22 @@ class FileStatus:
     modified_ms: int
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
+
+
+def _without_scheme(path: str) -> str:
+    """A path without scheme and host; as for Hadoop, ``#``, ``?`` and ``%`` are letters of a name."""
+    return _ADDRESS.sub("", path, count=1) if _ADDRESS.match(path) else path
+
+
 def normal_path(path: str) -> str:
     """One spelling for a path, however Spark quotes it."""
-    return unquote(urlparse(path).path)
+    return unquote(_without_scheme(path))
 
 
 def local_path(path: str) -> Path:
     """A path, or an address that begins with ``file:``, as Python opens it."""
-    return Path(normal_path(path)) if path.startswith("file:") else Path(path)
+    return Path(_without_scheme(path)) if path.startswith("file:") else Path(path)
 
 
 class Files:
