@@ -54,16 +54,17 @@ def test_verify_and_rollback_print_one_json_document(state: State) -> None:
         "to_tick": 6,
         "batches_again": [7],
         "restored_headgate_json": False,
-        "removed": [],
+        "repaired": [],
     }
 
 
-def test_rollback_reports_what_it_removes(state: State) -> None:
+def test_rollback_reports_what_it_repairs_and_removes(state: State) -> None:
     (state.root / "spark/commits/7").write_text("")
     state.note_spark("offsets", 8)
+    (state.root / "spark/metadata").unlink()
     result = invoke("checkpoint", "rollback", state.root)
     assert result.stdout.splitlines() == [
-        "removed spark/commits/7, which Spark writes anew",
+        "repaired spark/metadata, spark/commits/7",
         "removed what was planned after tick 7; the next start plans it anew",
     ]
     assert invoke("checkpoint", "rollback", state.root).stdout == "tick 7 is good; nothing to do\n"

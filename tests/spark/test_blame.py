@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable
+from unittest.mock import Mock
 
 import pytest
 
 from headgate import Session
-from headgate.errors import UserCodeError
-from headgate.spark.user_functions import blamed
+from headgate.errors import SetupError, UserCodeError
+from headgate.runtime.usercode import user_code_error
+from headgate.spark.file_system import local_path, normal_path
+from headgate.spark.user_functions import blamed, registration
+from headgate.spark.user_functions import declared as declared_function
 
 ENDED = RuntimeError(
     "An error occurred while calling o9.save.\n: org.apache.spark.SparkException: Job aborted: "
@@ -47,3 +52,40 @@ def test_a_python_process_that_has_ended_is_that_of_the_functions_called(text: s
 def test_without_functions_it_is_an_error_of_sparks() -> None:
     session = declared("f", "CREATE QUERY q AS SELECT v FROM s")
     assert blamed(ENDED, session.network(), session._functions) is ENDED
+
+
+def test_a_function_that_cannot_be_pickled_is_named_and_not_registered() -> None:
+    lock, spark = threading.Lock(), Mock()
+    register = registration("f", lambda v: lock.locked(), "boolean", is_aggregate=False)
+    with pytest.raises(SetupError, match=r"^function f cannot be sent to Python workers: .*_thread.lock"):
+        register(spark)
+    spark.udf.register.assert_not_called()
+
+
+def test_stop_iteration_is_an_error_of_the_function() -> None:
+    called = declared_function("f", lambda v: next(iter(())), "int")
+    with pytest.raises(RuntimeError, match=r"^StopIteration$"):
+        called(1)
+
+
+class Mute(Exception):
+    """An error that fails to describe itself."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+def test_an_error_that_fails_to_describe_itself_is_named_by_its_class() -> None:
+    assert str(user_code_error("callback f", Mute())) == "callback f raised Mute"
+
+
+@pytest.mark.parametrize(
+    ("path", "local", "normal"),
+    [
+        ("file:///in/a#1 b?.csv", "/in/a#1 b?.csv", "/in/a#1 b?.csv"),
+        ("file:/in/c%20d.csv", "/in/c%20d.csv", "/in/c d.csv"),
+        ("/in/[e].csv", "/in/[e].csv", "/in/[e].csv"),
+    ],
+)
+def test_all_letters_of_a_path_belong_to_the_name(path: str, local: str, normal: str) -> None:
+    assert (str(local_path(path)), normal_path(path)) == (local, normal)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
@@ -236,6 +237,40 @@ def test_entries_of_sparks_logs_that_a_tick_needs_are_those_that_it_was_written_
     assert not path.exists()
 
 
+def tick_with_clock(state: State) -> None:
+    """A tick of a run with a source that is none of files."""
+    state.note_spark("offsets", 8)
+    state.note("spark/sources/clock/0", f"v1\n{'7' * 1000}")
+    state.note("spark/offsets/8", 'v2\n{}\ns:{"logOffset":8}\nclock:5')
+    state.checkpoint.commit(replace(state.manifest, batch_id=8))
+
+
+def hadoop_checksum(path: Path, content: bytes) -> None:
+    sums = b"".join(
+        zlib.crc32(content[at : at + 512]).to_bytes(4, "big") for at in range(0, len(content), 512)
+    )
+    path.with_name(f".{path.name}.crc").write_bytes(b"crc\0" + (512).to_bytes(4, "big") + sums)
+
+
+@pytest.mark.parametrize(
+    "name", ["spark/commits/7", "spark/sources/clock/0", "blocks/000000007/q-in0/part-0.parquet"]
+)
+def test_files_on_which_hadoop_would_fail_are_damaged(state: State, name: str) -> None:
+    tick_with_clock(state)
+    path = state.root / name
+    hadoop_checksum(path, path.read_bytes())
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 8
+    hadoop_checksum(path, path.read_bytes() + b"more")
+    said = refusal(state)
+    assert said.startswith(f"{path} ") and "does not match Hadoop's checksum beside it" in said
+
+
+def test_the_entry_with_which_a_source_of_another_kind_began_is_needed(state: State) -> None:
+    tick_with_clock(state)
+    (state.root / "spark/sources/clock/0").unlink()
+    assert refusal(state).startswith(f"{state.root}/spark/sources/clock/0 is missing; ")
+
+
 def test_a_merged_entry_of_a_source_may_go(state: State) -> None:
     merged = "\n".join(f'{{"path":"file:///{batch}.csv"}}' for batch in range(10))
     state.note("spark/sources/s/9.compact", f"v1\n{merged}")
@@ -247,7 +282,7 @@ def test_a_merged_entry_of_a_source_may_go(state: State) -> None:
 
 
 @pytest.mark.parametrize("entry", ["commits/7", "offsets/8", "sources/s/8", "metadata"])
-def test_entries_that_spark_writes_again_are_removed_by_a_rollback_to_the_same_tick(
+def test_entries_that_are_no_state_of_their_own_are_repaired_by_a_rollback_to_the_same_tick(
     state: State, entry: str
 ) -> None:
     state.note_spark("offsets", 8)
@@ -261,7 +296,10 @@ def test_entries_that_spark_writes_again_are_removed_by_a_rollback_to_the_same_t
     done = roll_back(state.files, str(state.root))
     assert (done.to_tick, done.changed) == (7, True)
     assert state.reopened().last_manifest(TickSettings()).batch_id == 7
-    assert not path.exists()
+    if entry == "metadata":
+        assert json.loads(path.read_text()).keys() == {"id"}
+    else:
+        assert not path.exists()
     # Spark would miss the entry in between
     assert (state.root / "spark/sources/s/9").exists() == (entry != "sources/s/8")
 

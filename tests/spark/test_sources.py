@@ -48,6 +48,33 @@ def test_a_stream_may_be_a_single_file(spark: SparkSession, tmp_path: Path) -> N
     )
 
 
+NAMES = ("a#1", "a#2", "b?", "c%20d", "c d", "e[1]", "f{x}", "g*", "h+i")
+
+
+def test_file_names_are_names_whatever_letters_they_have(spark: SparkSession, tmp_path: Path) -> None:
+    for kind in ("csv", "parquet"):
+        (tmp_path / kind).mkdir()
+    for n, name in enumerate(NAMES):
+        (tmp_path / f"csv/{name}.csv").write_text(f"{n},{n}\n")
+        pq.write_table(pa.table({"ts": [n], "n": [n]}), tmp_path / f"parquet/{name}.parquet")
+    # one that cannot be read makes the others be read on their own
+    (tmp_path / "parquet/z#z.parquet").write_text("not Parquet")
+    session = Session(spark).execute(
+        "".join(
+            f"CREATE STREAM {kind}s (ts BIGINT, n BIGINT) FROM {kind} '{tmp_path}/{kind}' "
+            f"OPTIONS (timestamp 'ts', watermark '1 h'); CREATE QUERY of_{kind} AS SELECT n FROM {kind}s;"
+            for kind in ("csv", "parquet")
+        )
+    )
+    run = session.start(until_done=True, checkpoint=tmp_path / "checkpoint")
+    assert run.wait(TIMEOUT_S)
+    for kind in ("csv", "parquet"):
+        found = sorted(n for (n,) in run.results(f"of_{kind}").select("n").collect())
+        assert found == list(range(len(NAMES)))
+    [letter] = run.dead_letters().collect()
+    assert json.loads(letter.row)["file"].endswith("/z#z.parquet")
+
+
 # in New York, 2:30 on that day is no time at all
 MOMENT, MOMENT_S = "2026-03-08 02:30:00", 1_772_937_000
 SCRIPT = """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -11,8 +12,11 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import LongType, StructType
 
 from headgate.errors import SetupError
+from headgate.model.network import Network
+from headgate.spark.checkpoint import Checkpoint
 from headgate.spark.file_system import Files
-from headgate.spark.stored_tables import StoredTables
+from headgate.spark.prepared import Prepared
+from headgate.spark.stored_tables import StoredTables, record_tables
 
 TABLE = {
     "name": "q",
@@ -31,6 +35,14 @@ def stored(root: Path, content: bytes) -> StoredTables:
 def test_tables_are_read_in_order(tmp_path: Path) -> None:
     found = stored(tmp_path, json.dumps([TABLE, {**TABLE, "name": "a"}]).encode())
     assert [table.name for table in found.tables] == ["q", "a"]
+
+
+def test_the_list_replaces_a_folder_of_its_name(tmp_path: Path) -> None:
+    (tmp_path / "headgate.tables.json/x").mkdir(parents=True)
+    checkpoint = cast(Checkpoint, SimpleNamespace(root=str(tmp_path)))
+    network = cast(Network, SimpleNamespace(relations={}, queries={}))
+    record_tables(cast(SparkSession, None), Files(), checkpoint, network, cast(Prepared, None))
+    assert StoredTables(cast(SparkSession, None), Files(), str(tmp_path)).tables == ()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 from pyspark.sql.functions import pandas_udf
 
-from headgate.errors import UserCodeError
+from headgate.errors import SetupError, UserCodeError
 from headgate.model.event import Event
 from headgate.runtime import usercode
 from headgate.session.session import Session
@@ -190,6 +190,7 @@ def test_a_registered_function_that_fails_is_named_with_its_query(
         (lambda v: True, "int", "returned True (bool), which is no int"),
         (lambda v: 2.5, "decimal(3, 1)", "returned 2.5 (float), which is no decimal(3, 1)"),
         (lambda: 1, "bigint", "raised TypeError: "),
+        (lambda v: next(iter(())), "bigint", "raised RuntimeError: StopIteration"),
     ],
 )
 def test_a_registered_function_that_returns_another_type_is_named_instead_of_giving_null(
@@ -197,6 +198,17 @@ def test_a_registered_function_that_returns_another_type_is_named_instead_of_giv
 ) -> None:
     session.function("h", function, returns).execute("CREATE QUERY q AS SELECT h(v) AS x FROM s INTO noop")
     assert failure(session).startswith(f"function h in query q {told}")
+
+
+def test_a_function_that_no_worker_can_be_sent_is_named(
+    session: Session, capfd: pytest.CaptureFixture[str]
+) -> None:
+    lock = threading.Lock()
+    session.function("h", lambda v: lock.locked(), "boolean")
+    session.execute("CREATE QUERY q AS SELECT v FROM s WHERE h(v) INTO noop")
+    with pytest.raises(SetupError, match=r"^function h cannot be sent to Python workers: .*lock"):
+        session.start(until_done=True)
+    assert "Traceback" not in capfd.readouterr().err
 
 
 def leaves(*_: Any) -> Any:

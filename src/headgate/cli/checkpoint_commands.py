@@ -98,7 +98,7 @@ def rollback(
             "to_tick": done.to_tick,
             "batches_again": list(done.batches_again),
             "restored_headgate_json": done.restored_owner,
-            "removed": list(done.removed),
+            "repaired": list(done.repaired),
         }
         print(json_text(document))
     else:
@@ -135,8 +135,8 @@ def _rollback_text(done: Rollback) -> str:
     if not done.changed:
         return f"tick {done.to_tick} is good; nothing to do"
     lines = ["headgate.json was damaged, and is restored"] if done.restored_owner else []
-    if done.removed:
-        lines.append(f"removed {listed(done.removed, _SHOWN)}, which Spark writes anew")
+    if done.repaired:
+        lines.append(f"repaired {listed(done.repaired, _SHOWN)}")
     if done.batches_again and done.from_tick == done.to_tick:
         lines.append(f"removed what was planned after tick {done.to_tick}; the next start plans it anew")
     elif done.batches_again:

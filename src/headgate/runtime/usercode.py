@@ -34,7 +34,15 @@ def user_code_error(what: str, error: BaseException) -> UserCodeError:
     if isinstance(error, UserCodeError):
         return error
     frames = [(f.filename, f.lineno or 0) for f in traceback.extract_tb(error.__traceback__)]
-    return UserCodeError(f"{what} {_action(type(error).__name__, str(error))}{_place(frames)}")
+    return UserCodeError(f"{what} {_action(type(error).__name__, _text(error))}{_place(frames)}")
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:
+        # an error of the user's may fail to describe itself
+        return ""
 
 
 def user_code_error_in(trace: str, what: Callable[[str, str], str | None]) -> UserCodeError | None:

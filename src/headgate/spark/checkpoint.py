@@ -277,13 +277,13 @@ class Rollback:
     to_tick: int
     batches_again: tuple[int, ...]
     restored_owner: bool
-    removed: tuple[str, ...] = ()
-    """Damaged entries of Spark's logs that it does without."""
+    repaired: tuple[str, ...] = ()
+    """Entries of Spark's logs that were damaged, and are not state of their own."""
 
     @property
     def changed(self) -> bool:
         is_other = self.from_tick != self.to_tick or bool(self.batches_again)
-        return is_other or self.restored_owner or bool(self.removed)
+        return is_other or self.restored_owner or bool(self.repaired)
 
 
 def roll_back(files: Files, root: str, to_tick: int | None = None) -> Rollback:
@@ -339,15 +339,15 @@ def _step_back(files: Files, checkpoint: Checkpoint, target: int) -> Rollback:
         for batch in reversed(history.logs.batches(kind)):
             if batch > target:
                 files.delete(f"{checkpoint.spark_folder}/{kind}/{batch}")
-    removed: list[str] = []
+    repaired: list[str] = []
     # of commits, Spark reads the last one that is there
-    while entries := history.logs.removable(target, changed):
+    while entries := history.logs.repairable(target, changed):
         for path in entries:
-            files.delete(f"{root}/{path}")
-        removed += entries
+            history.logs.repair(path)
+        repaired += entries
     for name in files.names(f"{root}/blocks"):
         if name.isdigit() and int(name) > target:
             files.delete(f"{root}/blocks/{name}")
     restored = checkpoint.restore_owner(history.read(target))
     again = tuple(batch for batch in offsets if batch > target)
-    return Rollback(ticks[-1], target, again, restored, tuple(removed))
+    return Rollback(ticks[-1], target, again, restored, tuple(repaired))

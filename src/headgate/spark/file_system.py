@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import uuid
+import zlib
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote, urlparse
+from urllib.parse import unquote
 
 from headgate.errors import SetupError
 
@@ -34,14 +36,22 @@ class FileStatus:
     modified_ms: int
 
 
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:(//[^/]*)?")
+
+
+def _without_scheme(path: str) -> str:
+    """A path without scheme and host; as for Hadoop, ``#``, ``?`` and ``%`` are letters of a name."""
+    return _ADDRESS.sub("", path, count=1) if _ADDRESS.match(path) else path
+
+
 def normal_path(path: str) -> str:
     """One spelling for a path, however Spark quotes it."""
-    return unquote(urlparse(path).path)
+    return unquote(_without_scheme(path))
 
 
 def local_path(path: str) -> Path:
     """A path, or an address that begins with ``file:``, as Python opens it."""
-    return Path(normal_path(path)) if path.startswith("file:") else Path(path)
+    return Path(_without_scheme(path)) if path.startswith("file:") else Path(path)
 
 
 class Files:
@@ -128,6 +138,22 @@ class Files:
         with closing(fs.open(at)) as stream:
             stream.seek(start)
             return bytes(self._jvm.org.apache.commons.io.IOUtils.toByteArray(stream))
+
+    def matches_checksum(self, path: str) -> bool:
+        """Whether a local file is what Hadoop's checksum beside it says, which fails reads if it is not."""
+        fs, at = self._at(path)
+        try:
+            stored = b"" if fs is not None else _companion(at).read_bytes()
+        except OSError:
+            stored = b""
+        size_bytes = int.from_bytes(stored[4:8], "big")
+        # Hadoop, too, ignores what begins in another way
+        if not stored.startswith(b"crc\0") or size_bytes == 0:
+            return True
+        content = self.read_bytes(path)
+        places = range(0, len(content), size_bytes)
+        sums = (zlib.crc32(content[place : place + size_bytes]).to_bytes(4, "big") for place in places)
+        return stored[8:] == b"".join(sums)
 
     def parquet_rows(self, path: str) -> int:
         """How many rows a Parquet file holds, according to its footer."""

@@ -81,7 +81,12 @@ def _change(files: Files, path: str, part: FilePart, status: FileStatus | None, 
     if part.modified_ms is not None and status.modified_ms != part.modified_ms:
         return "was modified"
     try:
-        return "has other content" if content and _crc32(files, path, status) != part.crc32 else None
+        if content and _crc32(files, path, status) != part.crc32:
+            return "has other content"
+        is_small = status.size_bytes <= _WHOLE_BYTES
+        if content and is_small and not files.matches_checksum(_joined(path, status.name)):
+            return "does not match Hadoop's checksum beside it"
+        return None
     except Exception as error:
         # every file system raises its own kind of error
         return f"cannot be read ({str(error).strip().splitlines()[0]})"

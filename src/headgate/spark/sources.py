@@ -58,6 +58,8 @@ _PERMISSIVE = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": BAD_ROW}
 # more files of a remote file system are not measured: each one is a request over the network
 _MOST_REMOTE_FILES = 16
 _GLOB = "*?[{"
+# Spark's own, for paths that it has listed itself
+_NO_PATTERNS = {"__globPaths__": "false"}
 RELATION_FORMATS = (*FILE_FORMATS, "jdbc", "text")
 
 
@@ -256,7 +258,8 @@ class Sources:
 
     def columns_of(self, definition: StreamDefinition, path: str) -> StructType:
         options = {k: v for k, v in definition.options if k.lower() != "path"}
-        return self._spark.read.format(definition.format).options(**options).load(path).schema
+        reader = self._spark.read.format(definition.format).options(**options, **_NO_PATTERNS)
+        return reader.load(path).schema
 
     def rows_of(self, definition: StreamDefinition, path: str) -> int:
         assert definition.format == "parquet"
@@ -274,7 +277,9 @@ class Sources:
 
     def _batch_reader(self, definition: StreamDefinition, paths: list[str] | None) -> DataFrame:
         options = {k: v for k, v in definition.options if paths is None or k.lower() != "path"}
-        reader = _configured(self._spark.read, definition, options)
+        # names of files are no patterns
+        named = {} if paths is None else _NO_PATTERNS
+        reader = _configured(self._spark.read, definition, {**options, **named})
         try:
             return reader.load() if paths is None else reader.load(paths)
         except AnalysisException as error:

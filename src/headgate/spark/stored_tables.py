@@ -70,7 +70,11 @@ def record_tables(
 ) -> None:
     """Write down where the relations and results of a run are."""
     found = [*_relations(spark, network), *_results(checkpoint, network, prepared)]
-    files.write_text(f"{checkpoint.root}/{_FILE}", json.dumps([asdict(table) for table in found], indent=2))
+    path = f"{checkpoint.root}/{_FILE}"
+    if not files.is_file(path):
+        # whatever is there instead
+        files.delete(path)
+    files.write_text(path, json.dumps([asdict(table) for table in found], indent=2))
 
 
 def restore_tables(

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import uuid
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,9 @@ from typing import Any
 from headgate.spark.file_system import Files
 from headgate.spark.source_files import offset_entry
 
+# a number above that of any entry
+_ALL = 1 << 62
+METADATA = "spark/metadata"
 _ENTRY = re.compile(r"(\d+)(\.compact)?")
 
 
@@ -65,10 +69,12 @@ class StreamingLogs:
         for source, last in self._source_ends(offsets).items():
             entries = self._source_entries(source)
             # one that merges all before it may be of a later number
-            if last >= 0 and max((number for number, _ in self._all_entries(source)), default=-1) < last:
+            newest = max((number for number, _ in self._all_entries(source)), default=-1)
+            if newest < last < _ALL:
                 return [BrokenEntry(source, f"has no entry {last}, which the offsets of tick {tick} name")]
             for number, path in entries:
-                if number <= last and (why := self._unreadable(path)) is not None:
+                is_known = last < _ALL
+                if number <= last and (why := self._unreadable(path, is_known)) is not None:
                     return [BrokenEntry(path, why)]
         return []
 
@@ -80,8 +86,8 @@ class StreamingLogs:
             if (reason := self._unreadable(path)) is not None
         ]
 
-    def removable(self, tick: int, changed: Collection[str] = ()) -> list[str]:
-        """What to remove so that Spark can go on after a tick: such entries, and those that build on them.
+    def repairable(self, tick: int, changed: Collection[str] = ()) -> list[str]:
+        """What to repair so that Spark can go on after a tick: such entries, and those that build on them.
 
         ``changed`` are entries that can be read, but are not what was written.
         """
@@ -96,9 +102,16 @@ class StreamingLogs:
         ]
         return list(dict.fromkeys([*broken, *later]))
 
+    def repair(self, path: str) -> None:
+        """Remove an entry, which Spark writes again, or write the one that it would miss."""
+        self._files.delete(f"{self.root}/{path}")
+        if path == METADATA:
+            # the id of the streaming query, which nothing else refers to
+            self._files.write_text(f"{self.root}/{path}", json.dumps({"id": str(uuid.uuid4())}))
+
     def _ahead(self, tick: int) -> Iterator[str]:
-        if self._files.exists(f"{self.root}/spark/metadata"):
-            yield "spark/metadata"
+        if self.batches("offsets"):
+            yield METADATA
         # of commits, Spark reads the last one
         yield from (f"spark/commits/{batch}" for batch in self.batches("commits")[-1:])
         yield from (f"spark/offsets/{batch}" for batch in self.batches("offsets") if batch > tick)
@@ -110,14 +123,18 @@ class StreamingLogs:
             yield from (path for number, path in self._source_entries(source) if number > last)
 
     def _source_ends(self, offsets: str) -> dict[str, int]:
-        """By folder of a source of files, the last entry of its log that an entry of offsets includes."""
+        """By folder of a source, the last entry of its log that an entry of offsets includes.
+
+        Sources other than files write one when they begin, and need it ever after.
+        """
         version, lines = offset_entry(self._files.read_text(f"{self.root}/{offsets}"))
         named = (line.partition(":")[::2] for line in lines) if version == "v2" else enumerate(lines)
         found = {}
         for name, text in named:
             offset: Any = None if text == "-" else json.loads(text)
-            if isinstance(offset, dict) and isinstance(offset.get("logOffset"), int):
-                found[f"spark/sources/{name}"] = offset["logOffset"]
+            last = offset.get("logOffset", _ALL) if isinstance(offset, dict) else _ALL
+            if offset is not None:
+                found[f"spark/sources/{name}"] = last
         return found
 
     def _all_entries(self, source: str) -> list[tuple[int, str]]:
@@ -138,14 +155,18 @@ class StreamingLogs:
         later = [path for number, path in self._all_entries(source) if number > _number(name)]
         return any(entry.endswith(".compact") for entry in later)
 
-    def _unreadable(self, path: str) -> str | None:
-        """Why an entry cannot be read; None if it can."""
+    def _unreadable(self, path: str, is_known: bool = True) -> str | None:
+        """Why an entry cannot be read; None if it can, as far as its format ``is_known``."""
         try:
-            text = self._files.read_text(f"{self.root}/{path}")
+            content = self._files.read_bytes(f"{self.root}/{path}")
+            if not self._files.matches_checksum(f"{self.root}/{path}"):
+                raise ValueError("it does not match Hadoop's checksum beside it")
             if path.startswith("spark/offsets/"):
-                offset_entry(text)
-            else:
-                _check_entry(text, has_version=path != "spark/metadata")
+                offset_entry(content.decode())
+            elif is_known:
+                _check_entry(content.decode(), has_version=path != METADATA)
+        except FileNotFoundError:
+            return "is missing"
         except Exception as error:
             # every file system raises its own kind of error
             return f"is damaged: {(str(error).strip().splitlines() or [type(error).__name__])[0]}"
@@ -159,8 +180,7 @@ def _number(path: str) -> int:
 def _check_entry(text: str, has_version: bool) -> None:
     """Raise ``ValueError`` unless a text is a version, and lines of JSON below it."""
     lines = text.splitlines()
-    # Kafka's begins with a byte of an earlier version
-    if has_version and not (lines and re.fullmatch(r"\0?v\d+", lines.pop(0))):
+    if has_version and not (lines and re.fullmatch(r"v\d+", lines.pop(0))):
         raise ValueError(f"it begins with {text[:20]!r}")
     if not any(lines):
         raise ValueError("it ends too early")

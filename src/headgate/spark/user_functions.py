@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
-from headgate.errors import InternalError, UserCodeError
+from headgate.errors import InternalError, SetupError, UserCodeError
 from headgate.model.network import Network
 from headgate.model.operator import functions_of
 from headgate.runtime.usercode import user_code_error_in
@@ -36,7 +36,11 @@ def declared(name: str, function: Callable[..., Any], returns: str) -> Callable[
 
     # uses nothing but builtins: executors need not have this package
     def call(*arguments: Any) -> Any:
-        value = function(*arguments)
+        try:
+            value = function(*arguments)
+        except StopIteration as error:
+            # it would end the loop over the rows, and Spark does not say whose it was
+            raise RuntimeError(f"StopIteration {error}".strip()) from error
         if value is not None and (not isinstance(value, wanted) or isinstance(value, never)):
             raise TypeError(f"returned {value!r} ({type(value).__name__}), which is no {returns}")
         return value
@@ -82,12 +86,28 @@ def registration(
     name: str, function: Callable[..., Any], returns: str, is_aggregate: bool
 ) -> Callable[[Any], object]:
     """What registers a function of the user's with a Spark session, once there is one."""
-    if is_aggregate:
-        return lambda spark: spark.udf.register(name, declared_aggregate(name, function, returns))
-    if hasattr(function, "returnType"):
-        return lambda spark: spark.udf.register(name, function)
-    checked = declared(name, function, returns)
-    return lambda spark: spark.udf.register(name, checked, returns)
+
+    def register(spark: Any) -> object:
+        _check_pickling(name, function)
+        if is_aggregate:
+            return spark.udf.register(name, declared_aggregate(name, function, returns))
+        if hasattr(function, "returnType"):
+            return spark.udf.register(name, function)
+        return spark.udf.register(name, declared(name, function, returns), returns)
+
+    return register
+
+
+def _check_pickling(name: str, function: Callable[..., Any]) -> None:
+    """Raise unless a function can be sent to Python workers; Spark would print a stack trace as well."""
+    from pyspark import cloudpickle
+
+    try:
+        cloudpickle.dumps(getattr(function, "func", function))  # type: ignore[no-untyped-call]
+    except Exception as error:
+        reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        advice = "make what it refers to inside of it, or in a module that it imports"
+        raise SetupError(f"function {name} cannot be sent to Python workers: {reason}; {advice}") from error
 
 
 _REPORTED = re.compile(r"(?:headgate\.errors\.)?UserCodeError: (.*)")

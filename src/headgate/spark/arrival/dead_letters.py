@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
@@ -244,7 +243,7 @@ def row_letters(rows: RawRows, query: str, batch_id: int, is_late: bool = False)
 
 
 def _file_letter(stream: str, batch_id: int, file: BadFile) -> str:
-    return notice_letter(stream, batch_id, file.reason, {"file": unquote(file.path)})
+    return notice_letter(stream, batch_id, file.reason, {"file": file.path})
 
 
 def notice_letter(stream: str, batch_id: int, reason: str, place: Mapping[str, object]) -> str:
