@@ -56,10 +56,23 @@ ADVICE = {
            FROM (SELECT src, ROW_NUMBER() OVER (ORDER BY bytes) AS place FROM packets [TUMBLE 1 MINUTE])
            WHERE place BETWEEN 11 AND 20""",
     ),
-    "a scalar subquery": (
-        "SELECT src FROM packets WHERE bytes > (SELECT COUNT(*) FROM hosts)",
-        "elsewhere, join its source in FROM",
-        "SELECT src FROM packets, (SELECT COUNT(*) AS n FROM hosts) AS h WHERE bytes > h.n",
+    "a scalar subquery over a stream": (
+        "SELECT src FROM packets WHERE bytes > (SELECT AVG(flow) FROM flows)",
+        "join it in FROM, s [NOW], (SELECT AVG(x) AS mean FROM s [RANGE 1 HOUR]) AS m [ROWS 1]",
+        """SELECT src FROM packets [NOW], (SELECT AVG(flow) AS mean FROM flows [RANGE 1 HOUR]) AS m [ROWS 1]
+           WHERE bytes > m.mean""",
+    ),
+    "a correlated scalar subquery": (
+        "SELECT src FROM packets AS p WHERE bytes > (SELECT COUNT(*) FROM hosts WHERE ip = p.src)",
+        "join it instead, LEFT JOIN (SELECT k, MAX(x) AS m FROM r GROUP BY k) AS r ON r.k = s.k",
+        """SELECT src FROM packets AS p LEFT JOIN (SELECT ip, COUNT(*) AS n FROM hosts GROUP BY ip) AS r
+           ON r.ip = p.src WHERE bytes > r.n""",
+    ),
+    "IN beside OR": (
+        "SELECT src FROM packets WHERE src IN (SELECT ip FROM hosts) OR bytes > 9",
+        "elsewhere, join the source in FROM",
+        """SELECT src FROM packets LEFT JOIN (SELECT DISTINCT ip FROM hosts) AS h ON src = ip
+           WHERE ip IS NOT NULL OR bytes > 9""",
     ),
     "tuples of a window": (
         "SELECT src FROM packets [TUMBLE 1 MINUTE]",

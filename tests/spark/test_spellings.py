@@ -64,6 +64,24 @@ PAIRS = {
         "SELECT k, v FROM s WHERE k NOT IN (SELECT z.k FROM (SELECT k FROM names WHERE name = 'a') z)",
         "SELECT k, v FROM s WHERE k NOT IN (SELECT k FROM names WHERE name = 'a')",
     ),
+    "scalars": (
+        """
+        SELECT k, v - (SELECT COUNT(*) FROM names) AS d, (SELECT MAX(name) FROM names WHERE k > 9) AS none
+        FROM s WHERE v BETWEEN (SELECT MIN(k) FROM known) AND (SELECT 3 * MAX(k) FROM known)
+        """,
+        "SELECT k, v - 4, NULL FROM s WHERE v BETWEEN 2 AND 6",
+    ),
+    "scalars_of_groups": (
+        """
+        SELECT k, SUM(v) * (SELECT COUNT(*) FROM names WHERE name IN (SELECT name FROM areas)) AS n,
+          COUNT(*) FILTER (WHERE v > (SELECT AVG(k) FROM names)) AS m
+        FROM s [TUMBLE 4 SECONDS] GROUP BY k
+        HAVING COUNT(*) > (SELECT COUNT(*) FROM areas WHERE area > (SELECT MIN(area) FROM areas)) - 1
+        """,
+        f"""
+        SELECT k, 2 * SUM(v), COUNT(*) FILTER (v > 5 / 3) FROM s GROUP BY k, {BUCKET} HAVING COUNT(*) > 1
+        """,
+    ),
     "same_windows": (
         """
         SELECT a.k, a.n, b.top, a.window_start

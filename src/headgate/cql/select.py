@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import count
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
@@ -12,7 +13,7 @@ from headgate.cql import syntax
 from headgate.cql.expressions import parse_tree, scalar, scalar_without_aggregates, terms_of
 from headgate.cql.from_reader import FromReader
 from headgate.cql.rankings import NO_ORDER, RankingReader, with_limits_of_ranks
-from headgate.cql.subqueries import as_join, find_test
+from headgate.cql.subqueries import as_join, as_source, check_alone, column_in_place, find_test, find_values
 from headgate.cql.syntax import FromItem, Name, ScalarExpression, Select, SelectItem
 from headgate.cql.tokens import Token, span_of
 from headgate.cql.windows import meant_windows, naming_window, shown_every, with_windows_of_keys
@@ -49,6 +50,11 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
 class SelectReader(FromReader, RankingReader):
     """Reads SELECT."""
 
+    def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
+        super().__init__(text, origin, aggregates)
+        self._values: list[FromItem] = []
+        """Subqueries that stand for values in the SELECT that is being read."""
+
     def read_branches(self) -> tuple[Select, ...]:
         """SELECTs joined by UNION ALL, behind the WITH clauses that they may read."""
         outer = dict(self.common)
@@ -76,6 +82,7 @@ class SelectReader(FromReader, RankingReader):
         is_distinct = self.accept("DISTINCT")
         distinct_on = self.distinct_on() if is_distinct and self.at("ON", "(") else ()
         self.accept("ALL")
+        around, self._values = self._values, []
         outer, self.ranking = self.ranking, None
         items = self.several(self._item)
         ranking, self.ranking = self.ranking, outer
@@ -96,7 +103,10 @@ class SelectReader(FromReader, RankingReader):
             having = scalar(self.expression("a condition after HAVING"))
         ranking = self.limited(ranking, items)
         sources, conditions = with_limits_of_ranks(sources, conditions)
-        sources = self._shown(sources, emission)
+        for value in self._values:
+            check_alone(value, sources)
+        sources = (*self._shown(sources, emission), *self._values)
+        self._values = around
         where, span = tuple(conditions), self.since(first)
         select = Select(
             items, sources, where, group_by, having, span, is_distinct, emission, ranking, distinct_on
@@ -175,7 +185,27 @@ class SelectReader(FromReader, RankingReader):
         tokens = self.stretch(self.at_clause)
         if not tokens:
             raise self.expected(what)
-        return tokens
+        return self._with_values(tokens)
+
+    def _with_values(self, tokens: Sequence[Token]) -> list[Token]:
+        """The tokens with a column in place of each subquery that stands for a value; it becomes a source."""
+        found: list[Token] = []
+        end = 0
+        for opener, closer in find_values(tokens):
+            branches = self.read_again(tokens[opener], self.in_parentheses)
+            alias = Name(self._free_alias(), tokens[opener].span)
+            column = Name("value" if not self._values else f"value_{len(self._values) + 1}", alias.span)
+            self._values.append(as_source(branches, alias, column))
+            written = tokens[opener : closer + 1]
+            found += [*tokens[end:opener], *column_in_place(written, alias.text, column.text)]
+            end = closer + 1
+        return [*found, *tokens[end:]]
+
+    def _free_alias(self) -> str:
+        """An alias that occurs nowhere in the text."""
+        names = {one.alias.text for one in self._values}
+        numbered = ("scalar" if number == 1 else f"scalar_{number}" for number in count(1))
+        return next(name for name in numbered if name not in names and not self.mentions(name))
 
     def _item(self) -> SelectItem | syntax.RankItem | syntax.Star:
         if self.at_rank():

@@ -115,6 +115,8 @@ class FromItem:
     using: tuple[Name, ...] = ()
     test: SubqueryTest | None = None
     """The condition of WHERE that it stands for; names in ``on`` are its own first, then those around it."""
+    is_value: bool = False
+    """Whether it is a subquery in an expression, of which expressions read the one column of the one row."""
 
     @property
     def join_words(self) -> str:

@@ -303,8 +303,8 @@ class Branch(SelectList):
         if isinstance(window, UnboundedWindow):
             message = "SELECT DISTINCT without a window would keep all values; add [RANGE 1 HOUR]"
             raise QueryError(f"{message}, or write INTO ... OPTIONS (mode 'latest')", select.span)
-        # those of subqueries in WHERE only decide which tuples pass
-        is_join = sum(not s.is_hidden or s in self.scope.streams for s in self.scope.sources) > 1
+        # those of subqueries in WHERE only decide which tuples pass, and those in place of values have one row
+        is_join = sum(s.is_listed or s in self.scope.streams for s in self.scope.sources) > 1
         if is_join:
             self._check_distinct_join(window)
         node, clauses = self.source(self.clauses(Grouping), derived)

@@ -54,7 +54,8 @@ class Scope(SourceChecks):
 
     def with_relations(self, node: Node, renamed: Mapping[str, exp.Expr] = MappingProxyType({})) -> Node:
         """The join of streams, joined with the stored relations; its columns may have been renamed."""
-        for relation in self.sources:
+        # conditions of other joins may read the values of subqueries
+        for relation in sorted(self.sources, key=lambda source: not source.item.is_value):
             if relation not in self.streams:
                 assert isinstance(relation.definition, RelationDefinition)
                 named = relation.definition.name, relation.alias, relation.schema.names

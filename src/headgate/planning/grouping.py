@@ -13,9 +13,9 @@ from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
 from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, tree_key
 from headgate.model.window import SessionWindow, UnboundedWindow, is_emitted_whole
-from headgate.planning.aggregates import parts_of, parts_of_registered
+from headgate.planning.aggregates import Parts, parts_of, parts_of_registered
 from headgate.planning.from_clause import Scope
-from headgate.planning.from_items import WindowBound, over_text
+from headgate.planning.from_items import BoundColumn, WindowBound, over_text
 from headgate.planning.type_check import TypeCheck
 from headgate.planning.types import Type
 
@@ -79,12 +79,14 @@ class Grouping:
             if (found := self._scope.window_bound(r)) is not None
         }
         own = {r.span.start: operand(self.bind(self._by_alias[r.name.lower()]).tree) for r in items}
-        bound = {r.span.start: self._scope.resolve(r).tree for r in outside if r.span.start not in own}
+        columns = {r.span.start: self._scope.resolve(r) for r in outside if r.span.start not in own}
+        values = {start: self._value(one) for start, one in columns.items() if one.source.item.is_value}
+        bound = {start: one.tree for start, one in columns.items() if start not in values}
         for start, bound_tree in bound.items():
             for column in bound_tree.find_all(exp.Column):
                 column.meta["start"] = start
         aggregates = {call.span.start: self._call(call) for call in expression.aggregates}
-        tree = over_keys(over_text(expression.tree, {**own, **bound, **bounds, **aggregates}), self.keys)
+        tree = over_keys(over_text(expression.tree, {**own, **values, **bound, **bounds, **aggregates}), self.keys)
         ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
         for reference in outside:
             if reference.span.start in ungrouped:
@@ -100,6 +102,11 @@ class Grouping:
         new = AggregateExpression(f"a{len(self._calls)}", "MIN", first)
         found = self._calls.setdefault(("MIN", False, (first,)), new)
         return bound.between(quote(found.name), quote(TIMESTAMP_US))
+
+    def _value(self, column: BoundColumn) -> exp.Expr:
+        """The value of a subquery: that of the last tuple of the group, as a refresh may change it."""
+        parts = parts_of("LAST", [Expression(column.tree)], distinct=False, condition=None)
+        return parts.value(column_tree(self._computed(parts).name))
 
     def _is_bound(self, written: ScalarExpression) -> bool:
         """Whether a key is ``window_start`` or ``window_end``."""
@@ -127,13 +134,16 @@ class Grouping:
             parts = parts_of_registered(call.function, arguments, call.distinct, condition)
         else:
             parts = parts_of(call.function, arguments, call.distinct, condition)
+        computed = self._computed(parts)
+        self._check_window(call, computed)
+        return parts.value(column_tree(computed.name))
+
+    def _computed(self, parts: Parts) -> AggregateExpression:
+        """The function that computes an aggregate, once however often it is written."""
         argument, others = (parts.arguments[0] if parts.arguments else None), parts.arguments[1:]
-        new = AggregateExpression(
-            f"a{len(self._calls)}", parts.function, argument, parts.distinct, tuple(others)
-        )
-        self._check_window(call, new)
-        found = self._calls.setdefault((parts.function, parts.distinct, parts.arguments), new)
-        return parts.value(column_tree(found.name))
+        name = f"a{len(self._calls)}"
+        new = AggregateExpression(name, parts.function, argument, parts.distinct, tuple(others))
+        return self._calls.setdefault((parts.function, parts.distinct, parts.arguments), new)
 
     def _check_window(self, call: syntax.AggregateCall, new: AggregateExpression) -> None:
         """Reject an aggregate that would keep all tuples, or that has no value for every tuple."""

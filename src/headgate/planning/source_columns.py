@@ -170,9 +170,10 @@ class SourceColumns:
         if reference.qualifier is None:
             found = self.find(reference.name, reference.span)
             if found is None:
-                several = len(self.sources) > 1
+                sources = [s for s in self.sources if not s.item.is_value]
+                several = len(sources) > 1
                 names = [
-                    (f"{s.alias}." if several else "") + name for s in self.sources for name in s.schema.names
+                    (f"{s.alias}." if several else "") + name for s in sources for name in s.schema.names
                 ]
                 message = f"unknown column {reference.name}; columns: {', '.join(names)}"
                 raise QueryError(message, reference.span)
@@ -230,7 +231,7 @@ class SourceColumns:
         renamed = next((s for s in self.sources if s.item.source.text.lower() == alias.lower()), None)
         if renamed is not None:
             return QueryError(f"{alias} has the alias {renamed.alias}; write {renamed.alias}", span)
-        known = known_names([source.alias for source in self.sources])
+        known = known_names([source.alias for source in self.sources if not source.item.is_value])
         return QueryError(f"unknown alias {alias}; known: {known}", span)
 
     def _check_streams(self, select: Select) -> None:

@@ -115,7 +115,9 @@ def relation_of(name: str, branches: Sequence[Select], catalog: Catalog) -> Rela
 
 def _sides(scope: Scope) -> tuple[StoredSide, ...]:
     found = []
-    for source in scope.sources:
+    first, *others = scope.sources
+    # conditions of other joins may read the values of subqueries
+    for source in (first, *sorted(others, key=lambda source: not source.item.is_value)):
         assert isinstance(source.definition, RelationDefinition)
         join = source.item.join
         on = scope.on_of_relation(source)
