@@ -99,6 +99,7 @@ def test_a_condition_that_cannot_be_meant_is_refused_at_its_place(where: str, me
         "unix_timestamp(ts) > 1 AND to_timestamp(s) > ts AND date_trunc('HOUR', ts) = ts",
         "b = TRUE AND (b OR i > 1) AND CASE s WHEN 'a' THEN b ELSE i > 1 END",
         "i > NULL AND coalesce(NULL, b)",
+        "slice(xs, 1, 2) = xs AND array_join(names, s, '-') = s AND array_insert(xs, 1, i) = xs",
     ],
 )
 def test_what_spark_accepts_is_accepted(where: str) -> None:

@@ -134,11 +134,14 @@ class SparkFunction:
             return _of_one(table, kinds[0])
         if len(kinds) == 2:
             return _of_two(table, kinds[0], kinds[1])
+        are_tried = all(kind is not None and kind in _document()["tried"] for kind in kinds)
+        if table["gives"] == "." and not are_tried:
+            # what goes with types that have not been tried, such as arrays, is not known
+            return CallResult()
         for place, (kind, takes) in enumerate(zip(kinds, table["takes"], strict=True)):
             if kind is not None and kind not in takes:
                 return CallResult(None, place, takes)
-        is_known = all(kind is not None and kind in _document()["tried"] for kind in kinds)
-        return CallResult(_joint(table["gives"]) if is_known else None)
+        return CallResult(_joint(table["gives"]) if are_tried else None)
 
 
 def spark_function(name: str) -> SparkFunction | None:
