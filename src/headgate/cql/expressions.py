@@ -129,6 +129,8 @@ def _refuse_unsupported(tokens: Sequence[Token]) -> None:
         if token.word == "SELECT" and before != ".":
             message = "IN (SELECT ...) and EXISTS (SELECT ...) are terms of WHERE on their own"
             raise QueryError(f"{message}; elsewhere, join the source in FROM", token.span)
+        if token.word == "&&":
+            raise QueryError("&& is not an operator of SQL; write AND", token.span)
         if before == "." and index > 1:
             _refuse_after_dot(tokens[index - 2], token)
         if before == ")" and token.word == "OVER":

@@ -1,13 +1,13 @@
 """Subqueries in expressions.
 
-Conditions of WHERE, ``x IN (SELECT ...)``, ``EXISTS (SELECT ...)`` and their negations, only decide which tuples
-pass, and so are semi and anti joins with the one source that they select from. A subquery in place of a value is a
-cross join with its one row.
+Conditions of WHERE, ``x IN (SELECT ...)``, ``EXISTS (SELECT ...)`` and their negations, only decide which
+tuples pass, and so are semi and anti joins with the one source that they select from. A subquery in place of
+a value is a cross join with its one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot.tokens import Token as SqlglotToken
@@ -140,17 +140,18 @@ def as_source(branches: tuple[Select, ...], alias: Name, column: Name) -> FromIt
     return FromItem(alias, None, alias, (select,), is_value=True)
 
 
-def check_alone(value: FromItem, around: Sequence[FromItem]) -> None:
+def check_alone(values: Iterable[FromItem], around: Sequence[FromItem]) -> None:
     """Reject columns of the sources around a subquery that stands for a value."""
-    [select] = value.branches
-    own = {one.alias.text.lower() for one in select.sources}
-    others = {one.alias.text.lower() for one in around} - own
-    items = [item.expression for item in select.items if isinstance(item, SelectItem)]
-    for reference in (reference for one in (*items, *select.conjuncts) for reference in one.columns):
-        if reference.qualifier is not None and reference.qualifier.lower() in others:
-            message = f"a subquery in place of a value does not see {reference.span.excerpt}, outside of it"
-            hint = "join it instead, LEFT JOIN (SELECT k, MAX(x) AS m FROM r GROUP BY k) AS r ON r.k = s.k"
-            raise QueryError(f"{message}; {hint}", reference.span)
+    for select in (select for value in values for select in value.branches):
+        own = {one.alias.text.lower() for one in select.sources}
+        others = {one.alias.text.lower() for one in around} - own
+        items = [item.expression for item in select.items if isinstance(item, SelectItem)]
+        for reference in (reference for one in (*items, *select.conjuncts) for reference in one.columns):
+            if reference.qualifier is not None and reference.qualifier.lower() in others:
+                outside = reference.span.excerpt
+                message = f"a subquery in place of a value does not see {outside}, outside of it"
+                hint = "join it, LEFT JOIN (SELECT k, MAX(x) AS m FROM r GROUP BY k) AS r ON r.k = s.k"
+                raise QueryError(f"{message}; {hint}", reference.span)
 
 
 def column_in_place(written: Sequence[Token], alias: str, column: str) -> list[Token]:

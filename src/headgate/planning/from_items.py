@@ -28,6 +28,8 @@ class Source:
     item: FromItem
     definition: StreamDefinition | RelationDefinition
     schema: Schema
+    generated: Expression | None = None
+    """The call that gives its rows, if these are computed from each tuple."""
 
     @property
     def alias(self) -> str:
@@ -130,7 +132,7 @@ class Source:
     @property
     def is_listed(self) -> bool:
         """Whether a star, and columns without an alias, may be its columns."""
-        return not self.is_hidden and not self.item.is_value
+        return not self.is_hidden and not self.item.is_added
 
     @property
     def is_hidden(self) -> bool:
