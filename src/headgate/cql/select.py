@@ -229,7 +229,8 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         for opener, closer in find_values(tokens):
             branches = self.read_again(tokens[opener], self.in_parentheses)
             alias = Name(self._free_alias("scalar"), tokens[opener].span)
-            column = Name("value" if not self._added else f"value_{len(self._added) + 1}", alias.span)
+            number = 1 + sum(one.is_value for one in self._added)
+            column = Name("value" if number == 1 else f"value_{number}", alias.span)
             self._added.append(as_source(branches, alias, column))
             written = tokens[opener : closer + 1]
             found += [*tokens[end:opener], *column_in_place(written, alias.text, column.text)]
