@@ -186,6 +186,20 @@ ADVICE = {
         "write get_json_object(text, '$.a')",
         "SELECT get_json_object(src, '$.a') AS a FROM packets",
     ),
+    "a value beside rows that change": (
+        """SELECT src, n FROM (SELECT src, COUNT(*) AS n FROM packets GROUP BY src) AS c
+           WHERE n > (SELECT COUNT(*) FROM hosts) INTO noop OPTIONS (mode 'latest', key 'src')""",
+        "write it in the subquery, in a condition of HAVING",
+        """SELECT src, COUNT(*) AS n FROM packets GROUP BY src HAVING COUNT(*) > (SELECT COUNT(*) FROM hosts)
+           INTO noop OPTIONS (mode 'latest')""",
+    ),
+    "elements of rows that change": (
+        """SELECT n, part FROM (SELECT src, COUNT(*) AS n FROM packets GROUP BY src) AS c
+           LATERAL VIEW explode(split(src, ',')) t AS part INTO noop OPTIONS (mode 'latest', key 'part')""",
+        "or over its tuples",
+        """SELECT part, COUNT(*) AS n FROM packets LATERAL VIEW explode(split(src, ',')) t AS part
+           GROUP BY part INTO noop OPTIONS (mode 'latest')""",
+    ),
     "IN beside OR": (
         "SELECT src FROM packets WHERE src IN (SELECT ip FROM hosts) OR bytes > 9",
         "elsewhere, join the source in FROM",
