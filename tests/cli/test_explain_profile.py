@@ -142,6 +142,15 @@ def test_time_windows_partitions_and_relations_have_their_figures(tmp_path: Path
     assert chosen["utilisation"] == pytest.approx(90 * 0.0004 + joined * 0.00001)
 
 
+def test_elements_of_arrays_are_results(tmp_path: Path) -> None:
+    query = "CREATE QUERY q AS SELECT part FROM A LATERAL VIEW explode(sequence(1, a)) t AS part;"
+    figures = (
+        f'{RATES}[predicates."explode(sequence(1, A.a))"]\nselectivity = 0.5\nrows = 6\nseconds = 0.01\n'
+    )
+    chosen = explained(tmp_path, query, figures)["q"]["chosen"]
+    assert (chosen["output_rate"], chosen["utilisation"]) == pytest.approx((30.0, 0.1))
+
+
 def test_several_queries_share_one_capacity_and_the_boxes_of_streams(tmp_path: Path) -> None:
     two = JOIN + "CREATE QUERY r AS SELECT A.a FROM A [ROWS 10], B [ROWS 10] WHERE A.a = B.a;"
     found = explained(tmp_path, two, profile(3))

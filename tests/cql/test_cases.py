@@ -209,7 +209,16 @@ def from_item(source: FromItem) -> str:
     on = "".join(f" on {expression(condition)}" for condition in source.on)
     using = f" using {', '.join(name.text for name in source.using)}" if source.using else ""
     name = f"{source.source.text}{window(source.window)} as {source.alias.text}"
-    return f"{join}{name}{on}{using}{subquery(source)}"
+    return f"{join}{name}{on}{using}{subquery(source)}{generator(source)}"
+
+
+def generator(source: FromItem) -> str:
+    """The rows of a tuple that a source stands for."""
+    own = source.generator
+    if own is None:
+        return ""
+    columns = f" columns {', '.join(name.text for name in own.columns)}" if own.columns else ""
+    return f" outer{'' if own.is_outer else ' no'} of {expression(own.argument)}{columns}"
 
 
 def subquery(source: FromItem) -> str:

@@ -15,7 +15,7 @@ from headgate.model.event import SettingsChanged, StreamCounts
 from headgate.model.profile import Profile
 from headgate.model.shedding import TickSettings
 from headgate.model.status import Latency, QueryStatus, RunStatus
-from headgate.planning.logical import Tree
+from headgate.planning.plan_tree import Tree
 from headgate.statistics.profile_file import Measured
 
 SOURCE = Path(headgate.__file__).parent

@@ -64,6 +64,135 @@ PAIRS = {
         "SELECT k, v FROM s WHERE k NOT IN (SELECT z.k FROM (SELECT k FROM names WHERE name = 'a') z)",
         "SELECT k, v FROM s WHERE k NOT IN (SELECT k FROM names WHERE name = 'a')",
     ),
+    "scalars": (
+        """
+        SELECT k, v - (SELECT COUNT(*) FROM names) AS d, (SELECT MAX(name) FROM names WHERE k > 9) AS none
+        FROM s WHERE v BETWEEN (SELECT MIN(k) FROM known) AND (SELECT 3 * MAX(k) FROM known)
+        """,
+        "SELECT k, v - 4, NULL FROM s WHERE v BETWEEN 2 AND 6",
+    ),
+    "scalars_of_groups": (
+        """
+        SELECT k, SUM(v) * (SELECT COUNT(*) FROM names WHERE name IN (SELECT name FROM areas)) AS n,
+          COUNT(*) FILTER (WHERE v > (SELECT AVG(k) FROM names)) AS m
+        FROM s [TUMBLE 4 SECONDS] GROUP BY k
+        HAVING COUNT(*) > (SELECT COUNT(*) FROM areas WHERE area > (SELECT MIN(area) FROM areas)) - 1
+        """,
+        f"""
+        SELECT k, 2 * SUM(v), COUNT(*) FILTER (v > 5 / 3) FROM s GROUP BY k, {BUCKET} HAVING COUNT(*) > 1
+        """,
+    ),
+    "elements": (
+        "SELECT k, t.x FROM s LATERAL VIEW explode(sequence(1, k)) t AS x WHERE x <> 2 AND v > 1",
+        "SELECT k, x FROM (SELECT k, unnest(range(1, k + 1)) AS x FROM s WHERE v > 1) WHERE x <> 2",
+    ),
+    "element_groups": (
+        """
+        SELECT w, COUNT(*) AS n, SUM(v) AS v, window_end AS e
+        FROM s [TUMBLE 4 SECONDS] CROSS JOIN UNNEST(array(k, v, k)) AS t (w) GROUP BY w
+        """,
+        f"""
+        SELECT w, COUNT(*), SUM(v), e + INTERVAL 4 SECONDS
+        FROM (SELECT v, unnest([k, v, k]) AS w, {BUCKET} AS e FROM s) GROUP BY w, e
+        """,
+    ),
+    "places_and_names": (
+        """
+        SELECT v, i, x, n.name
+        FROM s LATERAL VIEW OUTER posexplode(CASE WHEN v > 3 THEN array(k, k + 1) END) t AS i, x
+        LEFT JOIN names n ON n.k = t.x
+        """,
+        """
+        SELECT v, i, x, n.name
+        FROM (SELECT v, unnest([0, 1]) AS i, unnest([k, k + 1]) AS x FROM s WHERE v > 3
+              UNION ALL SELECT v, NULL, NULL FROM s WHERE v <= 3) LEFT JOIN names n ON n.k = x
+        """,
+    ),
+    "fields": (
+        """
+        SELECT k, x.a, x.b, m, n FROM s
+        LEFT JOIN UNNEST(array(named_struct('a', k, 'b', v), named_struct('a', v, 'b', k))) x (a, b) ON TRUE
+        LATERAL VIEW explode(map('one', a + b)) AS m, n
+        """,
+        "SELECT k, unnest([k, v]), unnest([v, k]), unnest(['one', 'one']), unnest([k + v, k + v]) FROM s",
+    ),
+    "distinct_elements": (
+        "SELECT DISTINCT explode(array(k, v % 3)) AS x, window_start AS b FROM s [TUMBLE 4 SECONDS]",
+        f"SELECT DISTINCT unnest([k, v % 3]), {BUCKET} FROM s",
+    ),
+    "largest_elements": (
+        "SELECT k, explode(array(k, v)) AS x FROM s [TUMBLE 4 SECONDS] ORDER BY x DESC LIMIT 2 WITH TIES",
+        f"""
+        SELECT k, x FROM (SELECT k, unnest([k, v]) AS x, {BUCKET} AS b FROM s)
+        QUALIFY rank() OVER (PARTITION BY b ORDER BY x DESC) <= 2
+        """,
+    ),
+    "elements_of_stored": (
+        "SELECT v, part FROM s JOIN (SELECT k, explode(split(name, 'b')) AS part FROM names) n ON n.k = s.k",
+        "SELECT v, part FROM s JOIN (SELECT k, unnest(string_split(name, 'b')) AS part FROM names) USING (k)",
+    ),
+    "elements_of_pairs": (
+        """
+        SELECT a.k, x FROM s [TUMBLE 4 SECONDS] a JOIN r [TUMBLE 4 SECONDS] b ON a.k = b.k AND a.v = b.v
+        LATERAL VIEW explode(array(a.v, b.k)) t AS x WHERE x > 1
+        """,
+        f"""
+        SELECT * FROM (
+          SELECT a.k, unnest([a.v, b.k]) AS x FROM {A} a JOIN {B} b ON a.k = b.k AND a.v = b.v AND a.e = b.e
+        ) WHERE x > 1
+        """,
+    ),
+    "pairs_of_elements": (
+        """
+        SELECT a.x, COUNT(*) AS n
+        FROM (SELECT explode(array(k, v)) AS x FROM s) a [TUMBLE 4 SECONDS]
+        JOIN r [TUMBLE 4 SECONDS] b ON a.x = b.k GROUP BY a.x
+        """,
+        f"""
+        SELECT a.x, COUNT(*) FROM (SELECT unnest([k, v]) AS x, e FROM {A}) a
+        JOIN {B} b ON a.x = b.k AND a.e = b.e GROUP BY a.x, a.e
+        """,
+    ),
+    "subtotals": (
+        """
+        SELECT k, v % 2 AS p, SUM(v) AS n, GROUPING(k) AS g, GROUPING_ID(k, v % 2) AS i, window_start AS b
+        FROM s [TUMBLE 4 SECONDS] GROUP BY ROLLUP (k, v % 2)
+        """,
+        f"""
+        SELECT k, p, SUM(v), GROUPING(k), GROUPING(k, p), e FROM (SELECT *, v % 2 AS p FROM {A})
+        GROUP BY e, ROLLUP (k, p)
+        """,
+    ),
+    "all_subtotals": (
+        """
+        SELECT k + 1 AS j, COUNT(*) AS n, v % 2 AS p FROM s [TUMBLE 4 SECONDS]
+        GROUP BY CUBE (k, 3) HAVING COUNT(*) > 1 AND coalesce(k, 9) > 1
+        """,
+        f"""
+        SELECT k + 1, COUNT(*), p FROM (SELECT *, v % 2 AS p FROM {A})
+        GROUP BY e, CUBE (k, p) HAVING COUNT(*) > 1 AND coalesce(k, 9) > 1
+        """,
+    ),
+    "some_groupings": (
+        """
+        SELECT k, v, COUNT(*) AS n FROM TABLE(TUMBLE(TABLE s, DESCRIPTOR(seen), INTERVAL '4' SECOND))
+        GROUP BY GROUPING SETS ((window_start, window_end, k), (window_start, window_end, (v)),
+          (window_start, window_end))
+        """,
+        f"SELECT k, v, COUNT(*) FROM {A} GROUP BY e, GROUPING SETS (k, v, ())",
+    ),
+    "as_in_mysql": (
+        """
+        SELECT v, x.name, x.n FROM s JOIN (
+          SELECT name, COUNT(*) AS n FROM names GROUP BY name WITH ROLLUP
+        ) x ON x.n = s.v OR (x.name = 'a' AND s.v = 2)
+        """,
+        """
+        SELECT v, x.name, x.n FROM s JOIN (
+          SELECT name, COUNT(*) AS n FROM names GROUP BY ROLLUP (name)
+        ) x ON x.n = s.v OR (x.name = 'a' AND s.v = 2)
+        """,
+    ),
     "same_windows": (
         """
         SELECT a.k, a.n, b.top, a.window_start

@@ -132,6 +132,10 @@ TABLES = {
         FROM s GROUP BY k HAVING COUNT(*) > 3
         """,
     ),
+    "elements": (
+        "SELECT x, COUNT(*) AS n, MAX(v) AS m FROM s LATERAL VIEW explode(array(k, v)) t AS x GROUP BY x",
+        "SELECT x, COUNT(*), MAX(v) FROM (SELECT v, unnest([k, v]) AS x FROM s) GROUP BY x",
+    ),
     "whole": (
         "SELECT COUNT(*) AS n, MAX(v) AS m FROM s WHERE v < 9",
         "SELECT COUNT(*), MAX(v) FROM s WHERE v < 9",

@@ -19,9 +19,9 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.join_order.choose import Decision, PlansOf, QueryDecision, choose
 from headgate.planning.join_order.pose import problems_of
 from headgate.planning.join_order.search import Candidate, all_plans, left_deep_plans, operators_of
-from headgate.planning.logical import Json
 from headgate.planning.lower import Stages
 from headgate.planning.plan_statistics import Context, MeasuredStatistics, Missing, WrittenStatistics, form_of
+from headgate.planning.plan_tree import Json
 from headgate.planning.rules import optimize
 from headgate.planning.statistics_file import written_statistics
 from headgate.report.screen import screen

@@ -127,8 +127,10 @@ def _refuse_unsupported(tokens: Sequence[Token]) -> None:
         if token.word == "*" and before in _BEFORE_OPERANDS and around != ["COUNT", "(", "*", ")"]:
             raise QueryError("'*' is allowed only in SELECT * and COUNT(*); name the columns", token.span)
         if token.word == "SELECT" and before != ".":
-            message = "a subquery is a term of WHERE on its own, x IN (SELECT ...) or EXISTS (SELECT ...)"
-            raise QueryError(f"{message}; elsewhere, join its source in FROM", token.span)
+            message = "IN (SELECT ...) and EXISTS (SELECT ...) are terms of WHERE on their own"
+            raise QueryError(f"{message}; elsewhere, join the source in FROM", token.span)
+        if token.word == "&&":
+            raise QueryError("&& is not an operator of SQL; write AND", token.span)
         if before == "." and index > 1:
             _refuse_after_dot(tokens[index - 2], token)
         if before == ")" and token.word == "OVER":

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import replace
 
+from sqlglot.tokens import TokenType
+
 from headgate.cql.expressions import conjuncts
+from headgate.cql.generators import GeneratorReader
 from headgate.cql.syntax import FromItem, JoinKind, Name, ScalarExpression, Select, SelectItem
-from headgate.cql.tokens import Token, never_closed, one_line, repeated
-from headgate.cql.windows import WINDOW_FUNCTIONS, WindowReader
+from headgate.cql.tokens import never_closed, one_line, repeated, span_of
+from headgate.cql.windows import WINDOW_FUNCTIONS, WINDOWS
 from headgate.errors import QueryError
 
 _JOINS: dict[tuple[str, ...], JoinKind] = {
@@ -23,10 +26,9 @@ _JOINS: dict[tuple[str, ...], JoinKind] = {
 }
 
 NAME_A_STREAM = "name a stream or relation, with its window in brackets, as in s [TUMBLE 10 SECONDS]"
-NO_ROWS_OF_ARRAYS = "use functions of arrays, such as transform, filter, exists or aggregate"
 
 
-class FromReader(WindowReader):
+class FromReader(GeneratorReader):
     """Reads FROM."""
 
     def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
@@ -39,14 +41,6 @@ class FromReader(WindowReader):
         """SELECTs joined by UNION ALL, behind the WITH clauses that they may read."""
         raise NotImplementedError
 
-    def at_clause(self) -> bool:
-        """Whether a clause begins here, rather than a part of an expression."""
-        raise NotImplementedError
-
-    def expression(self, what: str) -> list[Token]:
-        """The tokens of an expression, up to a comma, a closing bracket or the next clause."""
-        raise NotImplementedError
-
     def refuse_clause(self) -> None:
         """Raise at a clause that is not supported."""
         raise NotImplementedError
@@ -57,7 +51,7 @@ class FromReader(WindowReader):
         name = self.name("a name after WITH")
         if name.text.lower() in self.common:
             raise QueryError(f"WITH names {one_line(name.text)} twice; rename one of them", name.span)
-        names = self._column_names() if self.at("(") else ()
+        names = self.column_names() if self.at("(") else ()
         self.expect("AS", f" and a SELECT in parentheses for {one_line(name.text)}")
         self.common[name.text.lower()] = _named(self.in_parentheses(), names)
 
@@ -73,10 +67,12 @@ class FromReader(WindowReader):
     def from_clause(self) -> tuple[tuple[FromItem, ...], list[ScalarExpression]]:
         # other FROM clauses of the text are none of its business
         around, self._unnamed = self._unnamed, 0
-        sources = [self._from_item()]
+        sources = [self._first_item()]
         conditions: list[ScalarExpression] = []
         while True:
-            if self.accept(",") or self.accept("CROSS", "JOIN"):
+            if self.accept("LATERAL", "VIEW"):
+                sources.append(self.lateral_view())
+            elif self.accept(",") or self.accept("CROSS", "JOIN"):
                 sources.append(self._from_item())
             elif (join := self._join_kind()) is not None:
                 joined = self._joined(join)
@@ -100,8 +96,18 @@ class FromReader(WindowReader):
                 return kind
         return None
 
+    def _first_item(self) -> FromItem:
+        item = self._from_item()
+        if item.generator is not None:
+            message = f"{item.generator.function} gives rows of tuples, and stands behind what it reads"
+            raise QueryError(f"{message}; write FROM s CROSS JOIN UNNEST(s.a) AS t (x)", item.generator.span)
+        return item
+
     def _joined(self, join: JoinKind) -> FromItem:
-        item = replace(self._from_item(), join=join)
+        item = self._from_item()
+        if item.generator is not None:
+            return self.joined_by(item, join)
+        item = replace(item, join=join)
         if self.accept("USING"):
             self.expect("(", " and columns after USING")
             using = self.several(lambda: self.name("a column in USING"))
@@ -116,8 +122,11 @@ class FromReader(WindowReader):
             return self._subquery()
         if self.at("TABLE", "(") or (self.word() in WINDOW_FUNCTIONS and self.at(self.word(), "(")):
             return self._windowed_by_function()
-        if self.at("UNNEST", "(") or self.at("LATERAL"):
-            raise self.fail(f"UNNEST and LATERAL are not supported; {NO_ROWS_OF_ARRAYS}")
+        if self.at("LATERAL", "(") or self.at("LATERAL", "TABLE"):
+            hint = "join a subquery with ON, or write CROSS JOIN UNNEST(f(x)) AS t (a) for rows of a function"
+            raise self.fail(f"LATERAL is for functions that give rows of arrays; {hint}")
+        if self.at("LATERAL") or self.at_generator():
+            return self.generated_source()
         source = self.name("a stream or relation in FROM")
         if self.at("."):
             raise self.fail("names of streams have no dots; write one name, or put it into backquotes")
@@ -139,7 +148,7 @@ class FromReader(WindowReader):
         first, branches = self.span, self.in_parentheses()
         window = self.read_window() if self.at("[") else None
         alias = self._alias()
-        names = self._column_names() if alias is not None and self.at("(") else ()
+        names = self.column_names() if alias is not None and self.at("(") else ()
         if window is None and self.at("["):
             window = self.read_window()
         alias = alias or Name(self._free_name(), first)
@@ -150,7 +159,7 @@ class FromReader(WindowReader):
         self._unnamed += 1
         return "subquery" if self._unnamed == 1 else f"subquery_{self._unnamed}"
 
-    def _column_names(self) -> tuple[Name, ...]:
+    def column_names(self) -> tuple[Name, ...]:
         """``(a, b)`` behind the name of a subquery."""
         self.expect("(")
         names = self.several(lambda: self.name("a column"))
@@ -175,6 +184,10 @@ class FromReader(WindowReader):
         token = self.current
         if token is None or not token.is_name or self.at_clause():
             return None
+        follower = self.ahead(1)
+        if token.word in WINDOWS and follower is not None and follower.kind is TokenType.NUMBER:
+            written = span_of([token, follower, self.ahead(2) or follower]).excerpt
+            raise self.fail(f"a window stands in brackets; write [{one_line(written)}]")
         return self.take().as_name
 
 

@@ -94,7 +94,8 @@ class StatementReader(SelectReader, ColumnReader):
             return self.fail(f"{found.message}; headgate explain FILE shows plans")
         if self.at("SELECT"):
             return self.fail(f"{found.message}; write CREATE QUERY name AS SELECT ...")
-        return found
+        near = nearest(self.word(), (*_STATEMENTS, "SELECT")).strip()
+        return self.fail(f"{found.message}; {near}") if near else found
 
     def _one_of(self, words: Sequence[str], after: str) -> str:
         """One of the words, which is taken."""
@@ -259,6 +260,9 @@ class StatementReader(SelectReader, ColumnReader):
         return cql.CreateFunction(name, location, excerpt, is_aggregate, in_processes, existing=existing)
 
     def _format(self, clause: str) -> Name:
+        if clause == "FROM" and self.at("WITH"):
+            hint = "write FROM kafka OPTIONS (servers 'host:9092', topic 't')"
+            raise self.fail(f"options stand behind the format of the source; {hint}")
         self.expect(clause, " and a format, such as kafka or parquet")
         first = self.name(f"a format after {clause}, such as kafka or parquet")
         # a format can be the class name of a data source

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
+from itertools import count
 
 from sqlglot import exp
 from sqlglot.tokens import TokenType
@@ -11,18 +12,30 @@ from sqlglot.tokens import TokenType
 from headgate.cql import syntax
 from headgate.cql.expressions import parse_tree, scalar, scalar_without_aggregates, terms_of
 from headgate.cql.from_reader import FromReader
+from headgate.cql.generators import check_without_groups, columns_of
+from headgate.cql.grouping_sets import (
+    GroupingSetReader,
+    Keys,
+    check_grouping_calls,
+    check_windows_of_sets,
+    combined,
+    expanded,
+    selects_of,
+)
 from headgate.cql.rankings import NO_ORDER, RankingReader, with_limits_of_ranks
-from headgate.cql.subqueries import as_join, find_test
+from headgate.cql.subqueries import as_join, as_source, check_alone, column_in_place, find_test, find_values
 from headgate.cql.syntax import FromItem, Name, ScalarExpression, Select, SelectItem
-from headgate.cql.tokens import Token, span_of
+from headgate.cql.tokens import Token, one_line, span_of
 from headgate.cql.windows import meant_windows, naming_window, shown_every, with_windows_of_keys
 from headgate.errors import QueryError
 
 _EMISSIONS = tuple(kind.value for kind in syntax.Emission)
 _JOIN_WORDS = ("JOIN", "OUTER", "INNER", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI")
+_FIRST_ROWS = "ORDER BY x DESC LIMIT 10"
 _NO_UNION = "UNION would have to remember all rows to drop duplicates; write UNION ALL"
 _DISTINCT_UNION = "SELECT DISTINCT a FROM (SELECT ... UNION ALL SELECT ...) AS x [RANGE 1 HOUR]"
-_NO_SETS = "is not supported; write a SELECT for each grouping, with UNION ALL"
+_WINDOW_OF_KSQL = "write s [TUMBLE 30 SECONDS], [HOP 30 SECONDS EVERY 10 SECONDS] or [SESSION 30 SECONDS]"
+_PATTERN = "join a tuple with the one before, FROM s [PARTITION BY k ROWS 2] AS a, s [NOW] AS b"
 _NO_INTERSECT = "is not supported; write WHERE EXISTS (SELECT ... WHERE ...) with equal columns"
 _NO_EXCEPT = "is not supported; write WHERE NOT EXISTS (SELECT ... WHERE ...) with equal columns"
 # words that begin a clause, and why it is not supported; some are names or functions too, such as LEFT(s, 2),
@@ -40,14 +53,31 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     "INNER": (("JOIN",), ""),
     "CROSS": (("JOIN",), ""),
     "FETCH": (("FIRST", "NEXT"), ""),
-    "LATERAL": (("VIEW",), "VIEW is not supported; select from streams and relations only"),
+    "WITH": (("ROLLUP", "CUBE"), ""),
+    "EMIT": (("CHANGES", "FINAL"), "is not needed, as results are emitted as they come; leave it out"),
+    "WINDOW": (
+        ("TUMBLING", "HOPPING", "SESSION"),
+        f"stands behind the stream; {_WINDOW_OF_KSQL}",
+    ),
+    "WITHIN": ((), "is a window of each side; write FROM a [RANGE 1 HOUR] JOIN b [RANGE 1 HOUR] ON ..."),
+    "MATCH_RECOGNIZE": (("(",), f"is not supported; {_PATTERN}"),
+    "PARTITION BY": (
+        (),
+        "is for windows and rankings; leave it out, as Spark divides tuples by itself",
+    ),
+    "LATERAL": (("VIEW",), "VIEW stands in FROM, behind the streams and before WHERE"),
     "LIMIT": ((), ""),
     "OFFSET": ((), "is not supported; number rows in a subquery, and write WHERE place BETWEEN 11 AND 20"),
 }
 
 
-class SelectReader(FromReader, RankingReader):
+class SelectReader(FromReader, RankingReader, GroupingSetReader):
     """Reads SELECT."""
+
+    def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
+        super().__init__(text, origin, aggregates)
+        self._added: list[FromItem] = []
+        """What expressions of the SELECT that is being read add to FROM: subqueries and generated rows."""
 
     def read_branches(self) -> tuple[Select, ...]:
         """SELECTs joined by UNION ALL, behind the WITH clauses that they may read."""
@@ -64,9 +94,10 @@ class SelectReader(FromReader, RankingReader):
 
     def _branch(self) -> tuple[Select, ...]:
         """A SELECT, or several in parentheses."""
-        return self.in_parentheses() if self.at("(") else (self._select(),)
+        return self.in_parentheses() if self.at("(") else self._select()
 
-    def _select(self) -> Select:
+    def _select(self) -> tuple[Select, ...]:
+        """A SELECT; one for each grouping, if GROUP BY has several."""
         if self.word() in _EMISSIONS and self.at(self.word(), "("):
             raise self.fail(
                 f"{self.word()} stands behind SELECT; write SELECT {self.word()} a FROM s [RANGE 10 s]"
@@ -76,14 +107,17 @@ class SelectReader(FromReader, RankingReader):
         is_distinct = self.accept("DISTINCT")
         distinct_on = self.distinct_on() if is_distinct and self.at("ON", "(") else ()
         self.accept("ALL")
+        around, self._added = self._added, []
         outer, self.ranking = self.ranking, None
-        items = self.several(self._item)
+        items = tuple(item for items in self.several(self._items) for item in items)
         ranking, self.ranking = self.ranking, outer
         self.expect("FROM", " and the streams to select from")
         sources, conditions = self.from_clause()
         if self.accept("WHERE"):
             sources, conditions = self._where(sources, conditions)
-        group_by = meant_windows(self._keys(items) if self.accept("GROUP BY") else (), items)
+        group_by, sets = self._keys(items) if self.accept("GROUP BY") else ((), None)
+        group_by = meant_windows(group_by, items)
+        check_windows_of_sets(sets or ())
         items = tuple(
             replace(item, expression=naming_window(item.expression, group_by))
             if isinstance(item, SelectItem)
@@ -96,15 +130,20 @@ class SelectReader(FromReader, RankingReader):
             having = scalar(self.expression("a condition after HAVING"))
         ranking = self.limited(ranking, items)
         sources, conditions = with_limits_of_ranks(sources, conditions)
-        sources = self._shown(sources, emission)
+        added, self._added = self._added, around
+        check_alone(added, sources)
+        sources = (*self._shown(sources, emission), *added)
         where, span = tuple(conditions), self.since(first)
         select = Select(
             items, sources, where, group_by, having, span, is_distinct, emission, ranking, distinct_on
         )
+        check_without_groups(select)
+        if sets is None:
+            check_grouping_calls(select)
         if having and not select.is_aggregate:
             raise QueryError("HAVING without GROUP BY or an aggregate; write the condition in WHERE", word)
         self.refuse_clause()
-        return select
+        return (select,) if sets is None else selects_of(select, sets)
 
     def _where(
         self, sources: tuple[FromItem, ...], conditions: list[ScalarExpression]
@@ -147,8 +186,11 @@ class SelectReader(FromReader, RankingReader):
 
     def _at_every(self) -> bool:
         # every(x) is a function
-        follower = self.ahead(1)
-        return self.word() == "EVERY" and follower is not None and follower.kind is TokenType.NUMBER
+        return self.word() == "EVERY" and self._at_number(1)
+
+    def _at_number(self, distance: int) -> bool:
+        token = self.ahead(distance)
+        return token is not None and token.kind is TokenType.NUMBER
 
     def at_clause(self) -> bool:
         word = self.word()
@@ -158,6 +200,9 @@ class SelectReader(FromReader, RankingReader):
             return not (self.word(-1) == "DISTINCT" and self.word(-2) in ("IS", "NOT"))
         if word == "EVERY":
             return self._at_every()
+        if word == "WITHIN":
+            # within(x) may be a function
+            return self._at_number(1) or (self.word(1) == "(" and self._at_number(2))
         if word in ("LIMIT", "OFFSET"):
             follower = self.ahead(1)
             return follower is not None and (follower.word == "ALL" or follower.value.isdigit())
@@ -175,9 +220,56 @@ class SelectReader(FromReader, RankingReader):
         tokens = self.stretch(self.at_clause)
         if not tokens:
             raise self.expected(what)
-        return tokens
+        return self._with_values(tokens)
+
+    def _with_values(self, tokens: Sequence[Token]) -> list[Token]:
+        """The tokens with a column in place of each subquery that stands for a value; it becomes a source."""
+        found: list[Token] = []
+        end = 0
+        for opener, closer in find_values(tokens):
+            branches = self.read_again(tokens[opener], self.in_parentheses)
+            alias = Name(self._free_alias("scalar"), tokens[opener].span)
+            number = 1 + sum(one.is_value for one in self._added)
+            column = Name("value" if number == 1 else f"value_{number}", alias.span)
+            self._added.append(as_source(branches, alias, column))
+            written = tokens[opener : closer + 1]
+            found += [*tokens[end:opener], *column_in_place(written, alias.text, column.text)]
+            end = closer + 1
+        return [*found, *tokens[end:]]
+
+    def _free_alias(self, name: str) -> str:
+        """An alias that occurs nowhere in the text."""
+        names = {one.alias.text for one in self._added}
+        numbered = (name if number == 1 else f"{name}_{number}" for number in count(1))
+        return next(name for name in numbered if name not in names and not self.mentions(name))
+
+    def _items(self) -> tuple[SelectItem | syntax.RankItem | syntax.Star, ...]:
+        return self._generated_items() if self.at_generator() else (self._item(),)
+
+    def _generated_items(self) -> tuple[SelectItem, ...]:
+        """``explode(x) AS a`` or ``posexplode(x) AS (a, b)``: columns of rows that are added to FROM."""
+        first = self.current
+        assert first is not None
+        found = self.generator()
+        written = (first, self.previous)
+        columns: tuple[Name, ...] = ()
+        if self.accept("AS") or (self.current is not None and self.current.is_name and not self.at_clause()):
+            columns = self.column_names() if self.at("(") else (self.name("a name after AS"),)
+        elif not (self.at_end or self.word() in (",", ")") or self.at_clause()):
+            message = f"{found.function} gives rows, and is a select item of its own"
+            hint = f"write FROM s LATERAL VIEW {one_line(found.span.excerpt)} t AS x, and expressions of x"
+            raise QueryError(f"{message}; {hint}", found.span)
+        names = columns_of(found, columns)
+        alias = Name(self._free_alias("exploded"), found.span)
+        generator = replace(found, columns=names, is_item=True)
+        self._added.append(FromItem(Name(found.function, found.span), None, alias, generator=generator))
+        return tuple(
+            SelectItem(scalar(column_in_place(written, alias.text, name.text)), name) for name in names
+        )
 
     def _item(self) -> SelectItem | syntax.RankItem | syntax.Star:
+        if self.word() == "TOP" and self._at_number(1):
+            raise self.fail(f"TOP is not supported; write FROM s [TUMBLE 10 SECONDS] {_FIRST_ROWS}")
         if self.at_rank():
             return self.rank_item()
         tokens = self.expression("an expression in SELECT")
@@ -188,20 +280,25 @@ class SelectReader(FromReader, RankingReader):
 
     def _keys(
         self, items: Sequence[SelectItem | syntax.RankItem | syntax.Star]
-    ) -> tuple[ScalarExpression, ...]:
-        """The keys of GROUP BY; ALL are the select items that are not made of aggregates."""
-        if not self.accept("ALL"):
-            return self.several(self._group)
-        expressions = [item.expression for item in items if isinstance(item, SelectItem)]
-        return tuple(one for one in expressions if one.columns and not one.aggregates)
+    ) -> tuple[Keys, tuple[Keys, ...] | None]:
+        """The keys of GROUP BY, and the groupings beside them, if there are several.
+
+        ALL are the select items that are not made of aggregates.
+        """
+        if self.accept("ALL"):
+            expressions = [item.expression for item in items if isinstance(item, SelectItem)]
+            return tuple(one for one in expressions if one.columns and not one.aggregates), None
+        parts = self.several(lambda: self.grouping_sets() if self.at_grouping_sets() else self._group())
+        keys = tuple(part for part in parts if isinstance(part, ScalarExpression))
+        sets = [part for part in parts if not isinstance(part, ScalarExpression)]
+        if self.at("WITH", "ROLLUP") or self.at("WITH", "CUBE"):
+            self.take()
+            word = self.take().word
+            return (), tuple(expanded(word, [((key,),) for key in keys]))
+        return keys, combined(sets) if sets else None
 
     def _group(self) -> ScalarExpression:
-        if self.word() in ("ROLLUP", "CUBE", "GROUPING SETS") and self.word(1) == "(":
-            raise self.fail(f"{self.word()} {_NO_SETS}")
-        tokens = self.expression("an expression after GROUP BY")
-        if tokens[-1].word in ("ROLLUP", "CUBE") and len(tokens) > 2 and tokens[-2].word == "WITH":
-            raise QueryError(f"WITH {tokens[-1].word} {_NO_SETS}", tokens[-2].span)
-        return scalar_without_aggregates(tokens, "GROUP BY")
+        return scalar_without_aggregates(self.expression("an expression after GROUP BY"), "GROUP BY")
 
 
 def _begins_item(word: str) -> bool:

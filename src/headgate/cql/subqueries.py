@@ -1,12 +1,17 @@
-"""Subqueries as conditions of WHERE: ``x IN (SELECT ...)``, ``EXISTS (SELECT ...)`` and their negations.
+"""Subqueries in expressions.
 
-They only decide which tuples pass, and so are semi and anti joins with the one source that they select from.
+Conditions of WHERE, ``x IN (SELECT ...)``, ``EXISTS (SELECT ...)`` and their negations, only decide which
+tuples pass, and so are semi and anti joins with the one source that they select from. A subquery in place of
+a value is a cross join with its one row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+
+from sqlglot.tokens import Token as SqlglotToken
+from sqlglot.tokens import TokenType
 
 from headgate.cql.expressions import scalar_without_aggregates
 from headgate.cql.syntax import FromItem, JoinKind, Name, Select, SelectItem, SubqueryTest
@@ -14,6 +19,9 @@ from headgate.cql.tokens import Token, outside_brackets, partners
 from headgate.errors import QueryError, Span
 
 _BETWEEN_CONDITIONS = ("AND", "OR")
+# words before a bracket that make the SELECT in it a list of values
+_BEFORE_LISTS = ("IN", "EXISTS", "ANY", "SOME", "ALL")
+_SELECTS = ("SELECT", "WITH")
 
 
 @dataclass(frozen=True)
@@ -47,7 +55,7 @@ def find_test(term: Sequence[Token]) -> WrittenTest | None:
             break
     opener = next((first - begin for first, last in pairs.items() if last == end - 1), 0)
     term = term[begin:end]
-    if opener <= 0 or term[opener + 1].word not in ("SELECT", "WITH"):
+    if opener <= 0 or term[opener + 1].word not in _SELECTS:
         return None
     before = term[:opener]
     if [token.word for token in before] == ["EXISTS"]:
@@ -104,3 +112,61 @@ def _free_alias(alias: Name, taken: Collection[str]) -> Name:
         number += 1
         text = f"{alias.text}_{number}"
     return Name(text, alias.span)
+
+
+def find_values(tokens: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """The brackets around the subqueries that stand for values in an expression."""
+    end = -1
+    for opener, closer in sorted(partners(tokens).items()):
+        before = tokens[opener - 1].word if opener else ""
+        is_subquery = tokens[opener].word == "(" and tokens[opener + 1].word in _SELECTS
+        if opener > end and is_subquery:
+            end = closer
+            if before not in _BEFORE_LISTS:
+                yield opener, closer
+
+
+def as_source(branches: tuple[Select, ...], alias: Name, column: Name) -> FromItem:
+    """A subquery that stands for a value as an item of FROM, whose one column has this name."""
+    first = branches[0]
+    has_one_row = len(branches) == 1 and first.aggregates and not first.group_by
+    if not has_one_row or first.having is not None or first.ranking is not None:
+        message = "a subquery in place of a value has exactly one row: one SELECT of an aggregate"
+        raise QueryError(f"{message}, without GROUP BY, HAVING and LIMIT, such as MAX(x)", first.span)
+    items = [item for item in first.items if isinstance(item, SelectItem)]
+    if len(items) != 1 or len(first.items) != 1:
+        message = "a subquery in place of a value has one column; write a subquery for each"
+        raise QueryError(message, first.span)
+    select = replace(first, items=(replace(items[0], alias=column),))
+    return FromItem(alias, None, alias, (select,), is_value=True)
+
+
+def check_alone(values: Iterable[FromItem], around: Sequence[FromItem]) -> None:
+    """Reject columns of the sources around a subquery that stands for a value."""
+    for select in (select for value in values for select in value.branches):
+        own = {one.alias.text.lower() for one in select.sources}
+        others = {one.alias.text.lower() for one in around} - own
+        items = [item.expression for item in select.items if isinstance(item, SelectItem)]
+        for reference in (reference for one in (*items, *select.conjuncts) for reference in one.columns):
+            if reference.qualifier is not None and reference.qualifier.lower() in others:
+                outside = reference.span.excerpt
+                message = f"a subquery in place of a value does not see {outside}, outside of it"
+                hint = "join it, LEFT JOIN (SELECT k, MAX(x) AS m FROM r GROUP BY k) AS r ON r.k = s.k"
+                raise QueryError(f"{message}; {hint}", reference.span)
+
+
+def column_in_place(written: Sequence[Token], alias: str, column: str) -> list[Token]:
+    """``alias.column`` in place of a subquery, of which it takes the position in the text."""
+    first, last = written[0], written[-1]
+    part = first.parts[0]
+
+    def token(kind: TokenType, text: str, word: str, start: int, end: int) -> Token:
+        parts = (SqlglotToken(kind, text, part.line, part.col, start, end - 1),)
+        return Token(kind, text, word, replace(first.span, start=start, end=end), parts)
+
+    start, end = first.span.start, last.span.end
+    return [
+        token(TokenType.IDENTIFIER, alias, "", start, start + 1),
+        token(TokenType.DOT, ".", ".", start + 1, start + 2),
+        token(TokenType.IDENTIFIER, column, "", start + 2, end),
+    ]

@@ -99,6 +99,24 @@ class SubqueryTest:
 
 
 @dataclass(frozen=True)
+class Generator:
+    """``explode(x)`` and the like: rows that are computed from each tuple.
+
+    The function is explode, posexplode, inline or unnest, which is explode or inline; ``columns`` are as the
+    user calls them.
+    """
+
+    function: str
+    argument: ScalarExpression
+    span: Span
+    columns: tuple[Name, ...] = ()
+    is_outer: bool = False
+    """Whether a tuple without rows is kept, with NULLs."""
+    is_item: bool = False
+    """Whether it stands in the select list, where its columns are the only items that it adds."""
+
+
+@dataclass(frozen=True)
 class FromItem:
     """A stream (with its window) or a stored relation in FROM.
 
@@ -115,6 +133,15 @@ class FromItem:
     using: tuple[Name, ...] = ()
     test: SubqueryTest | None = None
     """The condition of WHERE that it stands for; names in ``on`` are its own first, then those around it."""
+    is_value: bool = False
+    """Whether it is a subquery in an expression, of which expressions read the one column of the one row."""
+    generator: Generator | None = None
+    """What gives its rows, if these are computed from the tuples before it."""
+
+    @property
+    def is_added(self) -> bool:
+        """Whether the user has written it in an expression, not in FROM."""
+        return self.is_value or (self.generator is not None and self.generator.is_item)
 
     @property
     def join_words(self) -> str:
@@ -200,6 +227,8 @@ class Select:
     ranking: RankingClause | None = None
     distinct_on: tuple[ScalarExpression, ...] = ()
     """What distinguishes tuples, if it is not all that is selected."""
+    all_keys: tuple[ScalarExpression, ...] = ()
+    """The keys of all groupings of GROUPING SETS, of which this SELECT is one; others are NULL in it."""
 
     @property
     def aggregates(self) -> tuple[AggregateCall, ...]:
@@ -210,7 +239,7 @@ class Select:
 
     @property
     def is_aggregate(self) -> bool:
-        return bool(self.group_by or self.aggregates or self.window_key)
+        return bool(self.group_by or self.all_keys or self.aggregates or self.window_key)
 
     @property
     def window_key(self) -> WindowClause | None:

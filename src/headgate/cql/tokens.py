@@ -149,6 +149,10 @@ class Cursor:
         self._index += 1
         return token
 
+    def mentions(self, name: str) -> bool:
+        """Whether a name occurs anywhere in the text."""
+        return any(token.value.lower() == name for token in self._tokens)
+
     def read_again(self, token: Token, read: Callable[[], Part]) -> Part:
         """Read from a token that was taken already; the position stays."""
         index, self._index = self._index, next(i for i, one in enumerate(self._tokens) if one is token)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from sqlglot import exp
+from sqlglot.tokens import TokenType
 
 from headgate.cql import syntax
 from headgate.cql.expressions import scalar_without_aggregates
@@ -33,7 +34,7 @@ from headgate.model.window import (
     is_emitted_whole,
 )
 
-_WINDOWS = (
+WINDOWS = (
     "ROWS",
     "RANGE",
     "PARTITION BY",
@@ -45,6 +46,9 @@ _WINDOWS = (
     "HOP",
     "SESSION",
 )
+"""The words that windows in brackets begin with."""
+# words of other systems
+_MEANT = {"LAST": "RANGE", "SLIDING": "RANGE", "TUMBLING": "TUMBLE", "HOPPING": "HOP", "HOPPED": "HOP"}
 SPARK_WINDOWS = ("window", "session_window")
 """Functions of Spark that make windows in GROUP BY."""
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "SESSION", "CUMULATE")
@@ -61,10 +65,12 @@ class WindowReader(Cursor):
         word, first = self.word(), self.current
         if word != "UNTIL":
             self._check_closed(opener)
-        if word not in _WINDOWS:
+        if word not in WINDOWS:
             problem = f"{first.shown} is not a window" if first and word != "]" else "the window is empty"
             known = "write ROWS, RANGE, PARTITION BY, UNTIL, TUMBLE, HOP, SESSION, NOW or UNBOUNDED"
-            hint = suggestion(word, _WINDOWS, known)
+            hint = suggestion(_MEANT.get(word, word), WINDOWS, known)
+            if first is not None and first.kind is TokenType.NUMBER and self.word(1) == "ROWS":
+                hint = f"write [ROWS {first.value}]"
             raise self.fail(f"{problem}; {hint}")
         self.take()
         keys: tuple[syntax.ColumnReference, ...] = ()

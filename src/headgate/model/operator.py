@@ -23,6 +23,28 @@ class Select(Unary):
 
 
 @dataclass(frozen=True)
+class Explode(Unary):
+    """Passes on every tuple with each of the rows that a call gives for it, such as the elements of an array.
+
+    ``columns`` of the rows become ``alias__column``.
+    """
+
+    alias: str
+    columns: tuple[str, ...]
+    call: Expression
+    is_outer: bool
+    """Whether a tuple without rows is passed on, with NULLs."""
+
+    @property
+    def arguments(self) -> tuple[Expression, ...]:
+        """What is evaluated for a tuple."""
+        return tuple(Expression(one.copy(), self.call.span) for one in self.call.tree.expressions)
+
+    def __str__(self) -> str:
+        return f"{'outer ' if self.is_outer else ''}rows of {self.call}"
+
+
+@dataclass(frozen=True)
 class ByTruth:
     """The value of a predicate for each truth value that its function can return."""
 
@@ -231,6 +253,7 @@ class Synthetic:
 
 Operator = (
     Select
+    | Explode
     | Eddy
     | RelationJoin
     | WindowUpdate
@@ -248,6 +271,8 @@ def expressions_of(operator: Operator) -> Iterator[Expression]:
     """The expressions that an operator evaluates, but for the verdicts of placed predicates."""
     if isinstance(operator, (Select, RelationJoin, WindowJoin)):
         yield from operator.predicates
+    elif isinstance(operator, Explode):
+        yield from operator.arguments
     elif isinstance(operator, Eddy):
         yield from (argument for predicate in operator.predicates for argument in predicate.arguments)
         yield from operator.matches if isinstance(operator, JoinEddy) else ()

@@ -21,10 +21,14 @@ class StoredSide:
     columns: tuple[str, ...]
     join: str
     on: tuple[Expression, ...]
+    generated: Expression | None = None
+    """The call that gives its rows for each of those before it."""
 
     @property
     def names(self) -> Iterator[str]:
         """The relations that are read, at whatever depth."""
+        if self.generated is not None:
+            return
         if isinstance(self.source, str):
             yield self.source
         else:

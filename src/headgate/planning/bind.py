@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from sqlglot import exp
 
-from headgate.cql.syntax import Emission, ScalarExpression, Select, SelectItem
+from headgate.cql.syntax import Emission, RankItem, ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model import operator as physical
 from headgate.model.expression import (
@@ -179,6 +179,7 @@ class Branch(SelectList):
         if is_chain(scope):
             relations = [one for one in scope.sources if one not in scope.streams]
             on = [condition for relation in relations for condition in scope.on_of_relation(relation)]
+            on += [relation.generated for relation in relations if relation.generated is not None]
             node, renamed = joined_in_turn(scope, clauses.predicates, (*clauses.read, *on), derived)
             node, clauses = scope.with_relations(node, renamed), clauses.over(renamed)
         else:
@@ -234,6 +235,11 @@ class Branch(SelectList):
             if self.scope.window_bound(reference) is not None:
                 message = f"{reference.name} is known when the window is complete; use it in SELECT or HAVING"
                 raise QueryError(message, reference.span)
+            ranks = (item.name.text for item in self._select.items if isinstance(item, RankItem))
+            named = next((one for one in ranks if one.lower() == reference.name.lower()), None)
+            if named and reference.qualifier is None and not self.scope.find(named, reference.span):
+                message = f"{named} is a rank of this SELECT, which is known behind WHERE"
+                raise QueryError(f"{message}; write QUALIFY {named} <= 10", reference.span)
 
     def _ranking(self, grouping: Grouping | None) -> Ranking | None:
         written = self._select.ranking
@@ -303,8 +309,9 @@ class Branch(SelectList):
         if isinstance(window, UnboundedWindow):
             message = "SELECT DISTINCT without a window would keep all values; add [RANGE 1 HOUR]"
             raise QueryError(f"{message}, or write INTO ... OPTIONS (mode 'latest')", select.span)
-        # those of subqueries in WHERE only decide which tuples pass
-        is_join = sum(not s.is_hidden or s in self.scope.streams for s in self.scope.sources) > 1
+        # those of subqueries in WHERE only decide which tuples pass; those in place of values have one row
+        others = (s for s in self.scope.sources if not (s.is_hidden or s.item.is_value))
+        is_join = len({*others, *self.scope.streams}) > 1
         if is_join:
             self._check_distinct_join(window)
         node, clauses = self.source(self.clauses(Grouping), derived)

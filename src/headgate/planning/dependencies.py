@@ -18,7 +18,8 @@ Reader = CreateQuery | DeriveStream | CreateView
 def sources_of(query: Reader) -> tuple[str, ...]:
     """The streams and relations in FROM, each once, as the query spells them."""
     items = (item for select in _selects(query.branches) for item in select.sources)
-    return tuple({item.source.text.lower(): item.source.text for item in items if not item.branches}.values())
+    named = (item.source.text for item in items if not item.branches and item.generator is None)
+    return tuple({name.lower(): name for name in named}.values())
 
 
 def calls_of(query: Reader) -> frozenset[str]:
@@ -48,14 +49,17 @@ def _selects(branches: Iterable[Select]) -> Iterator[Select]:
 
 def _expressions(select: Select) -> Iterator[ScalarExpression]:
     yield from (item.expression for item in select.items if isinstance(item, SelectItem))
-    yield from (*select.conjuncts, *select.group_by)
+    yield from (*select.conjuncts, *select.group_by, *select.distinct_on)
     yield from (condition for item in select.sources for condition in item.on)
     tests = [item.test.compared for item in select.sources if item.test is not None]
     yield from (one for compared in tests if compared is not None for one in compared)
     windows = (item.window for item in select.sources if item.window is not None)
     yield from (window.until for window in windows if window.until is not None)
+    yield from (item.generator.argument for item in select.sources if item.generator is not None)
     if select.having is not None:
         yield select.having
+    if select.ranking is not None:
+        yield from (*select.ranking.keys, *(key.expression for key in select.ranking.order))
 
 
 def _utilities(query: Reader) -> Iterator[exp.Expr]:

@@ -9,6 +9,7 @@ from sqlglot import exp
 from headgate.cql import statement as cql
 from headgate.cql import syntax
 from headgate.cql.syntax import Select
+from headgate.cql.tokens import one_line
 from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, Expression, NamedExpression, column_of
 from headgate.model.network import (
@@ -49,6 +50,8 @@ class Derived:
         view = self._catalog.find_view(item.source.text)
         if (item.branches or view is not None) and is_stored(item, self._catalog):
             return self._stored(item, view)
+        if item.is_value:
+            raise _changing_value(item)
         if item.branches:
             name, branches = self._name_of(item.source.text, item.branches, self._reader), item.branches
         elif view is not None:
@@ -126,3 +129,12 @@ class Derived:
             number += 1
             name = f"{owner}.{wanted}_{number}"
         return name
+
+
+def _changing_value(item: syntax.FromItem) -> QueryError:
+    """The message for a subquery in place of a value that reads a stream."""
+    [select] = item.branches
+    stream = select.sources[0].source.text
+    message = f"a subquery in place of a value reads stored relations, and {one_line(stream)} is a stream"
+    hint = "(SELECT AVG(x) AS mean FROM s [RANGE 1 HOUR]) AS m [ROWS 1]"
+    return QueryError(f"{message}; join it in FROM, s [NOW], {hint}", select.sources[0].source.span)

@@ -6,8 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from headgate.formats.html import html_text
-from headgate.planning.logical import Json, LogicalPlan
+from headgate.planning.logical import LogicalPlan
 from headgate.planning.lower import Stages, describe, describe_json
+from headgate.planning.plan_tree import Json
 
 STAGES = ("bind", "optimize", "lower")
 

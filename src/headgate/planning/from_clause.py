@@ -21,7 +21,15 @@ from headgate.model.window import (
     Window,
 )
 from headgate.planning.from_items import BoundColumn, Source
-from headgate.planning.logical import Node, RelationJoin, RelationScan, StreamScan, WindowJoin
+from headgate.planning.logical import (
+    Explode,
+    GeneratedRows,
+    Node,
+    RelationJoin,
+    RelationScan,
+    StreamScan,
+    WindowJoin,
+)
 from headgate.planning.placed_calls import outside_joins
 from headgate.planning.source_checks import STREAM_JOINS, SourceChecks
 from headgate.planning.time_conditions import Timestamps, bounded_by_conditions
@@ -54,9 +62,16 @@ class Scope(SourceChecks):
 
     def with_relations(self, node: Node, renamed: Mapping[str, exp.Expr] = MappingProxyType({})) -> Node:
         """The join of streams, joined with the stored relations; its columns may have been renamed."""
-        for relation in self.sources:
-            if relation not in self.streams:
-                assert isinstance(relation.definition, RelationDefinition)
+        # conditions of other joins may read the values of subqueries
+        for relation in sorted(self.sources, key=lambda source: not source.item.is_value):
+            if relation in self.streams:
+                continue
+            assert isinstance(relation.definition, RelationDefinition)
+            if relation.generated is not None and relation.item.generator is not None:
+                rows = GeneratedRows(relation.definition.name, relation.alias, relation.schema.names)
+                is_outer = relation.item.generator.is_outer
+                node = Explode(node, rows, relation.generated.over(renamed), is_outer)
+            else:
                 named = relation.definition.name, relation.alias, relation.schema.names
                 scan = RelationScan(*named, relation.definition if relation.definition.selects else None)
                 kind = _RELATION_JOINS[relation.item.join]

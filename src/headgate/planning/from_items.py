@@ -28,12 +28,19 @@ class Source:
     item: FromItem
     definition: StreamDefinition | RelationDefinition
     schema: Schema
+    generated: Expression | None = None
+    """The call that gives its rows, if these are computed from each tuple."""
 
     @property
     def alias(self) -> str:
         """Its name in the query: the alias as written, or its own name as declared."""
         written = self.item.alias.text
         return self.definition.name if written.lower() == self.definition.name.lower() else written
+
+    @property
+    def shown(self) -> str:
+        """What messages call it."""
+        return "(SELECT ...)" if self.item.is_value else self.alias
 
     @property
     def window(self) -> Window:
@@ -116,11 +123,16 @@ class Source:
 
     def shows(self, name: str) -> bool:
         """Whether a column without an alias may be one of its own; USING takes that of the left side."""
-        return not self.is_hidden and name.lower() not in {one.text.lower() for one in self.item.using}
+        return self.is_listed and name.lower() not in {one.text.lower() for one in self.item.using}
 
     def is_called(self, name: str) -> bool:
         """Whether it is the source of a subquery that calls it so."""
         return self.item.test is not None and self.item.test.name.lower() == name.lower()
+
+    @property
+    def is_listed(self) -> bool:
+        """Whether a star, and columns without an alias, may be its columns."""
+        return not self.is_hidden and not self.item.is_added
 
     @property
     def is_hidden(self) -> bool:

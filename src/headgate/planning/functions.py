@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from headgate.cql.expressions import AGGREGATES
+from headgate.cql.grouping_sets import GROUPING_CALLS
 
 Kind = str | None
 
@@ -37,17 +38,14 @@ _DIVISION = (
 _OF_CLOCKS = "depends on when a tick runs; use the stream's timestamp column"
 _BY_GROUP = {
     "agg_funcs": "is not supported: what it gives depends on the order of rows",
-    "generator_funcs": "gives several rows for one tuple, which is not supported; use a function of arrays, "
-    "such as exists or transform",
+    "generator_funcs": "gives several rows for one tuple; write FROM s LATERAL VIEW explode(array) t AS x, "
+    "and expressions of x",
     "window_funcs": "needs OVER (...), which is not supported; give the stream a window in FROM, as in "
     "s [ROWS 100], and aggregate",
 }
 _BY_NAME = {
     **dict.fromkeys(_CLOCKS, _OF_CLOCKS),
     **dict.fromkeys(_DIVISION, "depends on how Spark divides a tick; use columns of the stream"),
-    **dict.fromkeys(
-        ("grouping", "grouping_id"), "is for GROUPING SETS, which are not supported; write one query for each"
-    ),
     "window_time": "is of windows in GROUP BY, which are not supported; every result has its timestamp in ts",
 }
 _WITH_VECTOR = 5
@@ -95,6 +93,9 @@ class SparkFunction:
     def objection(self, arguments: int) -> str | None:
         """Why it cannot be called in a query over streams; None if it can."""
         group = self.entry.get("group")
+        if self.name in GROUPING_CALLS:
+            # where GROUP BY has no groupings, they have been refused already
+            return None
         if self.name in _BY_NAME:
             return _BY_NAME[self.name]
         if self.name == "unix_timestamp" and arguments == 0:
@@ -134,11 +135,14 @@ class SparkFunction:
             return _of_one(table, kinds[0])
         if len(kinds) == 2:
             return _of_two(table, kinds[0], kinds[1])
+        are_tried = all(kind is not None and kind in _document()["tried"] for kind in kinds)
+        if table["gives"] == "." and not are_tried:
+            # what goes with types that have not been tried, such as arrays, is not known
+            return CallResult()
         for place, (kind, takes) in enumerate(zip(kinds, table["takes"], strict=True)):
             if kind is not None and kind not in takes:
                 return CallResult(None, place, takes)
-        is_known = all(kind is not None and kind in _document()["tried"] for kind in kinds)
-        return CallResult(_joint(table["gives"]) if is_known else None)
+        return CallResult(_joint(table["gives"]) if are_tried else None)
 
 
 def spark_function(name: str) -> SparkFunction | None:

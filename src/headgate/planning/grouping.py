@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 from sqlglot import exp
 
 from headgate.cql import syntax
 from headgate.cql.expressions import item_at
+from headgate.cql.grouping_sets import GROUPING_CALLS
 from headgate.cql.syntax import ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
 from headgate.model.sql_tree import column_tree, operand, quote, replace_nodes, tree_key
 from headgate.model.window import SessionWindow, UnboundedWindow, is_emitted_whole
-from headgate.planning.aggregates import parts_of, parts_of_registered
+from headgate.planning.aggregates import Parts, parts_of, parts_of_registered
 from headgate.planning.from_clause import Scope
-from headgate.planning.from_items import WindowBound, over_text
+from headgate.planning.from_items import BoundColumn, WindowBound, over_text
 from headgate.planning.type_check import TypeCheck
 from headgate.planning.types import Type
 
@@ -30,9 +32,32 @@ class Grouping:
         self._by_alias = {item.alias.text.lower(): item.expression for item in named if item.alias}
         self._calls: dict[tuple[object, ...], AggregateExpression] = {}
         # the groups of a window have its bounds in common anyway
-        meant = [self._meant(written) for written in select.group_by]
-        keys = dict.fromkeys(scope.bind(one) for one in meant if not self._is_bound(one))
-        self.keys = tuple(NamedExpression(f"k{number}", key) for number, key in enumerate(keys))
+        self._own = self._bound_keys(select.group_by)
+        every = dict.fromkeys((*self._bound_keys(select.all_keys), *self._own))
+        self._written = tuple(NamedExpression(f"k{number}", key) for number, key in enumerate(every))
+        """The keys of all groupings, as they are written."""
+        self._check_bounds(select)
+        self.keys = tuple(self._key(one) for one in self._written)
+
+    def _bound_keys(self, written: Iterable[ScalarExpression]) -> tuple[Expression, ...]:
+        """The keys, without bounds of windows: the groups of a window have them in common anyway."""
+        meant = [self._meant(one) for one in written]
+        return tuple(dict.fromkeys(self._scope.bind(one) for one in meant if not self._is_bound(one)))
+
+    def _key(self, written: NamedExpression) -> NamedExpression:
+        """A key of this grouping; one of others is NULL, of its own type."""
+        if written.expression in self._own:
+            return written
+        null = Expression.parse("CASE WHEN FALSE THEN x END")
+        return replace(written, expression=null.over({"x": operand(written.expression.tree)}))
+
+    def _check_bounds(self, select: Select) -> None:
+        """Reject bounds of windows that are not a key of each grouping: results are those of one window."""
+        own = {key.text.lower() for key in select.group_by}
+        for key in select.all_keys:
+            if self._is_bound(key) and key.text.lower() not in own:
+                message = f"{key.text} is a key of every grouping, as results are those of one window"
+                raise QueryError(f"{message}; write GROUP BY {key.text}, ROLLUP (a, b)", key.span)
 
     @property
     def aggregates(self) -> tuple[AggregateExpression, ...]:
@@ -58,7 +83,12 @@ class Grouping:
     def _outside(self, expression: ScalarExpression) -> list[syntax.ColumnReference]:
         """The columns that are not inside aggregates, but for bounds of windows."""
         calls = [range(call.span.start, call.span.end) for call in expression.aggregates]
-        outside = [r for r in expression.columns if not any(r.span.start in call for call in calls)]
+        told = {start for call in _grouping_calls(expression) for start in _starts(call)}
+        outside = [
+            r
+            for r in expression.columns
+            if r.span.start not in told and not any(r.span.start in call for call in calls)
+        ]
         return [r for r in outside if self._scope.window_bound(r) is None]
 
     def _item_references(self, expression: ScalarExpression) -> tuple[syntax.ColumnReference, ...]:
@@ -79,12 +109,18 @@ class Grouping:
             if (found := self._scope.window_bound(r)) is not None
         }
         own = {r.span.start: operand(self.bind(self._by_alias[r.name.lower()]).tree) for r in items}
-        bound = {r.span.start: self._scope.resolve(r).tree for r in outside if r.span.start not in own}
+        columns = {r.span.start: self._scope.resolve(r) for r in outside if r.span.start not in own}
+        values = {start: self._value(one) for start, one in columns.items() if one.source.item.is_value}
+        bound = {start: one.tree for start, one in columns.items() if start not in values}
         for start, bound_tree in bound.items():
             for column in bound_tree.find_all(exp.Column):
                 column.meta["start"] = start
         aggregates = {call.span.start: self._call(call) for call in expression.aggregates}
-        tree = over_keys(over_text(expression.tree, {**own, **bound, **bounds, **aggregates}), self.keys)
+        groupings = {
+            call.meta["start"]: self._grouping(call, expression) for call in _grouping_calls(expression)
+        }
+        trees = {**own, **values, **bound, **bounds, **aggregates, **groupings}
+        tree = over_keys(over_text(expression.tree, trees), self._written)
         ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
         for reference in outside:
             if reference.span.start in ungrouped:
@@ -100,6 +136,27 @@ class Grouping:
         new = AggregateExpression(f"a{len(self._calls)}", "MIN", first)
         found = self._calls.setdefault(("MIN", False, (first,)), new)
         return bound.between(quote(found.name), quote(TIMESTAMP_US))
+
+    def _grouping(self, call: exp.Anonymous, expression: ScalarExpression) -> exp.Expr:
+        """What GROUPING or GROUPING_ID gives: a bit for each key, which is 1 if another grouping has it."""
+        starts = set(_starts(call))
+        columns = {
+            r.span.start: self._scope.resolve(r).tree for r in expression.columns if r.span.start in starts
+        }
+        given = [Expression(over_text(one, columns)) for one in call.expressions]
+        known = [key.expression for key in self._written]
+        for one, written in zip(given, call.expressions, strict=True):
+            if one not in known:
+                message = f"{call.name.upper()} takes keys of GROUP BY, and {Expression(written)} is none"
+                raise QueryError(f"{message}; add it to them, or leave the call out", expression.span)
+        bits = "".join("0" if one in self._own else "1" for one in given or known)
+        kind = "TINYINT" if call.name.lower() == "grouping" else "BIGINT"
+        return Expression.parse(f"CAST({int(bits or '0', 2)} AS {kind})").tree
+
+    def _value(self, column: BoundColumn) -> exp.Expr:
+        """The value of a subquery: that of the last tuple of the group, as a refresh may change it."""
+        parts = parts_of("LAST", [Expression(column.tree)], distinct=False, condition=None)
+        return parts.value(column_tree(self._computed(parts).name))
 
     def _is_bound(self, written: ScalarExpression) -> bool:
         """Whether a key is ``window_start`` or ``window_end``."""
@@ -117,7 +174,7 @@ class Grouping:
             return False
         column = self._scope.find(reference.name, reference.span)
         # a key has priority over a select item; a column that is not a key would be an error anyway
-        return column is None or Expression(column.tree) not in [key.expression for key in self.keys]
+        return column is None or Expression(column.tree) not in [key.expression for key in self._written]
 
     def _call(self, call: syntax.AggregateCall) -> exp.Expr:
         """The value of an aggregate, over the column of what computes it."""
@@ -127,13 +184,16 @@ class Grouping:
             parts = parts_of_registered(call.function, arguments, call.distinct, condition)
         else:
             parts = parts_of(call.function, arguments, call.distinct, condition)
+        computed = self._computed(parts)
+        self._check_window(call, computed)
+        return parts.value(column_tree(computed.name))
+
+    def _computed(self, parts: Parts) -> AggregateExpression:
+        """The function that computes an aggregate, once however often it is written."""
         argument, others = (parts.arguments[0] if parts.arguments else None), parts.arguments[1:]
-        new = AggregateExpression(
-            f"a{len(self._calls)}", parts.function, argument, parts.distinct, tuple(others)
-        )
-        self._check_window(call, new)
-        found = self._calls.setdefault((parts.function, parts.distinct, parts.arguments), new)
-        return parts.value(column_tree(found.name))
+        name = f"a{len(self._calls)}"
+        new = AggregateExpression(name, parts.function, argument, parts.distinct, tuple(others))
+        return self._calls.setdefault((parts.function, parts.distinct, parts.arguments), new)
 
     def _check_window(self, call: syntax.AggregateCall, new: AggregateExpression) -> None:
         """Reject an aggregate that would keep all tuples, or that has no value for every tuple."""
@@ -176,6 +236,16 @@ class RowGrouping(Grouping):
 
     def _check_window(self, call: syntax.AggregateCall, new: AggregateExpression) -> None:
         """All rows are at hand."""
+
+
+def _grouping_calls(expression: ScalarExpression) -> list[exp.Anonymous]:
+    calls = expression.tree.find_all(exp.Anonymous)
+    return [call for call in calls if call.name.lower() in GROUPING_CALLS and "start" in call.meta]
+
+
+def _starts(call: exp.Anonymous) -> Iterator[int]:
+    """Where the columns of a call begin in the text."""
+    return (column.parts[0].meta.get("start", -1) for column in call.find_all(exp.Column))
 
 
 def _shown(call: syntax.AggregateCall) -> str:

@@ -14,7 +14,7 @@ from headgate.formats.html import html_table, html_text
 from headgate.model.network import ComputedColumn, StreamDefinition
 from headgate.planning.catalog import Catalog
 from headgate.planning.dependencies import Reader, callers, calls_of, readers, sources_of
-from headgate.planning.logical import Json
+from headgate.planning.plan_tree import Json
 from headgate.planning.queries import bind, is_stored_view, selected_columns
 from headgate.planning.rules import optimize
 from headgate.planning.select_list import TIMESTAMP

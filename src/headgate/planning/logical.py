@@ -9,7 +9,6 @@ from typing import TypeVar
 
 from headgate.errors import InternalError
 from headgate.formats.html import html_text, listed
-from headgate.formats.plain_json import finite
 from headgate.model import joins
 from headgate.model import operator as physical
 from headgate.model.expression import AggregateExpression, Expression, NamedExpression, column_of
@@ -18,51 +17,7 @@ from headgate.model.network import QueryDefinition, RelationDefinition, Schema
 from headgate.model.operator_inputs import aliased, conjunction
 from headgate.model.table import Ranking, State, Step, table_text
 from headgate.model.window import RowWindow, Window
-
-Json = dict[str, object]
-
-
-@dataclass(frozen=True)
-class Tree:
-    """A label with its children and the name of an operator; ``note`` follows in text, ``values`` in JSON."""
-
-    label: str
-    children: tuple[Tree, ...] = ()
-    name: str | None = None
-    note: str = ""
-    values: Json = field(default_factory=dict)
-
-    def __str__(self) -> str:
-        name = f"{self.name}: " if self.name else ""
-        indented = "".join(f"\n{child}" for child in self.children).replace("\n", "\n  ")
-        return f"{name}{self.label}{self.note}{indented}"
-
-    def to_json(self) -> Json:
-        named: Json = {"name": self.name} if self.name else {}
-        inputs = [child.to_json() for child in self.children]
-        return {**named, "does": self.label, **finite(self.values), "inputs": inputs}
-
-
-def query_tree(query: QueryDefinition, branches: tuple[Tree, ...]) -> Tree:
-    # only the path is shown: other options can be passwords
-    path = next((f" '{value}'" for key, value in query.sink.options if key.lower() == "path"), "")
-    parts = [f"query {query.name} INTO {query.sink.format}{path}"]
-    if query.latency_s is not None:
-        parts.append(f"latency {query.latency_s:g} s")
-    if query.memory_bytes is not None:
-        parts.append(f"memory {query.memory_bytes / 2**20:g} MB")
-    return Tree(", ".join([*parts, f"overload {query.overload}"]), branches)
-
-
-def query_json(query: QueryDefinition, branches: tuple[Tree, ...]) -> Json:
-    return {
-        "query": query.name,
-        "sink": query.sink.format,
-        "latency_s": query.latency_s,
-        "memory_bytes": query.memory_bytes,
-        "overload": query.overload,
-        "branches": [branch.to_json() for branch in branches],
-    }
+from headgate.planning.plan_tree import Json, Tree, query_json, query_tree
 
 
 @dataclass(frozen=True)
@@ -109,6 +64,14 @@ class RelationScan(Scan):
 
     def __str__(self) -> str:
         return f"relation {aliased(self.name, self.alias)} ({', '.join(self.columns)})"
+
+
+@dataclass(frozen=True)
+class GeneratedRows(Scan):
+    """The rows that a function gives for each tuple; ``name`` is that of the function."""
+
+    def __str__(self) -> str:
+        return f"rows {self.alias} ({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)
@@ -183,6 +146,23 @@ class RelationJoin(_Unary):
 
 
 @dataclass(frozen=True)
+class Explode(_Unary):
+    """Every tuple with each of the rows that a call gives for it."""
+
+    rows: GeneratedRows
+    call: Expression
+    is_outer: bool
+    """Whether a tuple without rows is kept, with NULLs."""
+
+    @property
+    def inputs(self) -> tuple[Node, ...]:
+        return (self.input, self.rows)
+
+    def __str__(self) -> str:
+        return f"{'outer ' if self.is_outer else ''}rows of {self.call}"
+
+
+@dataclass(frozen=True)
 class Aggregate(_Unary):
     """Groups over the window of the one stream below; its columns are those of keys and aggregates."""
 
@@ -248,7 +228,19 @@ class Changes(Table):
         return f"changes of {super().__str__()}"
 
 
-Node = StreamScan | RelationScan | Filter | WindowJoin | RelationJoin | Aggregate | Top | Values | Project
+Node = (
+    StreamScan
+    | RelationScan
+    | GeneratedRows
+    | Filter
+    | WindowJoin
+    | RelationJoin
+    | Explode
+    | Aggregate
+    | Top
+    | Values
+    | Project
+)
 
 
 Plan = TypeVar("Plan", bound="LogicalPlan")
@@ -348,6 +340,8 @@ def expressions(node: Node) -> Iterator[Expression]:
         yield from (argument for call in node.aggregates for argument in call.arguments)
     elif isinstance(node, Values):
         yield from (call.expression for call in node.calls)
+    elif isinstance(node, Explode):
+        yield node.call
     elif not isinstance(node, Scan):
         yield from node.predicates
     for source in node.inputs:

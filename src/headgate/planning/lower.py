@@ -18,6 +18,7 @@ from headgate.planning import logical
 from headgate.planning.catalog import Catalog
 from headgate.planning.logical import LogicalPlan, Node, RelationScan, scans, stream_below
 from headgate.planning.placed_calls import placed_predicate, placed_value
+from headgate.planning.plan_tree import Json, Tree, query_json, query_tree
 from headgate.planning.queries import bind
 from headgate.planning.rules import optimize
 
@@ -42,7 +43,8 @@ def lower(plans: Sequence[LogicalPlan], catalog: Catalog) -> Network:
         )
         queries.append(replace(plan.query, outputs=outputs))
     all_plans = [each for plan in plans for each in (*plan.derived, plan)]
-    read = [scan for plan in all_plans for branch in plan.branches for scan in scans(branch)]
+    scanned = [scan for plan in all_plans for branch in plan.branches for scan in scans(branch)]
+    read = [scan for scan in scanned if not isinstance(scan, logical.GeneratedRows)]
     computed = {scan.name: scan.computed for scan in read if isinstance(scan, RelationScan) and scan.computed}
     below = (name for relation in computed.values() for select in relation.selects for name in select.names)
     used = {*(scan.name for scan in read), *below}
@@ -127,6 +129,10 @@ class _Lowering:
             scan, source = node.relation, self.lower(node.input, has_order)
             name, read = self._name(f"relation_{scan.alias}"), (scan.name, scan.alias, scan.columns)
             return self._add(node.operator(name, source, *read, node.predicates))
+        if isinstance(node, logical.Explode):
+            name, source = self._name(f"rows_{node.rows.alias}"), self.lower(node.input, has_order)
+            rows = (node.rows.alias, node.rows.columns, node.call, node.is_outer)
+            return self._add(physical.Explode(name, source, *rows))
         if isinstance(node, logical.Aggregate):
             stream = stream_below(node)
             # otherwise, every tuple emits the new value of its group
@@ -266,35 +272,35 @@ class Stages:
 
 def describe(network: Network) -> str:
     queries = network.queries.values()
-    return "\n\n".join(str(logical.query_tree(query, _branches(network, query))) for query in queries)
+    return "\n\n".join(str(query_tree(query, _branches(network, query))) for query in queries)
 
 
-def describe_json(network: Network) -> logical.Json:
+def describe_json(network: Network) -> Json:
     return {
         "streams": [_source_json(s) | {"timestamp": s.timestamp} for s in network.streams.values()],
         "relations": [_source_json(relation) for relation in network.relations.values()],
-        "queries": [logical.query_json(q, _branches(network, q)) for q in network.queries.values()],
+        "queries": [query_json(q, _branches(network, q)) for q in network.queries.values()],
     }
 
 
-def _source_json(source: StreamDefinition | RelationDefinition) -> logical.Json:
+def _source_json(source: StreamDefinition | RelationDefinition) -> Json:
     columns = source.schema.ddl if source.schema else None
     return {"name": source.name, "format": source.format, "columns": columns}
 
 
-def _branches(network: Network, query: QueryDefinition) -> tuple[logical.Tree, ...]:
+def _branches(network: Network, query: QueryDefinition) -> tuple[Tree, ...]:
     return tuple(_operator_tree(network, OperatorInput(name)) for name in query.outputs)
 
 
-def _operator_tree(network: Network, source: Input) -> logical.Tree:
+def _operator_tree(network: Network, source: Input) -> Tree:
     if isinstance(source, StreamInput):
-        return logical.Tree(f"stream {source} ({', '.join(source.columns)})")
+        return Tree(f"stream {source} ({', '.join(source.columns)})")
     if isinstance(source, DerivedInput):
         made = _operator_tree(network, OperatorInput(source.operator))
-        return logical.Tree(f"stream {source} ({', '.join(source.columns)})", (made,))
+        return Tree(f"stream {source} ({', '.join(source.columns)})", (made,))
     operator = network.operators[source.operator]
     queries = network.queries_of(operator.name)
     shared = f", shared by {', '.join(queries)}" if len(queries) > 1 else ""
-    return logical.Tree(
+    return Tree(
         f"{operator}{shared}", tuple(_operator_tree(network, i) for i in operator.inputs), operator.name
     )

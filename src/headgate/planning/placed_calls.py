@@ -52,6 +52,15 @@ def without_pool(expression: Expression, catalog: Catalog) -> Expression:
     return expression
 
 
+def in_rows(argument: Expression, catalog: Catalog) -> Expression:
+    """What rows are made of; a QueryError if a pool would have to compute it."""
+    for _, function, pool in _calls(argument, catalog):
+        message = f"{function.name} is placed on pool {pool}, and cannot give rows"
+        hint = "make the call a column, CREATE STREAM t AS SELECT *, f(x) AS y FROM s, and explode y"
+        raise QueryError(f"{message}; {hint}", argument.span)
+    return argument
+
+
 def outside_joins(condition: Expression, catalog: Catalog) -> Expression:
     """A condition of ON that decides whether a tuple has a match; a QueryError if a pool would have to."""
     for _, function, pool in _calls(condition, catalog):

@@ -90,7 +90,7 @@ class SelectList:
         yield from (column for column in columns if column.name.lower() not in left_out)
 
     def _all_of(self, star: Star) -> Iterator[BoundColumn]:
-        sources = tuple(source for source in self.scope.sources if not source.is_hidden)
+        sources = tuple(source for source in self.scope.sources if source.is_listed)
         if star.qualifier is not None:
             if struct := self.scope.struct(star.qualifier.text, star.qualifier.span):
                 yield from (replace(struct, field=name) for name in struct.type.fields)

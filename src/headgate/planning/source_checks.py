@@ -198,7 +198,7 @@ class SourceChecks(SourceColumns):
                 columns = {column_of(other.alias, column) for column in other.schema.names}
                 if columns.intersection(condition.columns):
                     message = (
-                        f"ON of {source.item.join_words} compares two streams, and {other.alias} is none"
+                        f"ON of {source.item.join_words} compares two streams, and {other.shown} is none"
                     )
                     raise QueryError(f"{message}; write the condition in WHERE", condition.span)
 

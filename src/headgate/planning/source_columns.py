@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from types import MappingProxyType
@@ -22,7 +22,9 @@ from headgate.model.window import (
 )
 from headgate.planning.catalog import Catalog
 from headgate.planning.from_items import END, START, WHOLE, BoundColumn, Source, WindowBound, over_text
+from headgate.planning.generated_rows import call_of, rows_of
 from headgate.planning.logical import Node, StreamScan
+from headgate.planning.placed_calls import in_rows
 from headgate.planning.type_check import TypeCheck, check_field
 from headgate.planning.types import Type
 
@@ -58,9 +60,9 @@ class SourceColumns:
         self._is_of_windows = select.summarizes_windows
         self._needs_window = select.summarizes_windows or select.emits_departures
         self._joining: Source | None = None
-        self.sources = _with_window_of_key(tuple(map(self._source, select.sources)), select.window_key)
-        self.streams = tuple(s for s in self.sources if isinstance(s.definition, StreamDefinition))
-        self._by_alias = {source.item.alias.text.lower(): source for source in self.sources}
+        declared = [self._source(item) for item in select.sources if item.generator is None]
+        self._set(_with_window_of_key(tuple(declared), select.window_key))
+        self._add_generated(select.sources)
         plan_columns: set[str] = set()
         for source in self.sources:
             columns = {column_of(source.alias, name).lower() for name in source.schema.names}
@@ -69,6 +71,26 @@ class SourceColumns:
                 raise QueryError(f"{alias.text} is too much like another alias; choose another", alias.span)
             plan_columns |= columns
         self._check_streams(select)
+
+    def _set(self, sources: tuple[Source, ...]) -> None:
+        self.sources = sources
+        self.streams = tuple(s for s in sources if isinstance(s.definition, StreamDefinition))
+        self._by_alias = {source.item.alias.text.lower(): source for source in sources}
+
+    def _add_generated(self, items: Sequence[FromItem]) -> None:
+        """Rows that are computed from tuples, each from the columns of the sources before it."""
+        declared, known = iter(self.sources), list[Source]()
+        for item in items:
+            if item.generator is None:
+                known.append(next(declared))
+                continue
+            self._set(tuple(known))
+            argument = item.generator.argument
+            definition = rows_of(item.generator, self.type_of(argument))
+            assert definition.schema is not None
+            call = call_of(definition.name, in_rows(self._bound(argument), self._catalog), item.generator)
+            known.append(Source(item, definition, definition.schema, call))
+        self._set(tuple(known))
 
     def _source(self, item: FromItem) -> Source:
         name = item.source
@@ -170,9 +192,10 @@ class SourceColumns:
         if reference.qualifier is None:
             found = self.find(reference.name, reference.span)
             if found is None:
-                several = len(self.sources) > 1
+                sources = [s for s in self.sources if not s.item.is_added]
+                several = len(sources) > 1
                 names = [
-                    (f"{s.alias}." if several else "") + name for s in self.sources for name in s.schema.names
+                    (f"{s.alias}." if several else "") + name for s in sources for name in s.schema.names
                 ]
                 message = f"unknown column {reference.name}; columns: {', '.join(names)}"
                 raise QueryError(message, reference.span)
@@ -230,7 +253,7 @@ class SourceColumns:
         renamed = next((s for s in self.sources if s.item.source.text.lower() == alias.lower()), None)
         if renamed is not None:
             return QueryError(f"{alias} has the alias {renamed.alias}; write {renamed.alias}", span)
-        known = known_names([source.alias for source in self.sources])
+        known = known_names([source.alias for source in self.sources if not source.item.is_added])
         return QueryError(f"unknown alias {alias}; known: {known}", span)
 
     def _check_streams(self, select: Select) -> None:

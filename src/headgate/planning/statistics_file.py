@@ -59,6 +59,8 @@ class _Predicate(Section):
     example: ClassVar[str] = '[predicates."A.a = B.a"] with selectivity = 0.5'
     selectivity: Annotated[float, SHARE] = REQUIRED
     seconds: _Seconds | None = None
+    rows: Annotated[float, _ROWS] = 1.0
+    """Of a call that gives rows, such as ``explode(tags)``: how many for each tuple that has any."""
 
 
 class _Query(Section):
@@ -115,7 +117,7 @@ def written_statistics(path: Path, catalog: Catalog) -> tuple[WrittenStatistics,
     statistics = WrittenStatistics(
         rates={name: own.rate for name, own in streams.items() if own.rate is not None},
         predicates={
-            form_of(text): PredicateStatistics(own.selectivity, own.seconds)
+            form_of(text): PredicateStatistics(own.selectivity * own.rows, own.seconds)
             for text, own in predicates.items()
         },
         join=join,

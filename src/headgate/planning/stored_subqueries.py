@@ -24,6 +24,8 @@ _JOINS = {JoinKind.SEMI: "LEFT SEMI JOIN", JoinKind.ANTI: "LEFT ANTI JOIN"}
 
 def is_stored(item: FromItem, catalog: Catalog, within: Collection[str] = ()) -> bool:
     """Whether an item of FROM is a stored relation, or a subquery or view that reads such relations alone."""
+    if item.generator is not None:
+        return True
     name = item.source.text.lower()
     branches = _branches(item, catalog)
     if not branches:
@@ -115,13 +117,17 @@ def relation_of(name: str, branches: Sequence[Select], catalog: Catalog) -> Rela
 
 def _sides(scope: Scope) -> tuple[StoredSide, ...]:
     found = []
-    for source in scope.sources:
+    first, *others = scope.sources
+    # conditions of other joins may read the values of subqueries
+    for source in (first, *sorted(others, key=lambda source: not source.item.is_value)):
         assert isinstance(source.definition, RelationDefinition)
         join = source.item.join
         on = scope.on_of_relation(source)
         words = _JOINS.get(join, join.value)
+        if (rows := source.item.generator) is not None:
+            words = "LATERAL VIEW OUTER" if rows.is_outer else "LATERAL VIEW"
         own = source.definition.selects or source.definition.name
-        found.append(StoredSide(own, source.alias, source.schema.names, words, on))
+        found.append(StoredSide(own, source.alias, source.schema.names, words, on, source.generated))
     return tuple(found)
 
 

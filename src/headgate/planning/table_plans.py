@@ -164,7 +164,13 @@ class _Binding:
         [item, *others] = select.sources
         view = self.catalog.find_view(item.source.text)
         branches = item.branches or (() if view is None else view.branches)
-        is_table = not others and item.window is None and len(branches) == 1 and self.changes(branches[0])
+        beside = [other for other in others if other.generator is None and not other.is_value]
+        is_table = not beside and item.window is None and len(branches) == 1 and self.changes(branches[0])
+        if is_table and others:
+            shown = "(SELECT ...)" if others[0].generator is None else others[0].generator.function
+            message = f"{shown} does not go with rows that change"
+            hint = "write it in the subquery, in a condition of HAVING or over its tuples"
+            raise QueryError(f"{message}; {hint}", others[0].alias.span)
         return branches[0] if is_table else None
 
     def rows(self, select: Select) -> _Rows:

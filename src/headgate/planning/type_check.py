@@ -62,6 +62,16 @@ _WRITTEN_ELSEWHERE = {
     ),
     **dict.fromkeys(("session_start", "session_end"), "write FROM s [SESSION 10 SECONDS], and window_end"),
     "proctime": "write the stream's timestamp column",
+    "current_watermark": "tuples behind the watermark of their stream are dead letters already",
+    "to_timestamp_ltz": "write timestamp_millis(x) or timestamp_seconds(x)",
+    "json_value": "write get_json_object(text, '$.a')",
+    "json_query": "write get_json_object(text, '$.a')",
+    "extractjsonfield": "write get_json_object(text, '$.a')",
+    "latest_by_offset": "write last(x)",
+    "earliest_by_offset": "write first(x)",
+    **dict.fromkeys(("topk", "topkdistinct"), "write slice(sort_array(collect_list(x), false), 1, 3)"),
+    **dict.fromkeys(("timestamptostring", "datetostring"), "write date_format(t, 'yyyy-MM-dd')"),
+    **dict.fromkeys(("stringtotimestamp", "parse_timestamp"), "write to_timestamp(text, 'yyyy-MM-dd')"),
     "split_index": "write split(text, '/')[3]",
 }
 

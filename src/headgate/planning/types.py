@@ -69,6 +69,12 @@ class Type:
         return Type.of(self.tree.expressions[-1])
 
     @property
+    def key(self) -> Type:
+        """The type of a map's keys."""
+        parts = self.tree.expressions if self.tree is not None and self.kind == "p" else ()
+        return Type.of(parts[0]) if parts else UNKNOWN
+
+    @property
     def fields(self) -> tuple[str, ...]:
         """The names of a struct's fields, as far as they are known."""
         parts = self.tree.expressions if self.tree is not None and self.kind == "r" else ()

@@ -10,8 +10,8 @@ from headgate.errors import HeadgateError
 from headgate.formats.plain_json import finite
 from headgate.planning.catalog import Catalog
 from headgate.planning.explain import Explanation, explain_stages
-from headgate.planning.logical import Json
 from headgate.planning.lower import Stages
+from headgate.planning.plan_tree import Json
 from headgate.queueing.advice import Advice, QueryAdvice
 from headgate.session.changing import expected_network
 from headgate.session.handle import Run

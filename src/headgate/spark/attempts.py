@@ -27,7 +27,7 @@ from sqlglot import exp
 from headgate.errors import QueryError
 from headgate.model.expression import Expression, column_of
 from headgate.model.joins import RelationJoin, WindowJoin
-from headgate.model.operator import Aggregate, Project, Select, Table, Top, expressions_of
+from headgate.model.operator import Aggregate, Explode, Project, Select, Table, Top, expressions_of
 from headgate.model.operator_inputs import DerivedInput, OperatorInput, StreamInput
 from headgate.model.sql_tree import column_tree
 from headgate.model.window import UntilWindow, Window
@@ -207,7 +207,7 @@ class Attempts:
         settings = operator.settings
         if isinstance(settings, (Select, RelationJoin, WindowJoin)):
             found = self._with_predicates(operator, settings)
-        elif isinstance(settings, (Project, Aggregate, Top, Table)):
+        elif isinstance(settings, (Explode, Project, Aggregate, Top, Table)):
             tuples = self._store.empty(operator.inputs[0])
             risky = [one for one in expressions_of(settings) if not is_harmless(one, tuples)]
             found = AttemptedOperator(operator, operator, (), (tuple(dict.fromkeys(risky)),))

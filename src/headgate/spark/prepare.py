@@ -17,6 +17,7 @@ from headgate.model.network import Network, QueryDefinition
 from headgate.model.operator import (
     Aggregate,
     Eddy,
+    Explode,
     JoinEddy,
     Number,
     Operator,
@@ -306,7 +307,7 @@ def _alone(settings: Operator) -> Iterator[tuple[Expression, Operator | None]]:
         yield from ((bound, None) for bound in (*(key.expression for key in settings.keys), *arguments))
     elif isinstance(settings, Project):
         yield from ((item.expression, None) for item in settings.items)
-    elif isinstance(settings, (Top, Table)):
+    elif isinstance(settings, (Explode, Top, Table)):
         yield from ((bound, None) for bound in expressions_of(settings))
     elif isinstance(settings, JoinEddy):
         yield from ((match, None) for match in settings.matches)

@@ -30,7 +30,7 @@ from headgate.planning.join_order.search import (
     operators_of,
 )
 from headgate.planning.join_order.shed_plans import knapsack
-from headgate.planning.logical import Tree
+from headgate.planning.plan_tree import Tree
 
 shares_of_load = st.sampled_from([0.01, 0.1, 0.5, 0.9, 1.1, 10.0])
 

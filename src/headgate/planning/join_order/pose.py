@@ -129,6 +129,9 @@ class _Branch:
         if isinstance(node, logical.Values):
             # pools have slots of their own
             return 0.0, 1.0
+        if isinstance(node, logical.Explode):
+            known = self._selections((node.call,), f"{self.name}.rows_{node.rows.alias}")
+            return in_sequence((one.seconds, one.selectivity) for one in known)
         if not isinstance(node, logical.RelationJoin):
             kind = _KINDS.get(type(node), "project")
             return self._pass_seconds(f"{self.name}.{kind}", kind), 1.0

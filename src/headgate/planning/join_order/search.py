@@ -27,7 +27,7 @@ from headgate.planning.join_order.plans import (
 )
 from headgate.planning.join_order.problem import Flow, JoinProblem, WindowSeconds, source_flow
 from headgate.planning.join_order.shed_plans import LinearPlans, TimedPlans, objective, shed_plans
-from headgate.planning.logical import Json, Tree
+from headgate.planning.plan_tree import Json, Tree
 
 
 @dataclass(frozen=True)

@@ -38,6 +38,9 @@ def _pushed(node: Node, predicates: Predicates) -> Node:
         return _filtered(replace(node, input=_pushed(node.input, _without(predicates, own))), own)
     if isinstance(node, logical.WindowJoin):
         return _into_window_join(node, predicates)
+    if isinstance(node, logical.Explode):
+        own = tuple(p for p in predicates if not node.rows.plan_columns.keys().isdisjoint(p.columns))
+        return _filtered(replace(node, input=_pushed(node.input, _without(predicates, own))), own)
     return _into_relation_join(node, predicates)
 
 

@@ -20,12 +20,14 @@ from headgate.model.window import RowWindow
 from headgate.planning import logical
 from headgate.planning.logical import (
     Aggregate,
+    Explode,
     Filter,
     LogicalPlan,
     Node,
     Project,
     Table,
     Top,
+    nodes,
     scans,
     stream_below,
 )
@@ -95,6 +97,8 @@ def _scaled(branch: Project, quality: bool) -> Project:
     if quality and aggregate.operator in (physical.Departures, physical.Contents):
         message = "quality = true is for tuples as they come, and for aggregates; leave it out"
         raise QueryError(message, aggregate.keys[0].expression.span)
+    if quality:
+        _check_apart(aggregate)
     scan = stream_below(aggregate)
     sums = _Sums(column_of(scan.alias, KEEP), quality, is_scaled=not isinstance(scan.window, RowWindow))
     estimates = {call.name: sums.estimate(call) for call in aggregate.aggregates}
@@ -115,6 +119,14 @@ def _scaled(branch: Project, quality: bool) -> Project:
     if top is not None:
         below = Top(below, top.ranking.over(values))
     return Project(below, tuple(items))
+
+
+def _check_apart(aggregate: Aggregate) -> None:
+    """Reject intervals over rows that are kept or dropped together: they would be too narrow."""
+    for node in nodes(aggregate):
+        if isinstance(node, Explode):
+            message = "quality = true takes tuples to be kept independently, and rows of one tuple are not"
+            raise QueryError(f"{message}; leave it out, or aggregate without them", node.call.span)
 
 
 def _lists_rows(branch: Project) -> bool:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from headgate.model.expression import Expression, column_of
 from headgate.model.joins import AntiRelationJoin, RelationJoin, SemiRelationJoin
-from headgate.model.operator import Project, Select
+from headgate.model.operator import Explode, Project, Select
 from headgate.spark import sql
 from headgate.spark.operators.base import OperatorContext, SparkOperator, StoredRelation, spark_operator
 from headgate.spark.sql import TS
@@ -38,6 +40,24 @@ class ProjectOperator(SparkOperator):
         """The timestamp in microseconds rides along; it is dropped before results are written."""
         items = [f"{self._timestamp} AS {TIMESTAMP}", *map(sql.aliased, self.settings.items), sql.name(TS)]
         return sql.select(items, tuples)
+
+
+class ExplodeOperator(SparkOperator):
+    """Passes on each tuple once for every row that it has itself, with the tuple's timestamp and number."""
+
+    settings: Explode
+
+    def applied(self, tuples: str) -> str:
+        """Tuples with their rows."""
+        own = self.settings
+        columns = [column_of(own.alias, column) for column in own.columns]
+        return exploded(tuples, own.call, columns, own.is_outer)
+
+
+def exploded(tuples: str, call: Expression, columns: Sequence[str], is_outer: bool) -> str:
+    """Tuples with the rows that a call gives for each of them."""
+    view = f"LATERAL VIEW {'OUTER ' if is_outer else ''}{call.text} r AS {sql.listed(sql.names(columns))}"
+    return f"SELECT {sql.listed(['t.*', *sql.names(columns)])}\nFROM {sql.relation(tuples)} AS t\n{view}"
 
 
 class RelationJoinOperator(SparkOperator):
@@ -76,6 +96,12 @@ class RelationJoinOperator(SparkOperator):
 def _select(settings: Select, context: OperatorContext) -> SparkOperator:
     del context
     return SelectOperator(settings)
+
+
+@spark_operator.register
+def _explode(settings: Explode, context: OperatorContext) -> SparkOperator:
+    del context
+    return ExplodeOperator(settings)
 
 
 @spark_operator.register

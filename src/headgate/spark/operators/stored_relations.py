@@ -8,6 +8,7 @@ from headgate.model.expression import column_of
 from headgate.model.stored_select import StoredSelect, StoredSide
 from headgate.model.table import Named
 from headgate.spark import sql
+from headgate.spark.operators.stateless import exploded
 from headgate.spark.operators.tables import applied
 from headgate.spark.sql import TS
 
@@ -25,6 +26,10 @@ def _rows(select: StoredSelect, view_of: Callable[[str], str]) -> str:
     rows = sql.select([f"0L AS {sql.name(TS)}", "*"], _side(first, view_of))
     columns = _columns(first)
     for side in others:
+        if side.generated is not None:
+            rows = exploded(rows, side.generated, _columns(side), is_outer=side.join.endswith("OUTER"))
+            columns += _columns(side)
+            continue
         own = [] if side.join in ("LEFT SEMI JOIN", "LEFT ANTI JOIN") else _columns(side)
         wanted = sql.names([TS, *columns, *own])
         on = sql.conjunction(side.on)
