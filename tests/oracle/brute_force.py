@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 SECOND = 1_000_000
+# a tuple of a stream that is not there
+_NULLS = dict.fromkeys(("ts", "k", "v", "s"))
 
 Row = Mapping[str, Any]
 # one row for every alias of FROM
@@ -207,7 +209,10 @@ class Side:
     alias: str
     window: Window | None = None
     join: str = ""
-    """LEFT, RIGHT, FULL, SEMI or ANTI: of a stored relation, or of the second of two streams. It is last."""
+    """LEFT, RIGHT, FULL, SEMI or ANTI: of a stored relation, or of the second of two streams. It is last.
+
+    In a chain of streams that tumble alike, of each but the first, and INNER.
+    """
     on: Predicate | None = None
     condition: str = ""
     """How the join is written in WHERE, if it is a subquery there."""
@@ -381,11 +386,26 @@ class Distinct(Aggregation):
 
 
 @dataclass(frozen=True)
+class Current(Aggregation):
+    """The groups, or without calls the rows, of what a window by rows holds in the end: a table."""
+
+    @property
+    def sql(self) -> str:
+        """CQL text."""
+        return super().sql if self.calls else super().sql.partition(" GROUP BY ")[0]
+
+
+@dataclass(frozen=True)
 class Query:
     """Branches with UNION ALL between them."""
 
     name: str
     branches: Sequence[Select | Aggregation] = field(default_factory=list)
+
+    @property
+    def is_table(self) -> bool:
+        """Whether its results are replaced by later ones."""
+        return any(isinstance(branch, Current) for branch in self.branches)
 
     @property
     def sql(self) -> str:
@@ -409,6 +429,8 @@ def evaluate(query: Query) -> Results:
 
 def _aggregated(query: Aggregation) -> Iterator[tuple[Any, ...]]:
     window = query.side.window
+    if isinstance(query, Current):
+        return _in_the_end(query)
     if window and window.gap:
         return _by_session(query, window.gap)
     if window and window.every:
@@ -426,6 +448,9 @@ def _where(predicates: Sequence[Predicate], tests: Sequence[str] = ()) -> str:
 
 
 def _select(select: Select) -> Iterator[tuple[Any, ...]]:
+    if sum(1 for side in select.sides if side.join) > 1:
+        yield from _chain(select)
+        return
     last = select.sides[-1]
     if last.join and isinstance(last.source, Stream):
         yield from _outer_join(select)
@@ -475,6 +500,53 @@ def _outer_join(select: Select) -> Iterator[tuple[Any, ...]]:
         combination = {left.alias: row, right.alias: other_row}
         if all(predicate.holds(combination) is True for predicate in select.where):
             yield (ts, *(value.of(combination) for value in select.values))
+
+
+def _chain(select: Select) -> Iterator[tuple[Any, ...]]:
+    """Streams that tumble alike, joined in turn: each result lies in the window of its tuples."""
+    first, *others = select.sides
+    found: list[tuple[int, Combination]] = [(t.ts, {first.alias: t.row}) for t in _tuples(first)]
+    nothing = {first.alias: _NULLS}
+    for side in others:
+        found = _joined(found, side, nothing)
+        if side.join not in ("SEMI", "ANTI"):
+            nothing[side.alias] = _NULLS
+    for ts, combination in found:
+        if all(predicate.holds(combination) is True for predicate in select.where):
+            yield (ts, *(value.of(combination) for value in select.values))
+
+
+def _joined(
+    left: Sequence[tuple[int, Combination]], side: Side, nothing: Combination
+) -> list[tuple[int, Combination]]:
+    """Results so far with the tuples of one more side; those without a match come last in their window."""
+    assert side.on is not None and side.window is not None and side.window.slide is not None
+    length, tuples = side.window.slide[0], _tuples(side)
+    matches: dict[int, list[tuple[int, Combination]]] = {place: [] for place in range(len(left))}
+    met = set()
+    for place, (ts, one) in enumerate(left):
+        for tuple_ in tuples:
+            both = {**one, side.alias: tuple_.row}
+            if ts // length == tuple_.ts // length and side.on.holds(both) is True:
+                matches[place].append((max(ts, tuple_.ts), both))
+                met.add(id(tuple_))
+    lonely = [(_end(ts, length), one) for place, (ts, one) in enumerate(left) if not matches[place]]
+    if side.join == "ANTI":
+        return lonely
+    if side.join == "SEMI":
+        return [(min(ts for ts, _ in own), left[place][1]) for place, own in matches.items() if own]
+    found = [match for own in matches.values() for match in own]
+    if side.join in ("LEFT", "FULL"):
+        found += [(ts, {**one, side.alias: _NULLS}) for ts, one in lonely]
+    if side.join in ("RIGHT", "FULL"):
+        others = [t for t in tuples if id(t) not in met]
+        found += [(_end(t.ts, length), {**nothing, side.alias: t.row}) for t in others]
+    return found
+
+
+def _end(ts: int, length: int) -> int:
+    """The last microsecond of the window of a timestamp."""
+    return (ts // length + 1) * length - 1
 
 
 def _pairs(left: Side, right: Side) -> Iterator[tuple[int, Tuple, Tuple]]:
@@ -572,6 +644,19 @@ def _at_every_tuple(query: Aggregation) -> Iterator[tuple[Any, ...]]:
         members = [t for t in held if _key(query, t) == group]
         if not isinstance(query, Distinct) or len(members) == 1:
             yield from _result(query, arriving.ts, group, members)
+
+
+def _in_the_end(query: Current) -> Iterator[tuple[Any, ...]]:
+    """Each group with the timestamp of its last tuple."""
+    tuples = _ordered(query)
+    assert query.side.window is not None
+    held = query.side.window.held(tuples, tuples[-1].ts) if tuples else []
+    groups: dict[object, list[Tuple]] = {}
+    for place, tuple_ in enumerate(held):
+        if _passes(query, tuple_):
+            groups.setdefault(_key(query, tuple_) if query.calls else place, []).append(tuple_)
+    for members in groups.values():
+        yield from _result(query, max(t.ts for t in members), _key(query, members[0]), members)
 
 
 def _at_boundaries(query: Aggregation, length: int, step: int, has_end: bool) -> Iterator[tuple[Any, ...]]:

@@ -13,6 +13,7 @@ from tests.oracle.brute_force import (
     Aggregation,
     Call,
     Combination,
+    Current,
     DerivedStream,
     Distinct,
     Emitted,
@@ -62,7 +63,13 @@ class World:
     timestamp_type: str
 
 
-def random_world(rng: Random, number_of_queries: int, ties: bool = False, has_derived: bool = True) -> World:
+def random_world(
+    rng: Random,
+    number_of_queries: int,
+    ties: bool = False,
+    has_derived: bool = True,
+    has_tables: bool = False,
+) -> World:
     """All from one source of randomness; ``ties`` are equal timestamps within a stream."""
     timestamp_type = rng.choice(("BIGINT", "TIMESTAMP"))
     unit = SECOND if timestamp_type == "BIGINT" else rng.choice((SECOND, SECOND // 2))
@@ -75,7 +82,7 @@ def random_world(rng: Random, number_of_queries: int, ties: bool = False, has_de
     derived = random_chain(rng, streams, relation, unit, timestamp_type) if has_derived else []
     maker = QueryMaker(rng, [*streams, *derived], relation, unit, timestamp_type)
     others = number_of_queries // 4
-    queries = [Query(f"q{i}", maker.branches()) for i in range(number_of_queries - others)]
+    queries = [Query(f"q{i}", maker.branches(has_tables)) for i in range(number_of_queries - others)]
     twins = [twin(rng, query, f"q{len(queries) + i}") for i, query in enumerate(rng.sample(queries, others))]
     return World(streams, derived, relation, [*queries, *twins], timestamp_type)
 
@@ -162,7 +169,7 @@ class QueryMaker:
         self._relation = relation
         self._unit = unit
 
-    def branches(self) -> list[Select | Aggregation]:
+    def branches(self, has_tables: bool = False) -> list[Select | Aggregation]:
         """The branches of one query."""
         shapes: list[tuple[Callable[[], Select | Aggregation], int]] = [
             (self.filter, 3),
@@ -170,9 +177,11 @@ class QueryMaker:
             (self.self_join, 2),
             (self.relation_join, 2),
             (self.outer_join, 5),
+            (self.chain, 3 if self._timestamp_type == "TIMESTAMP" else 0),
             (self.aggregation, 7),
             (self.distinct, 2),
             (self.emitted, 2),
+            (self.current, 3 if has_tables else 0),
         ]
         makers, weights = zip(*shapes, strict=True)
         if self._rng.random() < 0.1:
@@ -290,6 +299,39 @@ class QueryMaker:
         where = [p for alias in shown for p in self._conditions(alias, most=1, often=0.2)]
         values = [column(alias, name) for alias in shown for name in rng.sample(("ts", "k", "v", "s"), 2)]
         return Select(sides, values, where)
+
+    def chain(self) -> Select:
+        """Three streams that tumble alike, of which tuples without a match count too."""
+        rng = self._rng
+        window = tumbling(rng.randint(2, 12) * self._unit)
+        first = rng.choice(("INNER", "LEFT", "LEFT", "RIGHT", "FULL", "SEMI", "ANTI"))
+        # what an inner join leaves out, no later one can keep
+        kept = () if first == "INNER" else ("INNER", "RIGHT", "FULL")
+        sides, shown = [Side(rng.choice(self._streams), "t0", window)], ["t0"]
+        for alias, kind in (("t1", first), ("t2", rng.choice(("LEFT", "SEMI", "ANTI", *kept)))):
+            on = self._equality(shown, alias) or [compare(shown[-1], "k", "=", alias, "k")]
+            on += self._conditions(alias, most=1, often=0.3)
+            if kind != "INNER":
+                on += self._conditions(rng.choice(shown), most=1, often=0.2)
+            sides.append(Side(rng.choice(self._streams), alias, window, kind, all_of(on)))
+            shown += [] if kind in ("SEMI", "ANTI") else [alias]
+        where = [p for alias in shown for p in self._conditions(alias, most=1, often=0.2)]
+        values = [column(alias, name) for alias in shown for name in rng.sample(("ts", "k", "v", "s"), 2)]
+        return Select(sides, values, where)
+
+    def current(self) -> Select | Aggregation:
+        """The current rows or groups of a window by rows, of a stream of different timestamps."""
+        rng = self._rng
+        streams = [s for s in self._streams if len({t.ts for t in s.on_time()}) == len(s.on_time())]
+        if not streams:
+            return self.filter()
+        by_key = partitioned(rng.choice(("k", "s")), rng.randint(1, 4))
+        window = rng.choice((rows(rng.randint(1, 12)), by_key))
+        side = Side(rng.choice(streams), "a", window)
+        keys = rng.sample((column("a", "k"), column("a", "s"), remainder("a", "v", 3)), rng.choice((1, 2)))
+        calls = rng.sample(CALLS, rng.choice((0, 1, 2, 3)))
+        having = above(calls[0], 1) if calls and calls[0].function == "COUNT" and rng.random() < 0.3 else None
+        return Current(side, keys, calls, self._conditions("a", most=2, often=0.4), having)
 
     def _tested(self, side: Side, inside: Sequence[Predicate]) -> Side:
         """A semi or anti join with equal keys, written as a subquery in WHERE."""

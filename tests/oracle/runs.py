@@ -22,6 +22,7 @@ from headgate.session.handle import Run
 
 # far beyond what a run may take, so that no stream counts as silent for want of processor time
 PATIENT = "1 h"
+LATEST = "INTO memory OPTIONS (mode 'latest')"
 
 
 @dataclass(frozen=True)
@@ -77,7 +78,8 @@ def start(spark: SparkSession, folder: Path, world: World, course: Course) -> Ru
     """Begin a run of all queries to their end."""
     session = Session(spark)
     session.execute(declarations(folder, world, course))
-    session.execute("\n".join(query_sql(query) for query in world.queries))
+    texts = (query_sql(query, LATEST if query.is_table else "") for query in world.queries)
+    session.execute("\n".join(texts))
     strategy = course.strategy if course.cut_seed is None else RandomCuts(course.cut_seed, wild_ticks=1)
     return session.start(until_done=True, strategy=strategy, checkpoint=folder / "checkpoint")
 

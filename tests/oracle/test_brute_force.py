@@ -12,6 +12,7 @@ from tests.oracle.brute_force import (
     SECOND,
     Aggregation,
     Call,
+    Current,
     Emitted,
     Query,
     Results,
@@ -28,6 +29,7 @@ from tests.oracle.brute_force import (
     rows,
     rows_every,
     sliding,
+    tumbling,
     until,
 )
 from tests.oracle.random_queries import WORDS, all_of, column, compare, constant, random_world
@@ -100,6 +102,57 @@ def test_outer_joins_of_time_windows_agree_with_duckdb(seed: int, kind: str) -> 
         ts = f"CASE {lonely} ELSE greatest(a.ts, b.ts) END"
         sql = f"SELECT {ts}, a.v, b.v FROM one a {kind} JOIN two b ON {match} WHERE {kept}"
     assert evaluate(Query("q", [joined])) == in_duckdb(sql, one, two)
+
+
+CHAINS = [
+    "LEFT LEFT",
+    "RIGHT SEMI",
+    "FULL ANTI",
+    "SEMI FULL",
+    "ANTI LEFT",
+    "INNER ANTI",
+    "FULL INNER",
+    "LEFT RIGHT",
+]
+
+
+@pytest.mark.parametrize("kinds", CHAINS)
+@pytest.mark.parametrize("seed", range(5))
+def test_chains_of_joins_in_windows_that_tumble_alike_agree_with_duckdb(seed: int, kinds: str) -> None:
+    rng, window = Random(seed), tumbling(7 * SECOND)
+    streams = [random_stream(name, place, rng) for place, name in enumerate(("one", "two", "six"))]
+    hidden = [alias for alias, kind in zip("bc", kinds.split(), strict=True) if kind in ("SEMI", "ANTI")]
+    shown = [alias for alias in "abc" if alias not in hidden]
+    before = "a" if "b" in hidden else "b"
+    ons = [
+        all_of([compare("a", "k", "=", "b", "k"), compare("a", "v", "<", "b", "v")]),
+        all_of([compare(before, "k", "=", "c", "k"), constant("c", "v", ">", 2)]),
+    ]
+    sides = [Side(streams[0], "a", window)]
+    text = "one a"
+    for alias, stream, kind, on in zip("bc", streams[1:], kinds.split(), ons, strict=True):
+        sides.append(Side(stream, alias, window, kind, on))
+        earlier = [f"{one}.ts // 7" for one in shown if one < alias]
+        same = f"{alias}.ts // 7 = coalesce({', '.join(earlier)})"
+        text += f" {kind} JOIN {stream.name} {alias} ON {on.sql} AND {same}"
+    found = evaluate(Query("q", [Select(sides, [column(alias, "v") for alias in shown])]))
+    without_time = Counter[tuple[object, ...]]()
+    for row, times in found.items():
+        without_time[(0, *row[1:])] += times
+    assert without_time == in_duckdb(
+        f"SELECT 0, {', '.join(f'{one}.v' for one in shown)} FROM {text}", *streams
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_what_a_window_by_rows_holds_in_the_end_agrees_with_duckdb(seed: int) -> None:
+    stream = random_stream("one", 0, Random(seed))
+    query = Current(
+        Side(stream, "a", partitioned("s", 3)), [column("a", "k")], [Call("SUM", column("a", "v"))]
+    )
+    held = "SELECT * FROM one QUALIFY row_number() OVER (PARTITION BY s ORDER BY ts DESC) <= 3"
+    expected = in_duckdb(f"SELECT max(ts), k, sum(v) FROM ({held}) GROUP BY k", stream)
+    assert evaluate(Query("q", [query])) == expected
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,11 @@ QUERIES = {
         "SELECT k, try_cast(s AS INT) AS n, try_divide(10, v - 3) AS q FROM a"
         " WHERE v <> 3 AND try_cast(s AS INT) IS NOT NULL",
     ),
+    "elements": (
+        "SELECT k, x FROM a LATERAL VIEW OUTER explode(array_repeat(k, CAST(s AS INT) % 3)) t AS x",
+        "SELECT k, x FROM a LATERAL VIEW OUTER explode(array_repeat(k, try_cast(s AS INT) % 3)) t AS x"
+        " WHERE try_cast(s AS INT) IS NOT NULL",
+    ),
     "total": (
         "SELECT SUM(60 div (v - 3)) AS t FROM a [RANGE 10 SECONDS SLIDE 5 SECONDS]",
         "SELECT SUM(60 div (v - 3)) AS t FROM a [RANGE 10 SECONDS SLIDE 5 SECONDS] WHERE v <> 3",
@@ -109,6 +114,7 @@ SET_ASIDE = {
     "filtered": [a["ts"] for a in A if a["v"] == 3],
     "ruled_out": [a["ts"] for a in A if a["v"] == 3 and a["k"] < 30],
     "item": [a["ts"] for a in A if a["v"] == 3 or a["s"] == "x"],
+    "elements": [a["ts"] for a in A if a["s"] == "x"],
     "total": [a["ts"] for a in A if a["v"] == 3],
     "groups": [a["ts"] for a in A if a["v"] == 3],
     "paired": sorted(max(a["ts"], b["ts"]) for a, b in PAIRS),

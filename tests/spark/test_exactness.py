@@ -67,7 +67,7 @@ def check(world: World, found: dict[str, Results]) -> None:
 def random_case(seed: int) -> tuple[World, Course]:
     rng = Random(seed)
     # streams of few timestamps meet themselves at one instant
-    world = random_world(rng, QUERIES_A_RUN, ties=rng.random() < 0.3)
+    world = random_world(rng, QUERIES_A_RUN, ties=rng.random() < 0.3, has_tables=True)
     return world, random_course(rng, world)
 
 
