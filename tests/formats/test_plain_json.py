@@ -26,6 +26,7 @@ STATE = {
     "spark/eddies/eddy_jobs.py",
     "spark/arrival/dead_letters.py",
     "spark/stored_tables.py",
+    "spark/streaming_logs.py",
 }
 
 values = st.recursive(
