@@ -103,6 +103,11 @@ def test_a_run_takes_statements_tells_of_them_and_a_restart_knows_them(
         )
         assert run.status().queries["added"].start_us == 2_000_001
         assert run.status().queries["kept"].is_paused
+        [listing] = session.execute("SHOW QUERIES").answers
+        assert [(row["query"], row["state"]) for row in listing.to_json()["rows"]] == [
+            ("kept", "paused"),
+            ("added", "running"),
+        ]
         (source / "2.json").write_text('{"ts": 3, "v": 3}\n{"ts": 4, "v": 4}\n')
         wait_for(run, "added", 2)
         assert (rows_of(run, "added"), rows_of(run, "kept")) == ([3, 4], [1, 2])

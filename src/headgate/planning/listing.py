@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from inspect import cleandoc
 
@@ -108,11 +108,17 @@ def _plain(value: Value) -> object:
     return list(value) if isinstance(value, tuple) else value
 
 
-def show(catalog: Catalog, what: str) -> Listing:
-    """All that is declared of a kind, given by its plural."""
+def show(catalog: Catalog, what: str, paused: Collection[str] | None = None) -> Listing:
+    """All that is declared of a kind, given by its plural.
+
+    ``paused`` are queries of the run that is on; without a run, there is no state to show.
+    """
     kind = next(kind for kind, plural in PLURALS.items() if plural == what)
     headings, row_of = _TABLES[kind]
     rows = tuple((name, *row_of(catalog, name)) for name in catalog.names(kind))
+    if kind == "query" and paused is not None:
+        headings = (*headings, "state")
+        rows = tuple((*row, "paused" if row[0] in paused else "running") for row in rows)
     return Listing(f"SHOW {what.upper()}", (kind, *headings), rows)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -61,6 +61,11 @@ class Declarations(SessionState):
     @abstractmethod
     def _is_running(self) -> bool:
         """Whether a run is on."""
+
+    @property
+    @abstractmethod
+    def _paused(self) -> Collection[str] | None:
+        """The paused queries of the run that is on; None if there is none."""
 
     @abstractmethod
     def _admit_to_run(self, new: Sequence[str], is_forced: bool) -> tuple[str, ...]:
@@ -174,7 +179,7 @@ class Declarations(SessionState):
             if isinstance(statement, (PauseQuery, ResumeQuery)):
                 continue
             has_effect = isinstance(statement, Declaration) and not self.catalog.has_no_effect(statement)
-            if answer := perform(statement, self.catalog, self.options):
+            if answer := perform(statement, self.catalog, self.options, self._paused):
                 answers.append(answer)
             if has_effect and isinstance(statement, Declaration):
                 self._keep_text(statement, text)
@@ -234,7 +239,7 @@ class Declarations(SessionState):
         wanted = arguments.text("what", what, "'streams'").lower()
         if wanted not in known:
             raise arguments.wrong("what", what, f"write one of {', '.join(map(repr, known))}")
-        return self.options.listing() if wanted == "settings" else show(self.catalog, wanted)
+        return self.options.listing() if wanted == "settings" else show(self.catalog, wanted, self._paused)
 
     def describe(self, name: str, kind: str | None = None) -> Description:
         """What has a name, as DESCRIBE shows it; ``kind`` distinguishes a function from a stream of its name.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -71,6 +71,12 @@ class SessionRuns(Declarations):
     @property
     def _is_running(self) -> bool:
         return self.run is not None and self.run.is_running
+
+    @property
+    def _paused(self) -> Collection[str] | None:
+        if self.run is None or not self.run.is_running:
+            return None
+        return [name for name, query in self.run.status().queries.items() if query.is_paused]
 
     def transition(self, checkpoint: str | Path | None) -> Transition:
         """What would become of the queries of a checkpoint: which go on, start and end; nothing runs.
