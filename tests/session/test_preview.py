@@ -81,6 +81,11 @@ def test_selects_need_a_run() -> None:
         Session().select("SELECT 1")
 
 
+def test_selects_only_read() -> None:
+    with pytest.raises(QueryError, match="a SELECT reads tables"):
+        Session().select("WITH x AS (SELECT 1) INSERT INTO y SELECT * FROM x")
+
+
 def test_a_run_tells_its_network_settings_and_progress_charts(tmp_path: Path) -> None:
     run, _ = a_run(tmp_path)
     settings = run.settings()

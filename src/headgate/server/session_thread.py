@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from headgate import cql
 from headgate.cql.secrets import without_secrets
 from headgate.cql.statement import Question
-from headgate.cql.tokens import Cursor, check_only_reads
+from headgate.cql.tokens import Cursor
 from headgate.errors import HeadgateError
 from headgate.formats.arrow_rows import plain_rows
 from headgate.server.run_monitor import RunMonitor
@@ -71,7 +71,6 @@ class Worker:
         return {"answers": shown, "warnings": warnings}
 
     def _select(self, text: str, limit: int) -> dict[str, Any]:
-        check_only_reads(text)
         # one more than is returned, to know whether there are more
         found = self._session.select_rows(text.rstrip().removesuffix(";"), limit + 1)
         rows = plain_rows(found.table)

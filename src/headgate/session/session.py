@@ -13,6 +13,7 @@ from headgate import cql
 from headgate.control.admission import with_machine_bounds
 from headgate.cql.measure import LARGEST
 from headgate.cql.statement import CreateQuery
+from headgate.cql.tokens import check_only_reads
 from headgate.errors import SetupError, unknown_name
 from headgate.formats.html import html_paragraph, html_table, listed, plural
 from headgate.model.network import Network, RelationDefinition, StreamDefinition
@@ -224,11 +225,13 @@ class Session(SessionRuns):
     def select(self, text: str) -> DataFrame:
         """The rows of a SELECT over stored relations, results and dead letters of the last run."""
         given = arguments.text("text", text, "'SELECT * FROM q'")
+        check_only_reads(given)
         with self._on_spark():
             return self._tables().select(given)
 
     def select_rows(self, text: str, max_rows: int) -> Selected:
         """The first rows of such a SELECT, as an Arrow table."""
+        check_only_reads(text)
         with self._on_spark():
             return self._tables().rows(text, max_rows)
 
