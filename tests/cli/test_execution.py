@@ -50,6 +50,7 @@ def started(tmp_path: Path) -> tuple[Run, FakeSparkRun]:
     return a_run(tmp_path)
 
 
+@pytest.mark.slow
 def test_a_time_counts_from_the_first_tick(started: tuple[Run, FakeSparkRun], eventually: Eventually) -> None:
     run, behind = started
     watching = Watching(run, for_s=0.01)

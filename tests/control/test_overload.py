@@ -142,6 +142,7 @@ def test_boxes_of_a_measured_query_settle_within_three_ticks_and_keep_the_promis
     assert all(abs(share - kept[0][s]) < 0.05 for shares in kept for s, share in shares.items())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("factor", [slow(0.7), 1.3])
 def test_a_profile_that_is_off_by_a_third_costs_a_quarter_of_the_promise_at_most(factor: float) -> None:
     machine = Machine(off_by(factor), seed=2).run()
@@ -149,6 +150,7 @@ def test_a_profile_that_is_off_by_a_third_costs_a_quarter_of_the_promise_at_most
     assert machine.max_latency_s < LATENCY_S
 
 
+@pytest.mark.slow
 def test_boxes_of_a_query_known_in_part_do_not_flap_once_they_are_set() -> None:
     known = off_by(1.0)
     select = {name: p for name, p in known.profiles.items() if name != "abc.join"}
@@ -159,6 +161,7 @@ def test_boxes_of_a_query_known_in_part_do_not_flap_once_they_are_set() -> None:
     assert all(0.6 < tick.streams["c"].shed / tick.streams["c"].rows_in < 0.85 for tick in late)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("megabytes", [slow(0.5), 1.0, slow(2.0)])
 def test_a_memory_budget_that_binds_is_used_and_never_exceeded(megabytes: float) -> None:
     machine = Machine(off_by(1.0), seed=0, memory_bytes=megabytes * 2**20).run()

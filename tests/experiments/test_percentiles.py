@@ -79,6 +79,7 @@ def checked(tmp_path: Path, *errors: float) -> list[bool]:
     return [check.ok for check in study.checks]
 
 
+@pytest.mark.slow
 def test_the_median_of_all_queries_counts_for_each_load(tmp_path: Path) -> None:
     assert checked(tmp_path, 0.1, 0.15, 0.5) == [True, True]
     assert checked(tmp_path, 0.1, 0.25, -0.5) == [False, True]

@@ -77,6 +77,7 @@ def test_every_plain_query_becomes_a_network_whose_operators_find_their_columns(
     check_lowered(bound_select(select))
 
 
+@pytest.mark.slow
 @given(aggregate_selects())
 def test_every_aggregate_that_binds_becomes_a_network_whose_operators_find_their_columns(select: str) -> None:
     try:

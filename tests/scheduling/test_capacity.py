@@ -79,6 +79,7 @@ def test_a_segment_is_served_unless_it_is_part_of_another(
     assert set(served) <= found
 
 
+@pytest.mark.slow
 @given(plans, st.lists(plans, max_size=3))
 def test_plans_that_came_and_went_leave_no_trace_in_the_list(
     last: dict[str, frozenset[tuple[str, ...]]], before: list[dict[str, frozenset[tuple[str, ...]]]]

@@ -59,6 +59,7 @@ def test_a_connection_whose_request_does_not_come_is_closed(
             assert connection.recv(65536) == b""
 
 
+@pytest.mark.slow
 def test_connections_that_send_nothing_shut_nobody_out_for_long(
     served: Served, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +114,7 @@ def test_an_answer_that_nobody_reads_is_not_kept(served: Served, monkeypatch: py
         wait_for(lambda: reset.poll(0))
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_read_slowly_arrives(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_app, "_READ_WITHIN_S", 0.2)
     monkeypatch.setattr(served.live.hub, "history", lambda: '{"text":"' + "x" * 40_000_000 + '"}')

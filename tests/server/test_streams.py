@@ -209,6 +209,7 @@ def test_streams_of_a_query_that_is_dropped_or_replaced_end(
     wait_for(lambda: served.live._streams == 0 and served.live.hub.readers == 0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("header", ["accept: */*", "x-forwarded-for: 10.0.0.1"])
 def test_a_slow_reader_is_cut_off_and_holds_no_more_than_a_tick(
     served: Served, monkeypatch: pytest.MonkeyPatch, header: str

@@ -167,6 +167,7 @@ FunctionProcess().call("hangs", pickled(hangs), [sys.argv[1], sys.argv[2] == "C"
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("language", ["Python", "C"])
 def test_a_process_ends_with_the_one_that_has_started_it_in_the_middle_of_a_call(
     tmp_path: Path, language: str, eventually: Eventually

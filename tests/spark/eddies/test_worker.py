@@ -182,6 +182,7 @@ def test_workers_of_several_jobs_never_use_more_slots_than_a_pool_has(cluster: C
     assert calls.of == {n: 180 for n in range(4)}
 
 
+@pytest.mark.slow
 def test_workers_of_one_job_take_turns(cluster: Clusters) -> None:
     eddy, calls = cluster("wscq", {"a": 1}), Calls(0.01)
     job = eddy.job(budget_s=1.5)
@@ -210,6 +211,7 @@ def test_slots_of_a_computing_pool_keep_the_processors_of_all_executors_busy(clu
     assert calls.mean_at_a_time > 1.5
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("waiting", [0, 100])
 def test_executors_settle_tuples_at_their_own_speed_while_others_wait(
     cluster: Clusters, waiting: int
