@@ -224,16 +224,15 @@ class Session(SessionRuns):
 
     def select(self, text: str) -> DataFrame:
         """The rows of a SELECT over stored relations, results and dead letters of the last run."""
-        given = arguments.text("text", text, "'SELECT * FROM q'")
-        check_only_reads(given)
+        given = _reading(text)
         with self._on_spark():
             return self._tables().select(given)
 
     def select_rows(self, text: str, max_rows: int) -> Selected:
         """The first rows of such a SELECT, as an Arrow table."""
-        check_only_reads(text)
+        given = _reading(text)
         with self._on_spark():
-            return self._tables().rows(text, max_rows)
+            return self._tables().rows(given, max_rows)
 
     def _tables(self) -> StoredTables:
         from headgate.spark.file_system import Files
@@ -272,3 +271,10 @@ class Session(SessionRuns):
             found = profile_runs(network, length_s, self._launcher(), statistics, progress, say)
         self.measured = with_machine_bounds(found, network)
         return self.measured
+
+
+def _reading(text: str) -> str:
+    """The text of a SELECT, if it does not write."""
+    given = arguments.text("text", text, "'SELECT * FROM q'")
+    check_only_reads(given)
+    return given
