@@ -13,6 +13,8 @@ from tests.server.support import QUERIES, STREAMS, TOKEN, Served, open_with, raw
 
 from headgate.server import bodies, http_app
 
+KNOWN = {"authorization": f"Bearer {TOKEN}"}
+
 
 @pytest.fixture(scope="module")
 def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
@@ -93,14 +95,25 @@ def test_connections_beyond_the_limit_are_refused_and_those_that_are_open_go_on(
     with ExitStack() as stack:
         kept = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
         stack.callback(kept.close)
-        kept.request("GET", "/health")
+        kept.request("GET", "/health", headers=KNOWN)
         assert kept.getresponse().read() == b'{"status":"ok"}'
         monkeypatch.setattr(http_app, "_MOST_CONNECTIONS", 1)
         head, _, body = raw(served.port, b"").partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 503") and b"application/json" in head
         assert json.loads(body) == {"error": "1 connections are open; try again later"}
-        kept.request("GET", "/health")
+        kept.request("GET", "/health", headers=KNOWN)
         assert kept.getresponse().read() == b'{"status":"ok"}'
+
+
+@pytest.mark.parametrize("path", ["/health", "/status", "/nothing"])
+def test_connections_of_strangers_are_not_kept(served: Served, path: str) -> None:
+    for headers, is_kept in (({}, False), ({"authorization": "Bearer wrong"}, False), (KNOWN, True)):
+        connection = http.client.HTTPConnection("127.0.0.1", served.port, timeout=20)
+        connection.request("GET", path, headers=headers)
+        answer = connection.getresponse()
+        answer.read()
+        assert (answer.headers["connection"] != "close") == is_kept
+        connection.close()
 
 
 def test_an_answer_that_nobody_reads_is_not_kept(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

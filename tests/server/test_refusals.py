@@ -230,7 +230,7 @@ def test_requests_without_a_token_do_not_use_up_the_rate_of_those_with_one() -> 
     def status(path: str, **headers: str) -> int:
         given = [(name.encode(), value.encode()) for name, value in headers.items()]
         scope = {"path": path, "method": "GET", "query_string": b"", "headers": given, "server": ("", 1)}
-        refusal = guard._refusal(scope)
+        refusal = guard._refusal(scope, guard._is_known(scope))
         return 200 if refusal is None else refusal.status_code
 
     assert {status("/status") for _ in range(450)} == {401, 429}

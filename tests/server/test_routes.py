@@ -227,6 +227,9 @@ def test_a_run_that_has_failed_is_reported_and_the_server_goes_on(served: Served
     assert json.loads(body)["error"] == "the disk is full"
     assert served.get("/health") == {"status": "ok"}
     assert "headgate_up 0" in served.ask("GET", "/metrics")[2].decode()
+    # pages that show it do not report it to the program
+    with pytest.raises(RuntimeError, match="the disk"):
+        served.session.close()
 
 
 def test_stop_is_answered_before_the_server_ends(served: Served) -> None:

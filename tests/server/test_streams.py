@@ -6,6 +6,7 @@ import http.client
 import io
 import json
 import socket
+import threading
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -17,7 +18,8 @@ import pytest
 from tests.fake_runs import SHEDDING, FakeSparkRun, network_of
 from tests.server.support import QUERIES, STREAMS, TOKEN, Served, serving, ticks, wait_for
 
-from headgate.server import http_app
+from headgate.errors import SparkError
+from headgate.server import http_app, streams
 
 
 def rows_of(tick: int, number: int = 3) -> pa.Table:
@@ -107,6 +109,10 @@ def test_results_are_json_lines_or_an_arrow_stream(served: Served) -> None:
     _, _, body = served.ask("GET", "/queries/big/results?format=arrow&since=2")
     table = pa.ipc.open_stream(io.BytesIO(body)).read_all()
     assert table.column("ts").to_pylist() == [30, 31, 32, 40, 41, 42]
+    with pa.ipc.open_stream(io.BytesIO(body)) as batches:
+        # a reader that is cut off goes on after the last tick that it has whole
+        told = [dict(found.custom_metadata) for found in batches.iter_batches_with_custom_metadata()]
+    assert told == [{b"tick": b"3"}, {b"tick": b"4"}]
 
 
 def test_values_of_every_type_are_lines_and_an_answer_without_rows_has_its_columns(
@@ -184,6 +190,64 @@ def test_a_reader_that_follows_gets_the_results_of_new_ticks(served: Served) -> 
     assert json.loads(reader.line()) == {"tick": 5, "row": {"ts": 50, "src": "h0"}}
     reader.close()
     wait_for(lambda: served.live.hub.readers == 0)
+
+
+def test_a_reader_that_was_too_slow_for_notices_misses_no_results(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(streams, "_LOOK_AGAIN_S", 1e6)
+    reading, go_on = threading.Event(), threading.Event()
+
+    def results_of_tick(self: Any, query: str, batch_id: int) -> Any:
+        if batch_id == 5:
+            reading.set()
+            assert go_on.wait(20)
+        return SimpleNamespace(toArrow=lambda: rows_of(batch_id, 1))
+
+    monkeypatch.setattr(FakeSparkRun, "results_of_tick", results_of_tick)
+    reader = Reader(served, "/queries/big/results?follow=true&since=4")
+    assert served.session is not None and served.session.run is not None
+    later = ticks(served.session.run.network, 400)
+    served.kept.append(5)  # type: ignore[attr-defined]
+    served.emit(later[5])
+    assert reading.wait(20)
+    served.kept.extend(range(6, 400))  # type: ignore[attr-defined]
+    for tick in later[6:]:
+        served.live.hub.publish("tick", {"tick": tick.batch_id, "queries": {"big": [1]}})
+    go_on.set()
+    assert [json.loads(reader.line())["tick"] for _ in range(5, 400)] == list(range(5, 400))
+    reader.close()
+
+
+@pytest.mark.parametrize("format", ["jsonl", "arrow"])
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_an_error_ends_the_stream_of_a_query_that_was_replaced_meanwhile(
+    served: Served, monkeypatch: pytest.MonkeyPatch, format: str, is_replaced: bool
+) -> None:
+    assert served.session is not None and served.session.run is not None
+    run = served.session.run
+
+    def results_of_tick(self: Any, query: str, batch_id: int) -> Any:
+        if batch_id == 4:
+            if is_replaced:
+                served.live.monitor.close()
+                run._network = network_of(SHEDDING)
+            raise SparkError("the path does not exist")
+        return SimpleNamespace(toArrow=lambda: rows_of(batch_id))
+
+    monkeypatch.setattr(FakeSparkRun, "results_of_tick", results_of_tick)
+    reader = Reader(served, f"/queries/big/results?since=2&format={format}")
+    if is_replaced:
+        body = reader.answer.read()
+        if format == "arrow":
+            assert pa.ipc.open_stream(io.BytesIO(body)).read_all().equals(rows_of(3))
+        else:
+            assert body.count(b'"tick": 3') == body.count(b"\n") == 3
+    else:
+        with pytest.raises(http.client.IncompleteRead):
+            reader.answer.read()
+    reader.close()
+    wait_for(lambda: served.live._streams == 0)
 
 
 def test_streams_of_a_query_that_is_dropped_or_replaced_end(

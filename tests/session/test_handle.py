@@ -22,6 +22,10 @@ from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
 
 FREE = "CREATE QUERY q AS SELECT src FROM packets;"
+LATEST = """
+CREATE QUERY q AS SELECT src, COUNT(*) AS n FROM packets [LANDMARK] GROUP BY src
+  INTO memory OPTIONS (mode 'latest', key 'src');
+"""
 BOUNDED = "CREATE QUERY q WITH (latency = '4 s', memory = '1 MB') AS SELECT src FROM packets;"
 
 
@@ -204,6 +208,37 @@ def test_a_run_that_is_over_cannot_be_changed_but_asked(both: tuple[Run, FakeSpa
     # nothing was measured, and runs on assumptions until something is
     measured = run.measured()
     assert measured.profiles == {} and {*run.profiles(), "ticks"} == set(measured.not_measured)
+
+
+def test_looking_at_the_failure_of_a_run_does_not_report_it(tmp_path: Path) -> None:
+    run, behind = a_run(tmp_path)
+    assert run.failure is None
+    behind.fail(ValueError("no more"))
+    for _ in range(2):
+        assert str(run.failure) == "no more"
+    with pytest.raises(ValueError, match="no more"):
+        run.discard()
+    run.discard()
+
+
+@pytest.mark.parametrize(("query", "is_read_again"), [(SHEDDING, False), (LATEST, True)])
+def test_a_table_that_is_replaced_while_it_is_read_is_read_again(
+    tmp_path: Path, query: str, is_read_again: bool
+) -> None:
+    run, behind = a_run(tmp_path, query)
+    failures = [SparkError("the path does not exist")] * 2
+
+    def results(*_: Any) -> Any:
+        if failures:
+            raise failures.pop()
+        return SimpleNamespace(toArrow=lambda: "rows")
+
+    vars(behind).update(results=results, results_of_tick=results)
+    if is_read_again:
+        assert run.results_of_tick("q", 3) == "rows"
+    else:
+        with pytest.raises(SparkError):
+            run.results_of_tick("q", 3)
 
 
 def test_discarding_removes_a_folder_of_the_runs_own_alone(tmp_path: Path) -> None:

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
+from operator import eq
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
@@ -49,14 +52,24 @@ def test_a_python_process_that_has_ended_is_that_of_the_functions_called(text: s
     assert str(found) == f"the Python process that calls {called} has ended: it exited, crashed or was killed"
 
 
+def test_or_that_of_a_generated_stream() -> None:
+    session = Session().function("f", abs, "int")
+    session.execute("CREATE STREAM s FROM burst; CREATE QUERY q AS SELECT f(bytes) AS x FROM s")
+    found = blamed(ENDED, session.network(), session._functions)
+    assert "that calls function f in query q or generates stream s has ended" in str(found)
+
+
 def test_without_functions_it_is_an_error_of_sparks() -> None:
     session = declared("f", "CREATE QUERY q AS SELECT v FROM s")
     assert blamed(ENDED, session.network(), session._functions) is ENDED
 
 
-def test_a_function_that_cannot_be_pickled_is_named_and_not_registered() -> None:
-    lock, spark = threading.Lock(), Mock()
-    register = registration("f", lambda v: lock.locked(), "boolean", is_aggregate=False)
+@pytest.mark.parametrize("make", [lambda lock: lambda v: lock.locked(), lambda lock: partial(eq, lock)])
+def test_a_function_that_cannot_be_pickled_is_named_and_not_registered(
+    make: Callable[[Any], Callable[..., Any]],
+) -> None:
+    spark = Mock()
+    register = registration("f", make(threading.Lock()), "boolean", is_aggregate=False)
     with pytest.raises(SetupError, match=r"^function f cannot be sent to Python workers: .*_thread.lock"):
         register(spark)
     spark.udf.register.assert_not_called()

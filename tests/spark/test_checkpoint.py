@@ -514,6 +514,58 @@ def test_an_interrupted_rollback_is_noticed_and_mended_by_another_one(state: Sta
     assert state.reopened().last_manifest(TickSettings()).batch_id == 5
 
 
+class _Killed(BaseException):
+    pass
+
+
+class _Mortal(Files):
+    """A process that is killed at one of its deletions."""
+
+    def __init__(self, deletions: int) -> None:
+        super().__init__()
+        self._left = deletions
+
+    def delete(self, path: str) -> None:
+        if not path.endswith(".lock"):
+            if self._left == 0:
+                raise _Killed
+            self._left -= 1
+        super().delete(path)
+
+
+def test_a_rollback_that_is_killed_anywhere_is_refused_until_it_is_repeated(tmp_path: Path) -> None:
+    refused = 0
+    for deletions in range(50):
+        state = State(tmp_path / str(deletions))
+        for _ in range(8):
+            state.tick()
+        try:
+            roll_back(_Mortal(deletions), str(state.root), 4)
+        except _Killed:
+            # that of which only blocks are left over is as good as complete
+            if spark_entries(state) != (list(range(5)), list(range(5))) and deletions:
+                assert "step back to it with" in refusal(state)
+                refused += 1
+        else:
+            break
+        roll_back(state.files, str(state.root), 4)
+        assert state.reopened().last_manifest(TickSettings()).batch_id == 4
+        assert spark_entries(state) == (list(range(5)), list(range(5)))
+    assert refused >= 8
+
+
+def test_spark_must_not_have_planned_more_than_one_tick_ahead(state: State) -> None:
+    for entry in (8, 9):
+        state.note(f"spark/offsets/{entry}", (state.root / "spark/offsets/7").read_text())
+        if entry == 8:
+            assert state.reopened().last_manifest(TickSettings()).batch_id == 7
+    assert "spark/offsets has an entry 9, but the last manifest is of tick 7; tick 7 is good" in refusal(
+        state
+    )
+    roll_back(state.files, str(state.root))
+    assert state.reopened().last_manifest(TickSettings()).batch_id == 7
+
+
 def test_results_of_ticks_that_come_again_are_removed(tmp_path: Path) -> None:
     names = [f"part-abcd-{batch:09d}-000.parquet" for batch in range(4)]
     others = ["part-other-000000003-000.parquet", "notes.txt"]

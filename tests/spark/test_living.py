@@ -134,3 +134,25 @@ def test_a_run_takes_statements_tells_of_them_and_a_restart_knows_them(
         "query other starts at 1970-01-01T00:00:04.000001Z",
         "query added ends; its results stay",
     ]
+
+
+def test_queries_of_a_run_that_ends_before_its_first_tick_are_restored(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    source, state = tmp_path / "s", tmp_path / "state"
+    source.mkdir()
+    text = f"CREATE STREAM s (ts BIGINT, v INT) FROM json OPTIONS (path '{source}', timestamp 'ts');"
+    with Session(spark) as session:
+        assert not session.is_written(state)
+        session.execute(f"{text} CREATE QUERY q AS SELECT v FROM s")
+        session.start(checkpoint=state)
+        session.execute("CREATE QUERY later AS SELECT v FROM s WHERE v > 1")
+        assert session.run is not None and session.run.status().ticks == 0
+        session.run.stop()
+    (source / "1.json").write_text('{"ts": 1, "v": 1}\n{"ts": 2, "v": 2}\n')
+    with Session(spark) as session:
+        assert session.is_written(state)
+        assert set(session.restore(state).catalog.queries) == {"q", "later"}
+        run = session.start(checkpoint=state, until_done=True)
+        assert run.wait(120)
+        assert (rows_of(run, "q"), rows_of(run, "later")) == ([1, 2], [2])

@@ -128,9 +128,9 @@ def test_results_that_an_earlier_version_has_staged_are_delivered(tmp_path: Path
 class _Sent(StagedSink):
     """Takes what is staged, without Spark."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, files: Files | None = None) -> None:
         query = cast(QueryDefinition, SimpleNamespace(name="q"))
-        super().__init__(cast(SparkSession, None), query, Files(), str(folder), StructType())
+        super().__init__(cast(SparkSession, None), query, files or Files(), str(folder), StructType())
         self.sent: list[int] = []
 
     def _send(self, batch_id: int) -> None:
@@ -185,3 +185,33 @@ def test_staged_files_that_are_whole_are_sent_also_those_of_an_earlier_version(t
         sink = resumed(tmp_path)
         sink.deliver()
         assert sink.sent == [4] and not part.exists()
+
+
+class _Mortal(Files):
+    """A process that is killed while it removes a folder, or before it begins."""
+
+    def __init__(self, has_begun: bool) -> None:
+        super().__init__()
+        self._has_begun = has_begun
+
+    def delete(self, path: str) -> None:
+        if Path(path).is_dir():
+            if self._has_begun:
+                next(Path(path).rglob("*.parquet")).unlink()
+            raise KeyboardInterrupt
+        super().delete(path)
+
+
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_a_crash_while_delivered_results_are_removed_is_neither_damage_nor_a_second_delivery(
+    tmp_path: Path, has_begun: bool
+) -> None:
+    part = staged(tmp_path)
+    killed = _Sent(tmp_path, _Mortal(has_begun))
+    killed.discard_after(4)
+    with pytest.raises(KeyboardInterrupt):
+        killed.deliver()
+    assert killed.sent == [4] and part.exists() != has_begun
+    sink = resumed(tmp_path)
+    sink.deliver()
+    assert not sink.sent and not list(tmp_path.iterdir())

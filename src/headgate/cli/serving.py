@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -91,7 +92,7 @@ def serve(
     session.options = options
     record = None if "://" in checkpoint else Path(checkpoint)
     text = "" if script is None else script.text
-    restored = checkpoint if record is not None and not text and _has_state(record) else ""
+    restored = "" if text or (record is not None and not _has_state(record)) else checkpoint
     _serve(_live(session, keys, record), text, host, port, tokens, restored, as_json)
 
 
@@ -140,8 +141,8 @@ def _serve(
                 print("starting Spark", file=sys.stderr)
                 if text:
                     live.session.begin(text, lambda line: print(line, file=sys.stderr))
-                else:
-                    live.session.restore(restored)
+                elif not live.session.restore(restored):
+                    print(f"{restored} has no committed state: starting without queries", file=sys.stderr)
             _announce(http_app.url_of(listening), live.keys.new_link(), tokens, as_json)
             ends = _Ends(live, interrupt)
             server = http_app.Server(live, http_app.application(live, http_app.hosts_of(host)), ends)
@@ -186,6 +187,9 @@ class _Ends:
             state = run_state(run)
             reason = f": {state['error']}" if state["error"] else ""
             print(f"the run has {state['state']}{reason}", file=sys.stderr)
+            with suppress(Exception):
+                # from here on, it counts as reported
+                run.wait(0)
         return self._interrupt.wanted
 
 

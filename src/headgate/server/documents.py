@@ -119,11 +119,8 @@ def run_state(run: Run) -> Document:
     """Whether it runs, and why not."""
     error = None
     state = "running" if run.is_running else "ended"
-    if state == "ended":
-        try:
-            run.wait(0)
-        except Exception as failure:
-            state, error = "failed", " ".join(str(failure).split())
+    if (failure := run.failure) is not None:
+        state, error = "failed", " ".join(str(failure).split())
     paused = sorted(name for name, query in run.status().queries.items() if query.is_paused)
     return {"state": state, "checkpoint": run.checkpoint, "error": error, "paused": paused}
 

@@ -106,23 +106,30 @@ class Guard:
             await self._app(scope, receive, send)
             return
 
+        is_known = self._is_known(scope)
+        # connections of strangers, which are kept open for nothing, would shut out all others
+        common = _HEADERS if is_known else {**_HEADERS, "connection": "close"}
+
         async def with_headers(message: Any) -> None:
             if message["type"] == "http.response.start":
                 present = {name.lower() for name, _ in message["headers"]}
-                added = [(k.encode(), v.encode()) for k, v in _HEADERS.items() if k.encode() not in present]
+                added = [(k.encode(), v.encode()) for k, v in common.items() if k.encode() not in present]
                 message = {**message, "headers": [*message["headers"], *added]}
             await send(message)
 
-        refusal = self._refusal(scope)
+        refusal = self._refusal(scope, is_known)
         answer = self._app if refusal is None else refusal
         await answer(scope, receive, with_headers)
 
-    def _refusal(self, scope: Any) -> JSONResponse | None:
-        given = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
+    def _is_known(self, scope: Any) -> bool:
+        headers = dict(_given(scope))
+        return self._has_token(headers) or self._has_cookie(scope, headers)
+
+    def _refusal(self, scope: Any, is_known: bool) -> JSONResponse | None:
+        given = _given(scope)
         headers = dict(given)
         client = scope["client"][0] if scope.get("client") else ""
-        has_token, has_cookie = self._has_token(headers), self._has_cookie(scope, headers)
-        if not (self._requests if has_token or has_cookie else self._without_token).takes(client):
+        if not (self._requests if is_known else self._without_token).takes(client):
             return refused(429, "too many requests; send at most 100 per second", {"retry-after": "1"})
         repeated = sorted(name for name in _SINGLE if [own for own, _ in given].count(name) > 1)
         if repeated or {"content-length", "transfer-encoding"} <= headers.keys():
@@ -131,14 +138,14 @@ class Guard:
         host = headers.get("host", "")
         if self._hosts is not None and _name_of(host) not in self._hosts:
             return refused(421, f"this server does not answer for host {host[:100]!r}")
-        if has_token or _is_open(scope):
+        if self._has_token(headers) or _is_open(scope):
             return None
         if "authorization" in headers:
             if not self._wrong_tokens.takes(client):
                 return refused(429, "too many wrong tokens; wait a while", {"retry-after": "5"})
             error = "the token is wrong; send that of headgate serve as Authorization: Bearer TOKEN"
             return refused(401, error, {"www-authenticate": "Bearer"})
-        if has_cookie:
+        if is_known:
             # another page must not use the cookie of this one
             is_own = "origin" not in headers or _netloc(headers["origin"]) == host
             return None if is_own else refused(403, "requests of other pages are refused")
@@ -152,6 +159,10 @@ class Guard:
     def _has_cookie(self, scope: Any, headers: dict[str, str]) -> bool:
         found = _cookies(headers.get("cookie", ""), cookie_name(scope))
         return any([self._keys.knows_cookie(cookie) for cookie in islice(found, _MOST_GIVEN)])
+
+
+def _given(scope: Any) -> list[tuple[str, str]]:
+    return [(name.decode("latin-1"), value.decode("latin-1")) for name, value in scope["headers"]]
 
 
 def _is_open(scope: Any) -> bool:

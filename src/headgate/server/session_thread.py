@@ -89,10 +89,13 @@ class Worker:
                 say(line)
         self._start()
 
-    def restore(self, checkpoint: str) -> None:
-        """Let the queries go on that ran when the checkpoint was written last."""
-        self._session.restore(checkpoint)
-        self._start()
+    def restore(self, checkpoint: str) -> bool:
+        """Let the queries go on that ran when the checkpoint was written last, if it ever was; whether so."""
+        is_written = self._session.is_written(checkpoint)
+        if is_written:
+            self._session.restore(checkpoint)
+            self._start()
+        return is_written
 
     def preview(self, text: str) -> dict[str, Any]:
         """Plans and advice of statements; nothing is declared."""

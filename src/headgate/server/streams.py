@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import io
 import json
+import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 from starlette.responses import StreamingResponse
 
+from headgate.errors import HeadgateError
 from headgate.formats.arrow_rows import plain_rows
 from headgate.formats.plain_json import json_text
 from headgate.server.hub import TICK, Hub
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
 _STILL_ALIVE_S = 15.0
 _RUN_LOOK_S = 2.0
+_LOOK_AGAIN_S = 10.0
 _ROWS_PER_PART = 5_000
 
 
@@ -76,6 +79,7 @@ async def result_tables(
 ) -> AsyncGenerator[tuple[int, Any], None]:
     """Results of every tick after ``since``, as a tick and an Arrow table; then of new ticks."""
     subscription = hub.subscribe() if follow else None
+    definition = run.network.queries.get(query)
     last = since
     try:
         # that of a query that is dropped ends
@@ -90,17 +94,24 @@ async def result_tables(
             if subscription is None or not run.is_running:
                 return
             if subscription.is_over:
-                # it was too slow for notices, not for results: these are on disk
+                # it was too slow for notices, not for results: these are on disk, and looked for at once
                 hub.unsubscribe(subscription)
                 subscription = hub.subscribe()
+                continue
             await _wait_for_rows(subscription, query, last, run)
+    except HeadgateError:
+        # what a query had is gone when it is dropped or replaced
+        if run.network.queries.get(query) == definition:
+            raise
     finally:
         if subscription is not None:
             hub.unsubscribe(subscription)
 
 
 async def _wait_for_rows(subscription: Any, query: str, last: int, run: Run) -> None:
-    while run.is_running:
+    """Wait for a notice of rows, or some seconds: of a busy server, notices may be lost."""
+    until_s = time.monotonic() + _LOOK_AGAIN_S
+    while run.is_running and time.monotonic() < until_s:
         try:
             message = await subscription.next(_RUN_LOOK_S)
         except (asyncio.TimeoutError, TimeoutError):
@@ -127,23 +138,33 @@ async def json_lines(tables: AsyncGenerator[tuple[int, Any], None]) -> AsyncGene
 async def arrow_stream(
     tables: AsyncGenerator[tuple[int, Any], None], schema: pa.Schema
 ) -> AsyncGenerator[bytes, None]:
-    """One Arrow IPC stream of all rows, with its schema also if there are none."""
+    """One Arrow IPC stream of all rows, with its schema also if there are none.
+
+    The metadata of a batch have its tick.
+    """
     sink = io.BytesIO()
     writer = pa.ipc.new_stream(sink, schema)
     async with aclosing(tables):
         # a reader that waits for rows knows the columns
         yield _taken(sink)
-        async for _, table in tables:
+        async for tick, table in tables:
             try:
-                rows = table.select(schema.names).cast(schema)
-            except (KeyError, ValueError):
+                if _columns(table.schema) != _columns(schema):
+                    raise pa.ArrowInvalid("other columns")
+                # whether they may be null depends on the files
+                rows = table.cast(schema)
+            except pa.ArrowException:
                 # the query was replaced; whoever asks again gets its new columns
                 break
             for batch in rows.to_batches(max_chunksize=_ROWS_PER_PART):
-                writer.write_batch(batch)
+                writer.write_batch(batch, custom_metadata={"tick": str(tick)})
                 yield _taken(sink)
     writer.close()
     yield _taken(sink)
+
+
+def _columns(schema: pa.Schema) -> list[tuple[str, int]]:
+    return [(field.name, field.type.id) for field in schema]
 
 
 def _taken(sink: io.BytesIO) -> bytes:

@@ -118,6 +118,19 @@ class Run:
                 return bool(ended)
             time.sleep(min(left_s, _POLL_EVERY_S))
 
+    @property
+    def failure(self) -> Exception | None:
+        """The error that made the run fail, None if there is none: looking at it does not report it."""
+        if self.is_running:
+            return None
+        with jobs_spared():
+            try:
+                with self._spark_errors():
+                    self._run.wait(0)
+            except Exception as error:
+                return error
+        return None
+
     def _ended(self, wait: Callable[[], Any]) -> bool:
         with jobs_spared(), self._spark_errors():
             try:
@@ -326,9 +339,13 @@ class Run:
         self._known(query)
         batch_id = arguments.whole("batch_id", batch_id, 0, 3)
         self._check_kept(f"the results of query {query}")
-        with self._spark_errors():
-            found: DataFrame = self._run.results_of_tick(query, batch_id)
-            return found.toArrow()
+
+        def read() -> pa.Table:
+            with self._spark_errors():
+                found: DataFrame = self._run.results_of_tick(query, batch_id)
+                return found.toArrow()
+
+        return self._reread(query, read)
 
     def result_schema(self, query: str) -> pa.Schema:
         """The columns of the tables that ``results_of_tick`` gives, also before the first result."""
@@ -358,11 +375,15 @@ class Run:
         if not self._network.queries[query].sink.is_latest:
             advice = "call run.arrow, or write OPTIONS (mode 'latest')"
             raise SetupError(f"query {query} appends its results and has no table; {advice}")
-        for _ in range(_ATTEMPTS_TO_READ - 1):
-            # a file that is replaced between being found and being opened is read again
-            with suppress(SparkError):
-                return self.arrow(query)
-        return self.arrow(query)
+        return self._reread(query, lambda: self.arrow(query))
+
+    def _reread(self, query: str, read: Callable[[], pa.Table]) -> pa.Table:
+        """Read a table, again if its file is replaced between being found and being opened."""
+        if self._network.queries[query].sink.is_latest:
+            for _ in range(_ATTEMPTS_TO_READ - 1):
+                with suppress(SparkError):
+                    return read()
+        return read()
 
     def arrow(self, query: str) -> pa.Table:
         """Results so far as an Arrow table."""

@@ -111,6 +111,14 @@ class SessionRuns(Declarations):
         self.execute(script, origin=f"{folder} (its queries)", force=True)
         return self
 
+    def is_written(self, checkpoint: str | Path) -> bool:
+        """Whether a checkpoint, on any file system, has the state of queries."""
+        from headgate.spark.history import History
+
+        folder = locate(arguments.folder("checkpoint", checkpoint))
+        with spark_errors(self._spark):
+            return bool(History(self._files(), folder).ticks())
+
     def _files(self) -> Files:
         from headgate.spark.file_system import Files
 

@@ -78,8 +78,7 @@ class Checkpoint:
         """Belong to other queries from now on, as the manifest of the last tick has them."""
         assert self._owner is not None
         self._owner = Owner(self._owner.uid, network.fingerprint, tuple(network.queries))
-        if manifest.batch_id >= 0:
-            self.commit(manifest)
+        self.commit(manifest)
         self._files.write_text(self._owner_path, self._owner.to_json())
 
     def check(self, network: Network, may_change: bool = False) -> Owner | None:
@@ -326,7 +325,9 @@ def _changed_entries(history: History, target: int) -> set[str]:
 
 
 def _step_back(files: Files, checkpoint: Checkpoint, target: int) -> Rollback:
-    """Delete manifests first: if interrupted, runs refuse the checkpoint until a second call repairs it."""
+    """Delete manifests first, then offsets: if interrupted, runs refuse what is left, by entries ahead of the
+    last manifest, until a second call repairs it.
+    """
     history, root = checkpoint.history, checkpoint.root
     ticks, offsets = history.ticks(), history.logs.batches("offsets")
     changed = _changed_entries(history, target)
@@ -335,7 +336,7 @@ def _step_back(files: Files, checkpoint: Checkpoint, target: int) -> Rollback:
             history.remove(tick)
     # what can be read of sources/ stays: a source may know of more than has been processed, and its log of
     # files then delivers them again in the same order
-    for kind in ("commits", "offsets"):
+    for kind in ("offsets", "commits"):
         for batch in reversed(history.logs.batches(kind)):
             if batch > target:
                 files.delete(f"{checkpoint.spark_folder}/{kind}/{batch}")

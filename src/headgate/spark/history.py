@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from headgate.errors import DamagedStateError, SetupError
@@ -240,13 +240,20 @@ class History:
             for damage in compare(self._files, f"{self.root}/{path}", path, manifest.files[path])
         ]
 
-    def _ahead(self) -> int:
-        return max(self.logs.batches("commits"), default=-1)
+    def _ahead(self) -> dict[str, int]:
+        """The last entry of the logs of offsets and commits."""
+        return {kind: max(self.logs.batches(kind), default=-1) for kind in ("commits", "offsets")}
 
-    def _damages_ahead(self, tick: int, committed: int) -> list[Damage]:
-        """Faults in what Spark logs after a tick: the last manifest must cover ``committed``."""
+    def _damages_ahead(self, tick: int, last: Mapping[str, int]) -> list[Damage]:
+        """Faults in what Spark logs after a tick.
+
+        The last manifest must cover what is committed, and all that is planned but for one tick: Spark would
+        continue with the last one that is planned, and leave out those before it.
+        """
         found = [Damage(entry.path, entry.reason, is_ahead=True) for entry in self.logs.broken_ahead(tick)]
-        if committed > tick:
-            known = f"the last manifest is of tick {tick}" if tick >= 0 else "there is no manifest"
-            found.insert(0, Damage("spark/commits", f"has an entry {committed}, but {known}", is_ahead=True))
+        known = f"the last manifest is of tick {tick}" if tick >= 0 else "there is no manifest"
+        for kind, most in (("commits", tick), ("offsets", tick + 1)):
+            if last[kind] > most:
+                reason = f"has an entry {last[kind]}, but {known}"
+                return [Damage(f"spark/{kind}", reason, is_ahead=True), *found]
         return found

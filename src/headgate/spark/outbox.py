@@ -36,6 +36,7 @@ _LOG = logging.getLogger(__name__)
 
 KEEP_RATIO = "headgate.keep_ratio"
 _RETRY_AFTER_S = 2.0
+_DELIVERED = ".delivered"
 
 
 class DeliveringSink(ABC):
@@ -51,7 +52,12 @@ class DeliveringSink(ABC):
 
     def discard_after(self, batch_id: int) -> None:
         """Remove staged results of later ticks, which did not happen, and find those that wait."""
-        staged = {int(name) for name in self._files.names(self._folder) if re.fullmatch(r"\d{9,}", name)}
+        names = self._files.names(self._folder)
+        delivered = {name.removesuffix(_DELIVERED) for name in names if name.endswith(_DELIVERED)}
+        for name in delivered:
+            self._files.delete(f"{self._folder}/{name}")
+            self._files.delete(f"{self._folder}/{name}{_DELIVERED}")
+        staged = {int(name) for name in {*names} - delivered if re.fullmatch(r"\d{9,}", name)}
         for later in sorted(staged):
             if later > batch_id:
                 self._files.delete(self._place(later))
@@ -63,8 +69,17 @@ class DeliveringSink(ABC):
             batch_id = self._waiting[0]
             if not self._deliver(batch_id):
                 return
-            self._files.delete(self._place(batch_id))
+            self._remove(self._place(batch_id))
             self._waiting.pop(0)
+
+    def _remove(self, place: str) -> None:
+        """Remove results that have been delivered.
+
+        A folder goes file by file; if that is cut short, what is left is marked as delivered.
+        """
+        self._files.write_text(f"{place}{_DELIVERED}", "")
+        self._files.delete(place)
+        self._files.delete(f"{place}{_DELIVERED}")
 
     @abstractmethod
     def _deliver(self, batch_id: int) -> bool:
@@ -233,7 +248,8 @@ class PartitionCallbackSink(StagedSink):
             return self._what if (file, function) == (__file__, _CALL) else None
 
         text = str(error)
-        raise user_code_error_in(last_traceback(text), what) or process_ended(text, self._what) or error
+        ended = process_ended(text, f"calls {self._what}")
+        raise user_code_error_in(last_traceback(text), what) or ended or error
 
     def _send(self, batch_id: int) -> None:
         function = self._function

@@ -40,7 +40,7 @@ def carry_over(
     script: str,
     is_named: bool,
 ) -> Manifest:
-    """The state of the queries that go on, with that of new ones; durable if any came or went.
+    """The state of the queries that go on, with that of new ones; durable if any came or went, or are first.
 
     With ``is_named``, the streaming query knows its sources by name, not by position.
     """
@@ -53,6 +53,8 @@ def carry_over(
     inputs = {name: prepared.input_streams(name) for name in network.operators}
     needs = {name: log_needs(network.operators.values(), name) for name in network.streams}
     after = replace(carried_over(before, transition, network, inputs, needs), script=script)
-    if transition.epoch != before.epoch or (before.registered and before.script != script):
+    # those of a run that ends before its first tick are found again by their script
+    is_first = before.batch_id < 0 and not before.registered
+    if is_first or transition.epoch != before.epoch or (before.registered and before.script != script):
         checkpoint.adopt(network, after)
     return after

@@ -194,8 +194,10 @@ class TickRunner:
             event = self._event(tick, plan, after, found, profiles)
             self.statistics.arrivals.add(event)
             settings, change = self._next_settings(event, after.settings)
-            self.manifest = replace(after, settings=settings)
-            self._checkpoint.commit(self.manifest)
+            after = replace(after, settings=settings)
+            self._checkpoint.commit(after)
+            # others read it at any time: what it names is durable
+            self.manifest = after
         with _timed(tick, "deliver"):
             self._deliver()
         with _timed(tick, "commit"):

@@ -103,7 +103,9 @@ def _check_pickling(name: str, function: Callable[..., Any]) -> None:
     from pyspark import cloudpickle
 
     try:
-        cloudpickle.dumps(getattr(function, "func", function))  # type: ignore[no-untyped-call]
+        # a partial has a func, too
+        inner = function.func if hasattr(function, "evalType") else function  # type: ignore[attr-defined]
+        cloudpickle.dumps(inner)  # type: ignore[no-untyped-call]
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         advice = "make what it refers to inside of it, or in a module that it imports"
@@ -128,11 +130,11 @@ def is_of_user_code(error: BaseException) -> bool:
     return _TRACEBACK in text or _PROCESS_ENDED in text
 
 
-def process_ended(text: str, what: str) -> UserCodeError | None:
-    """An error about user code whose Python process has ended, if that is what Spark reports."""
+def process_ended(text: str, does: str) -> UserCodeError | None:
+    """An error about the end of the Python process that does something, if that is what Spark reports."""
     if _PROCESS_ENDED not in text:
         return None
-    return UserCodeError(f"the Python process that calls {what} has ended: it exited, crashed or was killed")
+    return UserCodeError(f"the Python process that {does} has ended: it exited, crashed or was killed")
 
 
 def last_traceback(text: str) -> str:
@@ -168,7 +170,8 @@ def _failed_user_code(
     if reported := reported_user_code_error(text):
         return reported
     called = [f"function {name}{_in_queries(name, network)}" for name in _called(network, functions)]
-    if called and (ended := process_ended(text, " or ".join(called))) is not None:
+    does = [f"calls {' or '.join(called)}", *_generating(network)]
+    if called and (ended := process_ended(text, " or ".join(does))) is not None:
         return ended
 
     def what(file: str, function: str) -> str | None:
@@ -188,6 +191,14 @@ def _failed_user_code(
 def _called(network: Network, functions: Iterable[str]) -> list[str]:
     used = {name for operator in network.operators.values() for name in functions_of(operator)}
     return [name for name in functions if name.lower() in used]
+
+
+def _generating(network: Network) -> list[str]:
+    """The streams that are generated in Python processes."""
+    # with it, all of PySpark
+    from headgate.spark.generated import FORMATS
+
+    return [f"generates stream {name}" for name, one in network.streams.items() if one.format in FORMATS]
 
 
 def _in_queries(function: str, network: Network) -> str:
