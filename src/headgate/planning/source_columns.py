@@ -88,7 +88,8 @@ class SourceColumns:
             argument = item.generator.argument
             definition = rows_of(item.generator, self.type_of(argument))
             assert definition.schema is not None
-            call = call_of(definition.name, in_rows(self._bound(argument), self._catalog), item.generator)
+            rows = in_rows(self.of_tuple(argument), self._catalog)
+            call = call_of(definition.name, rows, item.generator)
             known.append(Source(item, definition, definition.schema, call))
         self._set(tuple(known))
 
@@ -164,6 +165,34 @@ class SourceColumns:
         """A term of WHERE or ON."""
         self.type_check(expression).condition(expression.tree)
         return self._bound(expression)
+
+    def of_tuple(self, expression: ScalarExpression) -> Expression:
+        """An expression of what is evaluated for each tuple, before its window is complete."""
+        self.type_of(expression)
+        return self._bound_of_tuple(expression)
+
+    def condition_of_tuple(self, expression: ScalarExpression) -> Expression:
+        self.type_check(expression).condition(expression.tree)
+        return self._bound_of_tuple(expression)
+
+    def _bound_of_tuple(self, expression: ScalarExpression) -> Expression:
+        """The bounds of a window that tumbles are known of each tuple: it is in no other one."""
+        trees: dict[int, exp.Expr] = {}
+        for reference in expression.columns:
+            found = self._found(reference)
+            if isinstance(found, WindowBound):
+                if not (isinstance(found.window, HopWindow) and found.window.is_tumbling):
+                    self.check_known(expression, "use it outside of the call, or write [TUMBLE 10 SECONDS]")
+                found = replace(found, of_tuple=True)
+            trees[reference.span.start] = found.tree
+        return Expression(over_text(expression.tree, trees), expression.span)
+
+    def check_known(self, expression: ScalarExpression, hint: str) -> None:
+        """Reject bounds of the window in what is evaluated for each tuple."""
+        for reference in expression.columns:
+            if self.window_bound(reference) is not None:
+                message = f"{reference.span.excerpt} is known when the window is complete"
+                raise QueryError(f"{message}; {hint}", reference.span)
 
     def _bound(self, expression: ScalarExpression) -> Expression:
         trees = {reference.span.start: self._found(reference).tree for reference in expression.columns}
