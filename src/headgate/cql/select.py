@@ -14,12 +14,9 @@ from headgate.cql.expressions import parse_tree, scalar, scalar_without_aggregat
 from headgate.cql.from_reader import FromReader
 from headgate.cql.generators import check_without_groups, columns_of
 from headgate.cql.grouping_sets import (
+    Groupings,
     GroupingSetReader,
-    Keys,
-    check_grouping_calls,
     check_windows_of_sets,
-    combined,
-    expanded,
     selects_of,
 )
 from headgate.cql.rankings import NO_ORDER, RankingReader, with_limits_of_ranks
@@ -54,6 +51,7 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     "CROSS": (("JOIN",), ""),
     "FETCH": (("FIRST", "NEXT"), ""),
     "WITH": (("ROLLUP", "CUBE"), ""),
+    "GROUPING SETS": (("(",), ""),
     "EMIT": (("CHANGES", "FINAL"), "is not needed, as results are emitted as they come; leave it out"),
     "WINDOW": (
         ("TUMBLING", "HOPPING", "SESSION"),
@@ -115,9 +113,9 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         sources, conditions = self.from_clause()
         if self.accept("WHERE"):
             sources, conditions = self._where(sources, conditions)
-        group_by, sets = self._keys(items) if self.accept("GROUP BY") else ((), None)
-        group_by = meant_windows(group_by, items)
-        check_windows_of_sets(sets or ())
+        groupings = self._groupings(items) if self.accept("GROUP BY") else Groupings()
+        group_by = meant_windows(groupings.keys, items)
+        check_windows_of_sets(groupings)
         items = tuple(
             replace(item, expression=naming_window(item.expression, group_by))
             if isinstance(item, SelectItem)
@@ -137,13 +135,12 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         select = Select(
             items, sources, where, group_by, having, span, is_distinct, emission, ranking, distinct_on
         )
-        check_without_groups(select)
-        if sets is None:
-            check_grouping_calls(select)
-        if having and not select.is_aggregate:
+        selects = selects_of(select, groupings)
+        check_without_groups(selects[0])
+        if having and not selects[0].is_aggregate:
             raise QueryError("HAVING without GROUP BY or an aggregate; write the condition in WHERE", word)
         self.refuse_clause()
-        return (select,) if sets is None else selects_of(select, sets)
+        return selects
 
     def _where(
         self, sources: tuple[FromItem, ...], conditions: list[ScalarExpression]
@@ -278,27 +275,12 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         expression, alias = _split_alias(tokens)
         return SelectItem(scalar(expression), alias)
 
-    def _keys(
-        self, items: Sequence[SelectItem | syntax.RankItem | syntax.Star]
-    ) -> tuple[Keys, tuple[Keys, ...] | None]:
-        """The keys of GROUP BY, and the groupings beside them, if there are several.
-
-        ALL are the select items that are not made of aggregates.
-        """
-        if self.accept("ALL"):
-            expressions = [item.expression for item in items if isinstance(item, SelectItem)]
-            return tuple(one for one in expressions if one.columns and not one.aggregates), None
-        parts = self.several(lambda: self.grouping_sets() if self.at_grouping_sets() else self._group())
-        keys = tuple(part for part in parts if isinstance(part, ScalarExpression))
-        sets = [part for part in parts if not isinstance(part, ScalarExpression)]
-        if self.at("WITH", "ROLLUP") or self.at("WITH", "CUBE"):
-            self.take()
-            word = self.take().word
-            return (), tuple(expanded(word, [((key,),) for key in keys]))
-        return keys, combined(sets) if sets else None
-
-    def _group(self) -> ScalarExpression:
-        return scalar_without_aggregates(self.expression("an expression after GROUP BY"), "GROUP BY")
+    def _groupings(self, items: Sequence[SelectItem | syntax.RankItem | syntax.Star]) -> Groupings:
+        """What stands behind GROUP BY; ALL are the select items that are not made of aggregates."""
+        if not self.accept("ALL"):
+            return self.groupings()
+        expressions = [item.expression for item in items if isinstance(item, SelectItem)]
+        return Groupings(tuple(one for one in expressions if one.columns and not one.aggregates))
 
 
 def _begins_item(word: str) -> bool:
