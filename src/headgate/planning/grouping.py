@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
@@ -114,8 +114,7 @@ class Grouping:
         }
         own = {r.span.start: operand(self.bind(self._by_alias[r.name.lower()]).tree) for r in items}
         columns = {r.span.start: self._scope.resolve(r) for r in outside if r.span.start not in own}
-        values = {start: self._value(one) for start, one in columns.items() if one.source.item.is_value}
-        bound = {start: one.tree for start, one in columns.items() if start not in values}
+        bound = {start: one.tree for start, one in columns.items()}
         for start, bound_tree in bound.items():
             for column in bound_tree.find_all(exp.Column):
                 column.meta["start"] = start
@@ -123,8 +122,9 @@ class Grouping:
         groupings = {
             call.meta["start"]: self._grouping(call, expression) for call in _grouping_calls(expression)
         }
-        trees = {**own, **values, **bound, **bounds, **aggregates, **groupings}
-        tree = over_keys(over_text(expression.tree, trees), self._written)
+        trees = {**own, **bound, **bounds, **aggregates, **groupings}
+        values = {start: one for start, one in columns.items() if one.source.item.is_value}
+        tree = self._over_values(over_keys(over_text(expression.tree, trees), self._written), values)
         ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
         for reference in outside:
             if reference.span.start in ungrouped:
@@ -156,6 +156,15 @@ class Grouping:
         bits = "".join("0" if one in self._own else "1" for one in given or known)
         kind = "TINYINT" if call.name.lower() == "grouping" else "BIGINT"
         return Expression.parse(f"CAST({int(bits or '0', 2)} AS {kind})").tree
+
+    def _over_values(self, tree: exp.Expr, values: Mapping[int, BoundColumn]) -> exp.Expr:
+        """The tree with values of subqueries that are no part of a key in place of their columns."""
+
+        def change(node: exp.Expr) -> exp.Expr | None:
+            column = values.get(node.meta.get("start", -1)) if isinstance(node, exp.Column) else None
+            return None if column is None else self._value(column)
+
+        return replace_nodes(tree, change) if values else tree
 
     def _value(self, column: BoundColumn) -> exp.Expr:
         """The value of a subquery: that of the last tuple of the group, as a refresh may change it."""
