@@ -11,7 +11,7 @@ from sqlglot.tokens import TokenType
 
 from headgate.cql import syntax
 from headgate.cql.expressions import parse_tree, scalar, scalar_without_aggregates, terms_of
-from headgate.cql.from_reader import FromReader
+from headgate.cql.from_reader import FromReader, check_number
 from headgate.cql.generators import check_without_groups, columns_of
 from headgate.cql.grouping_sets import (
     Groupings,
@@ -131,6 +131,7 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         added, self._added = self._added, around
         check_alone(added, sources)
         sources = (*self._shown(sources, emission), *added)
+        check_number(sources)
         where, span = tuple(conditions), self.since(first)
         select = Select(
             items, sources, where, group_by, having, span, is_distinct, emission, ranking, distinct_on
@@ -229,6 +230,7 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
             number = 1 + sum(one.is_value for one in self._added)
             column = Name("value" if number == 1 else f"value_{number}", alias.span)
             self._added.append(as_source(branches, alias, column))
+            check_number(self._added)
             written = tokens[opener : closer + 1]
             found += [*tokens[end:opener], *column_in_place(written, alias.text, column.text)]
             end = closer + 1
@@ -260,6 +262,7 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         alias = Name(self._free_alias("exploded"), found.span)
         generator = replace(found, columns=names, is_item=True)
         self._added.append(FromItem(Name(found.function, found.span), None, alias, generator=generator))
+        check_number(self._added)
         return tuple(
             SelectItem(scalar(column_in_place(written, alias.text, name.text)), name) for name in names
         )

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from itertools import groupby, pairwise
 from typing import ClassVar, TypeVar
 
@@ -155,11 +157,16 @@ class Cursor:
 
     def mentions(self, name: str) -> bool:
         """Whether a name occurs anywhere in the text."""
-        return any(token.value.lower() == name for token in self._tokens)
+        return name in self._names
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(token.value.lower() for token in self._tokens)
 
     def read_again(self, token: Token, read: Callable[[], Part]) -> Part:
         """Read from a token that was taken already; the position stays."""
-        index, self._index = self._index, next(i for i, one in enumerate(self._tokens) if one is token)
+        index = self._index
+        self._index = bisect_left(self._tokens, token.span.start, key=lambda one: one.span.start)
         found = read()
         self._index = index
         return found

@@ -29,6 +29,9 @@ from headgate.planning.logical import DerivedPlan, Node, Project, StreamScan
 from headgate.planning.select_list import TIMESTAMP
 from headgate.planning.stored_subqueries import is_stored, relation_of
 
+# plans are trees, and Python goes no further down than 1000 calls
+_DEEPEST = 64
+
 
 class Derived:
     """The derived streams that a query reads, each bound once, when it is first read.
@@ -80,6 +83,9 @@ class Derived:
         return relation_of(view.name.text, view.branches, self._catalog)
 
     def bind(self, name: syntax.Name, branches: tuple[Select, ...]) -> DerivedPlan:
+        if len(self._open) == _DEEPEST:
+            message = f"this is the {_DEEPEST + 1}th SELECT that reads the next one"
+            raise QueryError(f"{message}; join some of them in one SELECT", name.span)
         self._open.append(name.text)
         own = [Branch(select, self._catalog, self) for select in branches]
         bound = bound_branches(branches, own, self)
