@@ -84,6 +84,9 @@ AGGREGATES = frozenset(
 )
 """Spark's aggregate functions, but for those whose results depend on the order of rows."""
 
+GROUPING_CALLS = ("grouping", "grouping_id")
+"""Functions that tell the groupings of ROLLUP and the like apart."""
+
 # aggregates that sqlglot reads as quantifiers of comparisons, and what is the same
 _QUANTIFIERS = {"ANY": "bool_or", "SOME": "bool_or"}
 
@@ -115,7 +118,20 @@ def scalar_without_aggregates(tokens: Sequence[Token], clause: str) -> ScalarExp
         hint = _WITHOUT_AGGREGATES.get(clause, "write the condition in HAVING")
         message = f"{call.function} is an aggregate, which {clause} cannot use; {hint}"
         raise QueryError(message, call.span)
+    _refuse_grouping_calls(expression, clause)
     return expression
+
+
+def grouping_calls(expression: ScalarExpression) -> Iterator[str]:
+    """The names of the functions that it calls to tell groupings apart."""
+    calls = expression.tree.find_all(exp.Anonymous)
+    yield from (call.name.upper() for call in calls if call.name.lower() in GROUPING_CALLS)
+
+
+def _refuse_grouping_calls(expression: ScalarExpression, clause: str) -> None:
+    for name in grouping_calls(expression):
+        message = f"{name} is known of groups, and {clause} is evaluated for each tuple"
+        raise QueryError(f"{message}; use it in SELECT or HAVING", expression.span)
 
 
 def _refuse_unsupported(tokens: Sequence[Token]) -> None:
@@ -220,6 +236,7 @@ def _inside_aggregate(tokens: Sequence[Token], function: str) -> ScalarExpressio
     for inner in argument.aggregates:
         message = f"{inner.function} inside {function}: aggregates cannot be nested"
         raise QueryError(f"{message}; aggregate a derived stream or a subquery", inner.span)
+    _refuse_grouping_calls(argument, function)
     return argument
 
 

@@ -10,7 +10,7 @@ from math import prod
 
 from sqlglot import exp
 
-from headgate.cql.expressions import scalar_without_aggregates
+from headgate.cql.expressions import grouping_calls, scalar_without_aggregates
 from headgate.cql.syntax import ScalarExpression, Select, SelectItem
 from headgate.cql.tokens import Cursor, Token, one_line
 from headgate.cql.windows import SPARK_WINDOWS
@@ -18,7 +18,6 @@ from headgate.errors import QueryError, Span
 from headgate.model.sql_tree import tree_key
 
 Keys = tuple[ScalarExpression, ...]
-GROUPING_CALLS = ("grouping", "grouping_id")
 _WORDS = ("ROLLUP", "CUBE", "GROUPING SETS")
 # each is an aggregate of its own
 _MOST_SETS = 32
@@ -185,8 +184,9 @@ def _check_grouping_calls(select: Select) -> None:
     """Reject GROUPING(a) where every row has all keys."""
     having = () if select.having is None else (select.having,)
     items = (item.expression for item in select.items if isinstance(item, SelectItem))
-    for expression in (*items, *having):
-        for call in expression.tree.find_all(exp.Anonymous):
-            if call.name.lower() in GROUPING_CALLS:
-                message = f"{call.name.upper()} tells groupings apart, and here is one"
-                raise QueryError(f"{message}; write GROUP BY ROLLUP (a, b), or leave it out", expression.span)
+    ranking = select.ranking
+    ranked = () if ranking is None else (*ranking.keys, *(key.expression for key in ranking.order))
+    for expression in (*items, *having, *ranked):
+        for name in grouping_calls(expression):
+            message = f"{name} tells groupings apart, and here is one"
+            raise QueryError(f"{message}; write GROUP BY ROLLUP (a, b), or leave it out", expression.span)

@@ -8,8 +8,7 @@ from dataclasses import replace
 from sqlglot import exp
 
 from headgate.cql import syntax
-from headgate.cql.expressions import item_at
-from headgate.cql.grouping_sets import GROUPING_CALLS
+from headgate.cql.expressions import GROUPING_CALLS, item_at
 from headgate.cql.syntax import ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
@@ -232,9 +231,10 @@ class Grouping:
             [reference] = written.columns
             if reference.qualifier is None and not self._scope.find(reference.name, reference.span):
                 meant = self._by_alias.get(reference.name.lower(), written)
-        if meant.aggregates:
+        if meant.aggregates or _grouping_calls(meant):
             text = " ".join(meant.text.split())
-            raise QueryError(f"{text} is an aggregate, which GROUP BY cannot use", written.span)
+            what = "an aggregate" if meant.aggregates else "known of groups"
+            raise QueryError(f"{text} is {what}, which GROUP BY cannot use", written.span)
         return meant
 
 
