@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from headgate.cql.syntax import ColumnReference, FromItem, ScalarExpression, Select, WindowClause
+from headgate.cql.syntax import ColumnReference, FromItem, Name, ScalarExpression, Select, WindowClause
 from headgate.cql.windows import SPARK_WINDOWS, WINDOW_CALLS
 from headgate.errors import QueryError, Span, known_names
 from headgate.model.expression import Expression, column_of
@@ -80,11 +80,13 @@ class SourceColumns:
     def _add_generated(self, items: Sequence[FromItem]) -> None:
         """Rows that are computed from tuples, each from the columns of the sources before it."""
         declared, known = iter(self.sources), list[Source]()
+        values = [source for source in self.sources if source.item.is_value]
         for item in items:
             if item.generator is None:
                 known.append(next(declared))
                 continue
-            self._set(tuple(known))
+            # the values of subqueries are known from the first tuple on
+            self._set((*known, *(one for one in values if one not in known)))
             argument = item.generator.argument
             definition = rows_of(item.generator, self.type_of(argument))
             assert definition.schema is not None
@@ -97,14 +99,7 @@ class SourceColumns:
         name = item.source
         definition = self._derived.find(item) or self._catalog.find(name.text)
         if definition is None or definition.schema is None:
-            if self._catalog.is_query(name.text):
-                message = f"{name.text} is a query; FROM takes streams and relations"
-                hint = "make it a stream, CREATE STREAM s AS SELECT ..., that both read"
-                raise QueryError(f"{message}; {hint}, or read what it writes", name.span)
-            known = known_names(
-                [n for kind in ("stream", "relation", "view") for n in self._catalog.names(kind)]
-            )
-            raise QueryError(f"unknown stream or relation {name.text}; known: {known}", name.span)
+            raise unknown_source(name, self._catalog)
         window = item.window
         is_key = window is not None and window.time is not None and window.time.qualifier is None
         if isinstance(definition, RelationDefinition) and window is not None and not is_key:
@@ -288,6 +283,16 @@ class SourceColumns:
     def _check_streams(self, select: Select) -> None:
         """Reject sources that do not go together."""
         raise NotImplementedError
+
+
+def unknown_source(name: Name, catalog: Catalog) -> QueryError:
+    """The message for a name in FROM that is none of a stream or relation."""
+    if catalog.is_query(name.text):
+        message = f"{name.text} is a query; FROM takes streams and relations"
+        hint = "make it a stream, CREATE STREAM s AS SELECT ..., that both read"
+        return QueryError(f"{message}; {hint}, or read what it writes", name.span)
+    known = known_names([n for kind in ("stream", "relation", "view") for n in catalog.names(kind)])
+    return QueryError(f"unknown stream or relation {name.text}; known: {known}", name.span)
 
 
 def _with_window_of_key(sources: tuple[Source, ...], window: WindowClause | None) -> tuple[Source, ...]:
