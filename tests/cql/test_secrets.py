@@ -55,6 +55,7 @@ def test_a_select_that_writes_is_refused_and_none_that_reads() -> None:
         "WITH case AS (SELECT 1) INSERT OVERWRITE DIRECTORY '/x' USING parquet SELECT * FROM case",
         "WITH t (a) AS (SELECT ')'), u (SELECT (2)) DELETE FROM x",
         "WITH t AS (SELECT 1) UPDATE x SET a = 1",
+        "WITH t AS (SELECT 1) DELETE FROM x WHERE a IN (1)",
         "WITH t AS (SELECT 1) MERGE INTO x USING t ON x.a = t.a WHEN MATCHED THEN DELETE",
         "WITH t AS (SELECT 1) MERGE WITH SCHEMA EVOLUTION INTO x USING t ON x.a = t.a",
         "WITH RECURSIVE t (a) MAX RECURSION LEVEL 9 AS (SELECT 1) DELETE FROM x",

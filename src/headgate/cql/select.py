@@ -155,6 +155,7 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
             else:
                 branches = self.read_again(test.opener, self.in_parentheses)
                 found.append(as_join(test, branches, {one.alias.text.lower() for one in found}))
+                check_number(found)
         return tuple(found), conditions
 
     def _emission(self) -> syntax.EmissionClause | None:

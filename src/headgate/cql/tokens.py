@@ -269,12 +269,11 @@ def _behind_with(tokens: Sequence[Token]) -> int:
     if not tokens or tokens[0].word != "WITH":
         return 0
     depth = 0
-    for index, token in enumerate(tokens):
-        is_behind = depth == 0 and tokens[index - 1].word == ")"
+    for index, (before, token) in enumerate(pairwise(tokens)):
+        depth += (before.word == "(") - (before.word == ")")
         # WITH a (x, y) AS (...), b AS (...)
-        if is_behind and token.word not in (",", "AS", "(", "MAX"):
-            return index
-        depth += (token.word == "(") - (token.word == ")")
+        if depth == 0 and before.word == ")" and token.word not in (",", "AS", "(", "MAX"):
+            return index + 1
     return len(tokens)
 
 
