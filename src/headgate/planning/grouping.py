@@ -117,14 +117,18 @@ class Grouping:
         for start, bound_tree in bound.items():
             for column in bound_tree.find_all(exp.Column):
                 column.meta["start"] = start
+        _, ungrouped = self._over_keys(expression, {**own, **bound})
+        values = {
+            start: self._value(one)
+            for start, one in columns.items()
+            if one.source.item.is_value and start in ungrouped
+        }
         aggregates = {call.span.start: self._call(call) for call in expression.aggregates}
         groupings = {
             call.meta["start"]: self._grouping(call, expression) for call in _grouping_calls(expression)
         }
-        trees = {**own, **bound, **bounds, **aggregates, **groupings}
-        values = {start: one for start, one in columns.items() if one.source.item.is_value}
-        tree = self._over_values(over_keys(over_text(expression.tree, trees), self._written), values)
-        ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
+        trees = {**own, **bound, **values, **bounds, **aggregates, **groupings}
+        tree, ungrouped = self._over_keys(expression, trees)
         for reference in outside:
             if reference.span.start in ungrouped:
                 message = f"{reference.span.excerpt} must be in GROUP BY or inside an aggregate"
@@ -156,14 +160,12 @@ class Grouping:
         kind = "TINYINT" if call.name.lower() == "grouping" else "BIGINT"
         return Expression.parse(f"CAST({int(bits or '0', 2)} AS {kind})").tree
 
-    def _over_values(self, tree: exp.Expr, values: Mapping[int, BoundColumn]) -> exp.Expr:
-        """The tree with values of subqueries that are no part of a key in place of their columns."""
-
-        def change(node: exp.Expr) -> exp.Expr | None:
-            column = values.get(node.meta.get("start", -1)) if isinstance(node, exp.Column) else None
-            return None if column is None else self._value(column)
-
-        return replace_nodes(tree, change) if values else tree
+    def _over_keys(
+        self, expression: ScalarExpression, trees: Mapping[int, exp.Expr]
+    ) -> tuple[exp.Expr, set[int | None]]:
+        """The expression with trees in place of columns and calls, and the offsets of columns in no key."""
+        tree = over_keys(over_text(expression.tree, trees), self._written)
+        return tree, {column.meta.get("start") for column in tree.find_all(exp.Column)}
 
     def _value(self, column: BoundColumn) -> exp.Expr:
         """The value of a subquery: that of the last tuple of the group, as a refresh may change it."""
