@@ -19,6 +19,7 @@ SUMS = """CREATE QUERY sums AS SELECT src, SUM(bytes) AS n FROM packets [RANGE 1
 WHERE bytes > 5 AND src <> 'x' GROUP BY src;"""
 JOINED = """CREATE QUERY joined AS SELECT a.src FROM packets [RANGE 5 SECONDS] AS a, links [ROWS 3] AS b
 WHERE a.src = b.src;"""
+HOSTS = "CREATE RELATION hosts (ip STRING, owner STRING) FROM parquet OPTIONS (path '/h');"
 LARGE_STREAM = "CREATE STREAM big AS SELECT src, bytes FROM packets WHERE bytes > 100;"
 
 
@@ -98,3 +99,18 @@ def test_a_derived_stream_has_a_definition_of_its_own() -> None:
     assert derived_streams(one) == ("big",)
     # the second reader has its tuples numbered, which leaves the stream what it was
     assert definitions(one)["big"] == definitions(two)["big"]
+
+
+def test_a_query_over_stored_relations_is_the_one_that_earlier_versions_have_begun() -> None:
+    """The hash is that of checkpoints: another one here would start such queries anew on an upgrade."""
+    query = """CREATE QUERY known AS SELECT p.src, h.n FROM packets AS p JOIN (SELECT a.ip, COUNT(*) AS n
+        FROM hosts AS a LEFT JOIN hosts AS b ON a.owner = b.owner WHERE a.ip > 'x' GROUP BY a.ip) AS h
+        ON h.ip = p.src;"""
+    assert definitions(stages(query, streams=STREAMS + HOSTS).unshared) == {"known": "550343e46fc30d39"}
+
+
+def test_rows_that_are_generated_otherwise_make_another_query() -> None:
+    query = """CREATE QUERY known AS SELECT p.src, h.x FROM packets AS p JOIN (SELECT ip, x
+        FROM hosts LATERAL VIEW explode(split(owner, ',')) t AS x) AS h ON h.ip = p.src;"""
+    one, other = (stages(text, streams=STREAMS + HOSTS) for text in (query, query.replace("','", "';'")))
+    assert definitions(one.unshared) != definitions(other.unshared)

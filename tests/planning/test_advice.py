@@ -102,6 +102,14 @@ ADVICE = {
         "write GROUP BY window(ts, '1 minute'), ROLLUP (a, b)",
         "SELECT src, COUNT(*) AS n FROM packets GROUP BY window(ts, '1 minute'), ROLLUP (src)",
     ),
+    "a value in the condition of an outer join": (
+        """SELECT p.src FROM packets [RANGE 1 HOUR] p LEFT JOIN flows [RANGE 1 HOUR] f
+           ON p.src = f.src AND p.bytes > (SELECT COUNT(*) FROM hosts)""",
+        "compute what it gives in a subquery, FROM (SELECT ...) AS x [RANGE 10 SECONDS], and compare that",
+        """SELECT p.src
+           FROM (SELECT src, bytes, (SELECT COUNT(*) FROM hosts) AS n FROM packets) [RANGE 1 HOUR] p
+           LEFT JOIN flows [RANGE 1 HOUR] f ON p.src = f.src AND p.bytes > p.n""",
+    ),
     "a window of ksqlDB": (
         "SELECT src, COUNT(*) FROM packets WINDOW TUMBLING (SIZE 30 SECONDS) GROUP BY src EMIT CHANGES",
         "write s [TUMBLE 30 SECONDS]",

@@ -13,7 +13,7 @@ from headgate.errors import QueryError, Span
 from headgate.model.expression import Expression, NamedExpression
 from headgate.model.network import SinkDefinition
 from headgate.planning.grouping import over_keys
-from headgate.planning.logical import Aggregate, LogicalPlan
+from headgate.planning.logical import Aggregate, LogicalPlan, RelationJoin
 from headgate.planning.queries import bind
 
 
@@ -151,3 +151,18 @@ def test_a_key_is_not_found_where_others_bind_tighter(text: str, key: str) -> No
 
 def test_the_longest_key_is_taken() -> None:
     assert over("f(a + b) + a + b", "a", "f(a + b)", "a + b") == "`k1` + `k0` + b"
+
+
+def test_a_full_join_of_stored_relations_comes_before_the_value_of_a_subquery_in_where() -> None:
+    """Rows without a match would lack the value otherwise; conditions of a LEFT JOIN may read it."""
+
+    def joins(join: str) -> list[tuple[str, str]]:
+        where = "WHERE a.ip > (SELECT MAX(owner) FROM owners)"
+        select = f"SELECT a.ip FROM hosts a {join} owners b ON a.owner = b.owner {where}"
+        plan = bound_select(f"SELECT p.src FROM packets p LEFT JOIN ({select}) AS h ON h.ip = p.src")
+        below = plan.branches[0].input
+        assert isinstance(below, RelationJoin) and below.relation.computed is not None
+        return [(side.alias, side.join) for side in below.relation.computed.selects[0].sides]
+
+    assert joins("FULL JOIN") == [("a", "JOIN"), ("b", "FULL JOIN"), ("scalar", "JOIN")]
+    assert joins("LEFT JOIN") == [("a", "JOIN"), ("scalar", "JOIN"), ("b", "LEFT JOIN")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from decimal import Decimal
 from itertools import pairwise
 
@@ -84,6 +84,9 @@ AGGREGATES = frozenset(
 )
 """Spark's aggregate functions, but for those whose results depend on the order of rows."""
 
+GROUPING_CALLS = ("grouping", "grouping_id")
+"""Functions that tell the groupings of ROLLUP and the like apart."""
+
 # aggregates that sqlglot reads as quantifiers of comparisons, and what is the same
 _QUANTIFIERS = {"ANY": "bool_or", "SOME": "bool_or"}
 
@@ -115,10 +118,24 @@ def scalar_without_aggregates(tokens: Sequence[Token], clause: str) -> ScalarExp
         hint = _WITHOUT_AGGREGATES.get(clause, "write the condition in HAVING")
         message = f"{call.function} is an aggregate, which {clause} cannot use; {hint}"
         raise QueryError(message, call.span)
+    _refuse_grouping_calls(expression, clause)
     return expression
 
 
+def grouping_calls(expression: ScalarExpression) -> Iterator[str]:
+    """The names of the functions that it calls to tell groupings apart."""
+    calls = expression.tree.find_all(exp.Anonymous)
+    yield from (call.name.upper() for call in calls if call.name.lower() in GROUPING_CALLS)
+
+
+def _refuse_grouping_calls(expression: ScalarExpression, clause: str) -> None:
+    for name in grouping_calls(expression):
+        message = f"{name} is known of groups, and {clause} is evaluated for each tuple"
+        raise QueryError(f"{message}; use it in SELECT or HAVING", expression.span)
+
+
 def _refuse_unsupported(tokens: Sequence[Token]) -> None:
+    openers = {last: first for first, last in partners(tokens).items()}
     for index, token in enumerate(tokens):
         before = tokens[index - 1].word if index else "("
         if token.kind in _PARAMETERS:
@@ -138,12 +155,11 @@ def _refuse_unsupported(tokens: Sequence[Token]) -> None:
         if before == ")" and token.word == "WITHIN":
             raise QueryError(_NO_WITHIN, token.span)
         if [one.word for one in tokens[max(0, index - 1) : index + 2]] == [")", "FILTER", "("]:
-            _refuse_filtered_scalar(tokens, index)
+            _refuse_filtered_scalar(tokens, openers[index - 1], index)
 
 
-def _refuse_filtered_scalar(tokens: Sequence[Token], index: int) -> None:
+def _refuse_filtered_scalar(tokens: Sequence[Token], opener: int, index: int) -> None:
     """Reject FILTER behind what is no aggregate."""
-    opener = next(first for first, last in partners(tokens).items() if last == index - 1)
     called = tokens[max(0, opener - 1)]
     if not called.is_aggregate and _name(called) not in (*AGGREGATES, *_QUANTIFIERS):
         first = opener - 1 if opener and called.is_name else opener
@@ -164,8 +180,8 @@ def _refuse_after_dot(owner: Token, token: Token) -> None:
 
 
 def _aggregates(tokens: Sequence[Token]) -> Iterator[AggregateCall]:
-    end = 0
-    for opener, close in sorted(partners(tokens).items()):
+    end, pairs = 0, partners(tokens)
+    for opener in sorted(pairs):
         before = tokens[opener - 2].word if opener > 1 else ""
         # a LIKE ANY (b, c) is a comparison, and s.count(...) is not a function of Spark
         if opener <= end or tokens[opener].word != "(" or before in (".", "LIKE", "ILIKE"):
@@ -175,15 +191,16 @@ def _aggregates(tokens: Sequence[Token]) -> Iterator[AggregateCall]:
             hint = f"write {_QUANTIFIERS[_name(called)]}(condition)"
             raise QueryError(f"{_name(called)} is not supported as an aggregate; {hint}", called.span)
         if called.is_aggregate or _name(called) in AGGREGATES:
-            call, end = _aggregate(tokens, opener, close)
+            call, end = _aggregate(tokens, opener, pairs)
             yield call
 
 
-def _aggregate(tokens: Sequence[Token], opener: int, close: int) -> tuple[AggregateCall, int]:
+def _aggregate(tokens: Sequence[Token], opener: int, pairs: Mapping[int, int]) -> tuple[AggregateCall, int]:
     """A call, and the place of its last token."""
+    close = pairs[opener]
     name, inside = tokens[opener - 1], tokens[opener + 1 : close]
     function, first = _name(name), inside[0].word if inside else ""
-    condition, end = _filter(tokens, close, function)
+    condition, end = _filter(tokens, close, pairs, function)
     span = span_of([name, tokens[end]])
     if first == "*" and len(inside) == 1:
         return AggregateCall(function, (), False, span, condition), end
@@ -200,12 +217,14 @@ def _aggregate(tokens: Sequence[Token], opener: int, close: int) -> tuple[Aggreg
     return AggregateCall(function, arguments, first == "DISTINCT", span, condition), end
 
 
-def _filter(tokens: Sequence[Token], close: int, function: str) -> tuple[ScalarExpression | None, int]:
+def _filter(
+    tokens: Sequence[Token], close: int, pairs: Mapping[int, int], function: str
+) -> tuple[ScalarExpression | None, int]:
     """The condition of FILTER (WHERE ...) after a call, and the place where the call ends."""
     words = [token.word for token in tokens[close + 1 : close + 4]]
     if words[:2] != ["FILTER", "("]:
         return None, close
-    end = partners(tokens)[close + 2]
+    end = pairs[close + 2]
     inside = tokens[close + 4 : end]
     if words[2:] != ["WHERE"] or not inside:
         raise QueryError("expected FILTER (WHERE condition)", tokens[close + 1].span)
@@ -217,6 +236,7 @@ def _inside_aggregate(tokens: Sequence[Token], function: str) -> ScalarExpressio
     for inner in argument.aggregates:
         message = f"{inner.function} inside {function}: aggregates cannot be nested"
         raise QueryError(f"{message}; aggregate a derived stream or a subquery", inner.span)
+    _refuse_grouping_calls(argument, function)
     return argument
 
 

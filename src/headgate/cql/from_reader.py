@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from sqlglot.tokens import TokenType
@@ -25,6 +25,9 @@ _JOINS: dict[tuple[str, ...], JoinKind] = {
     **{(word, "OUTER", "JOIN"): JoinKind[word] for word in ("LEFT", "RIGHT", "FULL")},
 }
 
+# what reads a query goes down into it, and Python no further than 1000 calls
+_DEEPEST = 32
+_MOST_SOURCES = 64
 NAME_A_STREAM = "name a stream or relation, with its window in brackets, as in s [TUMBLE 10 SECONDS]"
 
 
@@ -34,6 +37,7 @@ class FromReader(GeneratorReader):
     def __init__(self, text: str, origin: str, aggregates: Collection[str] = ()) -> None:
         super().__init__(text, origin, aggregates)
         self._unnamed = 0
+        self._depth = 0
         self.common: dict[str, tuple[Select, ...]] = {}
         """What the WITH clauses around the current place define, by name in lower case."""
 
@@ -58,7 +62,13 @@ class FromReader(GeneratorReader):
     def in_parentheses(self) -> tuple[Select, ...]:
         opener = self.current
         self.expect("(", " and a SELECT")
+        if self._depth == _DEEPEST:
+            message = f"brackets around SELECTs are more than {_DEEPEST} deep"
+            hint = "remove those that are not needed, or name the inner SELECT, CREATE STREAM s AS SELECT ..."
+            raise QueryError(f"{message}; {hint}", self.previous.span)
+        self._depth += 1
         branches = self.read_branches()
+        self._depth -= 1
         if self.at_end and opener is not None:
             raise never_closed(opener)
         self.expect(")", " after the SELECT")
@@ -70,6 +80,7 @@ class FromReader(GeneratorReader):
         sources = [self._first_item()]
         conditions: list[ScalarExpression] = []
         while True:
+            check_number(sources)
             if self.accept("LATERAL", "VIEW"):
                 sources.append(self.lateral_view())
             elif self.accept(",") or self.accept("CROSS", "JOIN"):
@@ -189,6 +200,13 @@ class FromReader(GeneratorReader):
             written = span_of([token, follower, self.ahead(2) or follower]).excerpt
             raise self.fail(f"a window stands in brackets; write [{one_line(written)}]")
         return self.take().as_name
+
+
+def check_number(sources: Sequence[FromItem]) -> None:
+    """Reject more sources of one SELECT, with subqueries and rows in its expressions, than can be planned."""
+    if len(sources) > _MOST_SOURCES:
+        message = f"a SELECT reads {_MOST_SOURCES} sources at most, with LATERAL VIEWs and subqueries"
+        raise QueryError(f"{message}; join some of them in a subquery in FROM", sources[-1].source.span)
 
 
 def _named(branches: tuple[Select, ...], names: tuple[Name, ...]) -> tuple[Select, ...]:

@@ -22,7 +22,10 @@ from headgate.cql.tokens import Cursor, Token, one_line
 from headgate.errors import QueryError, Span
 
 NO_ORDER = "is not supported: results never end, so they have no order; sort where they are read"
-_NO_LIMIT = "LIMIT takes the first rows of a window; write FROM s [TUMBLE 10 SECONDS] ORDER BY x LIMIT 10"
+_NO_LIMIT = (
+    "LIMIT takes the first rows of an order; write FROM s [TUMBLE 10 SECONDS] ORDER BY x LIMIT 10, "
+    "without the window for a stored relation"
+)
 _RANKS = ("ROW_NUMBER", "RANK", "DENSE_RANK")
 # what is added to the number that a rank is compared with, for the largest rank that passes
 _RANK_LIMITS = {"<=": 0, "<": -1, "=": 0}

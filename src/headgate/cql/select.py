@@ -11,15 +11,12 @@ from sqlglot.tokens import TokenType
 
 from headgate.cql import syntax
 from headgate.cql.expressions import parse_tree, scalar, scalar_without_aggregates, terms_of
-from headgate.cql.from_reader import FromReader
+from headgate.cql.from_reader import FromReader, check_number
 from headgate.cql.generators import check_without_groups, columns_of
 from headgate.cql.grouping_sets import (
+    Groupings,
     GroupingSetReader,
-    Keys,
-    check_grouping_calls,
     check_windows_of_sets,
-    combined,
-    expanded,
     selects_of,
 )
 from headgate.cql.rankings import NO_ORDER, RankingReader, with_limits_of_ranks
@@ -54,6 +51,7 @@ _CLAUSES: dict[str, tuple[tuple[str, ...], str]] = {
     "CROSS": (("JOIN",), ""),
     "FETCH": (("FIRST", "NEXT"), ""),
     "WITH": (("ROLLUP", "CUBE"), ""),
+    "GROUPING SETS": (("(",), ""),
     "EMIT": (("CHANGES", "FINAL"), "is not needed, as results are emitted as they come; leave it out"),
     "WINDOW": (
         ("TUMBLING", "HOPPING", "SESSION"),
@@ -115,9 +113,9 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         sources, conditions = self.from_clause()
         if self.accept("WHERE"):
             sources, conditions = self._where(sources, conditions)
-        group_by, sets = self._keys(items) if self.accept("GROUP BY") else ((), None)
-        group_by = meant_windows(group_by, items)
-        check_windows_of_sets(sets or ())
+        groupings = self._groupings(items) if self.accept("GROUP BY") else Groupings()
+        group_by = meant_windows(groupings.keys, items)
+        check_windows_of_sets(groupings)
         items = tuple(
             replace(item, expression=naming_window(item.expression, group_by))
             if isinstance(item, SelectItem)
@@ -133,17 +131,17 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         added, self._added = self._added, around
         check_alone(added, sources)
         sources = (*self._shown(sources, emission), *added)
+        check_number(sources)
         where, span = tuple(conditions), self.since(first)
         select = Select(
             items, sources, where, group_by, having, span, is_distinct, emission, ranking, distinct_on
         )
-        check_without_groups(select)
-        if sets is None:
-            check_grouping_calls(select)
-        if having and not select.is_aggregate:
+        selects = selects_of(select, groupings)
+        check_without_groups(selects[0])
+        if having and not selects[0].is_aggregate:
             raise QueryError("HAVING without GROUP BY or an aggregate; write the condition in WHERE", word)
         self.refuse_clause()
-        return (select,) if sets is None else selects_of(select, sets)
+        return selects
 
     def _where(
         self, sources: tuple[FromItem, ...], conditions: list[ScalarExpression]
@@ -157,6 +155,7 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
             else:
                 branches = self.read_again(test.opener, self.in_parentheses)
                 found.append(as_join(test, branches, {one.alias.text.lower() for one in found}))
+                check_number(found)
         return tuple(found), conditions
 
     def _emission(self) -> syntax.EmissionClause | None:
@@ -232,6 +231,7 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
             number = 1 + sum(one.is_value for one in self._added)
             column = Name("value" if number == 1 else f"value_{number}", alias.span)
             self._added.append(as_source(branches, alias, column))
+            check_number(self._added)
             written = tokens[opener : closer + 1]
             found += [*tokens[end:opener], *column_in_place(written, alias.text, column.text)]
             end = closer + 1
@@ -263,6 +263,7 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         alias = Name(self._free_alias("exploded"), found.span)
         generator = replace(found, columns=names, is_item=True)
         self._added.append(FromItem(Name(found.function, found.span), None, alias, generator=generator))
+        check_number(self._added)
         return tuple(
             SelectItem(scalar(column_in_place(written, alias.text, name.text)), name) for name in names
         )
@@ -278,27 +279,12 @@ class SelectReader(FromReader, RankingReader, GroupingSetReader):
         expression, alias = _split_alias(tokens)
         return SelectItem(scalar(expression), alias)
 
-    def _keys(
-        self, items: Sequence[SelectItem | syntax.RankItem | syntax.Star]
-    ) -> tuple[Keys, tuple[Keys, ...] | None]:
-        """The keys of GROUP BY, and the groupings beside them, if there are several.
-
-        ALL are the select items that are not made of aggregates.
-        """
-        if self.accept("ALL"):
-            expressions = [item.expression for item in items if isinstance(item, SelectItem)]
-            return tuple(one for one in expressions if one.columns and not one.aggregates), None
-        parts = self.several(lambda: self.grouping_sets() if self.at_grouping_sets() else self._group())
-        keys = tuple(part for part in parts if isinstance(part, ScalarExpression))
-        sets = [part for part in parts if not isinstance(part, ScalarExpression)]
-        if self.at("WITH", "ROLLUP") or self.at("WITH", "CUBE"):
-            self.take()
-            word = self.take().word
-            return (), tuple(expanded(word, [((key,),) for key in keys]))
-        return keys, combined(sets) if sets else None
-
-    def _group(self) -> ScalarExpression:
-        return scalar_without_aggregates(self.expression("an expression after GROUP BY"), "GROUP BY")
+    def _groupings(self, items: Sequence[SelectItem | syntax.RankItem | syntax.Star]) -> Groupings:
+        """What stands behind GROUP BY; ALL are the select items that are not made of aggregates."""
+        if not self.accept("ALL"):
+            return self.groupings()
+        expressions = [item.expression for item in items if isinstance(item, SelectItem)]
+        return Groupings(tuple(one for one in expressions if one.columns and not one.aggregates))
 
 
 def _begins_item(word: str) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from functools import cached_property
+from itertools import groupby, pairwise
 from typing import ClassVar, TypeVar
 
 from sqlglot.dialects.spark import Spark
@@ -29,6 +31,10 @@ _RESERVED_WORDS = (
 _RESERVED = frozenset(_RESERVED_WORDS.split())
 _STRINGS = (TokenType.STRING, TokenType.RAW_STRING)
 _WITHOUT_WORD = frozenset({*_STRINGS, TokenType.NUMBER, TokenType.HEX_STRING, TokenType.IDENTIFIER})
+# what begins a statement that writes
+_WRITES = ("INSERT", "MERGE", "DELETE", "UPDATE")
+# any of them may be a name, but these pairs occur in no SELECT
+_INSERTS = (("INSERT", "INTO"), ("INSERT", "OVERWRITE"), ("MERGE", "INTO"))
 _QUOTED_OR_COMMENT = re.compile(
     r"--[^\n]*|/\*.*?\*/|[rR]'[^']*'|[rR]\"[^\"]*\"|'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|(?P<open>/\*|['\"`])|.",
     re.DOTALL,
@@ -151,11 +157,16 @@ class Cursor:
 
     def mentions(self, name: str) -> bool:
         """Whether a name occurs anywhere in the text."""
-        return any(token.value.lower() == name for token in self._tokens)
+        return name in self._names
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(token.value.lower() for token in self._tokens)
 
     def read_again(self, token: Token, read: Callable[[], Part]) -> Part:
         """Read from a token that was taken already; the position stays."""
-        index, self._index = self._index, next(i for i, one in enumerate(self._tokens) if one is token)
+        index = self._index
+        self._index = bisect_left(self._tokens, token.span.start, key=lambda one: one.span.start)
         found = read()
         self._index = index
         return found
@@ -245,11 +256,25 @@ def statements_in(text: str) -> tuple[list[str], str]:
 
 
 def check_only_reads(text: str) -> None:
-    """Raise if a SELECT writes: Spark lets INSERT follow WITH, and does it at once."""
+    """Raise if a SELECT writes: Spark lets INSERT and others follow WITH, and does it at once."""
     tokens = Cursor(text, "sql")._tokens
-    for index in outside_brackets(tokens):
-        if tokens[index].word == "INSERT":
-            raise QueryError("a SELECT reads tables; to write, CREATE QUERY ... INTO", tokens[index].span)
+    begin = _behind_with(tokens)
+    for index, (token, follower) in enumerate(pairwise(tokens)):
+        if (token.word, follower.word) in _INSERTS or (index == begin and token.word in _WRITES):
+            raise QueryError("a SELECT reads tables; to write, CREATE QUERY ... INTO", token.span)
+
+
+def _behind_with(tokens: Sequence[Token]) -> int:
+    """The index of the first token behind WITH and what it defines; without it, the first one of all."""
+    if not tokens or tokens[0].word != "WITH":
+        return 0
+    depth = 0
+    for index, (before, token) in enumerate(pairwise(tokens)):
+        depth += (before.word == "(") - (before.word == ")")
+        # WITH a (x, y) AS (...), b AS (...)
+        if depth == 0 and before.word == ")" and token.word not in (",", "AS", "(", "MAX"):
+            return index + 1
+    return len(tokens)
 
 
 def never_closed(opener: Token) -> QueryError:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from headgate.model.expression import Expression
 from headgate.model.table import Step
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoredSide:
     """A relation in FROM, by name, or a subquery; ``join`` and ``on`` say how it is joined with those before.
 
@@ -33,6 +33,12 @@ class StoredSide:
             yield self.source
         else:
             yield from (name for select in self.source for name in select.names)
+
+    def __repr__(self) -> str:
+        # part of the fingerprint of checkpoints, which are older than generated rows
+        known = ((one.name, getattr(self, one.name)) for one in fields(self))
+        shown = (f"{name}={value!r}" for name, value in known if name != "generated" or value is not None)
+        return f"StoredSide({', '.join(shown)})"
 
 
 @dataclass(frozen=True)

@@ -29,7 +29,7 @@ from headgate.model.window import (
     is_emitted_whole,
 )
 from headgate.planning.catalog import Catalog
-from headgate.planning.from_clause import Scope, conjunct
+from headgate.planning.from_clause import IN_RESULTS, Scope, conjunct
 from headgate.planning.grouping import Grouping
 from headgate.planning.join_chain import is_chain, joined_in_turn
 from headgate.planning.logical import (
@@ -231,10 +231,9 @@ class Branch(SelectList):
         return (*self.scope.inner_conditions(), *written)
 
     def _check_conditions(self) -> None:
+        for term in self._select.conjuncts:
+            self.scope.check_known(term, IN_RESULTS)
         for reference in (r for term in self._select.conjuncts for r in term.columns):
-            if self.scope.window_bound(reference) is not None:
-                message = f"{reference.name} is known when the window is complete; use it in SELECT or HAVING"
-                raise QueryError(message, reference.span)
             ranks = (item.name.text for item in self._select.items if isinstance(item, RankItem))
             named = next((one for one in ranks if one.lower() == reference.name.lower()), None)
             if named and reference.qualifier is None and not self.scope.find(named, reference.span):

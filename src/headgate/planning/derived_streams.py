@@ -27,7 +27,11 @@ from headgate.planning.catalog import Catalog
 from headgate.planning.instants import in_common, instants_of
 from headgate.planning.logical import DerivedPlan, Node, Project, StreamScan
 from headgate.planning.select_list import TIMESTAMP
+from headgate.planning.source_columns import unknown_source
 from headgate.planning.stored_subqueries import is_stored, relation_of
+
+# plans are trees, and Python goes no further down than 1000 calls
+_DEEPEST = 64
 
 
 class Derived:
@@ -51,7 +55,7 @@ class Derived:
         if (item.branches or view is not None) and is_stored(item, self._catalog):
             return self._stored(item, view)
         if item.is_value:
-            raise _changing_value(item)
+            raise _changing_value(item, self._catalog)
         if item.branches:
             name, branches = self._name_of(item.source.text, item.branches, self._reader), item.branches
         elif view is not None:
@@ -80,6 +84,9 @@ class Derived:
         return relation_of(view.name.text, view.branches, self._catalog)
 
     def bind(self, name: syntax.Name, branches: tuple[Select, ...]) -> DerivedPlan:
+        if len(self._open) == _DEEPEST:
+            message = f"this is the {_DEEPEST + 1}th SELECT that reads the next one"
+            raise QueryError(f"{message}; join some of them in one SELECT", name.span)
         self._open.append(name.text)
         own = [Branch(select, self._catalog, self) for select in branches]
         bound = bound_branches(branches, own, self)
@@ -131,10 +138,15 @@ class Derived:
         return name
 
 
-def _changing_value(item: syntax.FromItem) -> QueryError:
-    """The message for a subquery in place of a value that reads a stream."""
-    [select] = item.branches
-    stream = select.sources[0].source.text
-    message = f"a subquery in place of a value reads stored relations, and {one_line(stream)} is a stream"
-    hint = "(SELECT AVG(x) AS mean FROM s [RANGE 1 HOUR]) AS m [ROWS 1]"
-    return QueryError(f"{message}; join it in FROM, s [NOW], {hint}", select.sources[0].source.span)
+def _changing_value(item: syntax.FromItem, catalog: Catalog) -> QueryError:
+    """The message for a subquery in place of a value that reads a stream, or what is not declared."""
+    while item.branches:
+        sources = (one for select in item.branches for one in select.sources)
+        item = next(one for one in sources if not is_stored(one, catalog))
+    name = item.source
+    is_view = catalog.find_view(name.text) is not None
+    if not is_view and catalog.find(name.text) is None and catalog.find_derived(name.text) is None:
+        return unknown_source(name, catalog)
+    what = f"{one_line(name.text)} {'reads' if is_view else 'is'} a stream"
+    hint = "join it in FROM, s [NOW], (SELECT AVG(x) AS mean FROM s [RANGE 1 HOUR]) AS m [ROWS 1]"
+    return QueryError(f"a subquery in place of a value reads stored relations, and {what}; {hint}", name.span)

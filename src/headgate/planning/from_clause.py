@@ -42,6 +42,7 @@ _RELATION_JOINS = {
 }
 # types of timestamps whose differences are differences of time
 _TIMES = frozenset(("TIMESTAMP", "TIMESTAMP_LTZ", "TIMESTAMP_NTZ"))
+IN_RESULTS = "use it in SELECT or HAVING"
 _WHOLE_NUMBERS = frozenset(("BIGINT", "LONG", "INT", "INTEGER"))
 
 
@@ -109,6 +110,8 @@ class Scope(SourceChecks):
     def on(self, source: Source) -> tuple[Expression, ...]:
         """The condition of a join that is not inner."""
         with self._in_join_of(source):
+            for one in source.item.on:
+                self.check_known(one, IN_RESULTS)
             on = tuple(conjunct(self.condition(one)) for one in source.item.on)
         terms = (*on, *self._equal(source), *self._compared(source))
         return tuple(outside_joins(term, self._catalog) for term in terms)
@@ -118,6 +121,7 @@ class Scope(SourceChecks):
         if source.item.test is None or source.item.test.compared is None:
             return
         value, listed = source.item.test.compared
+        self.check_known(value, IN_RESULTS)
         left = self.bind(value)
         with self._in_join_of(source):
             right = self.bind(listed)

@@ -13,8 +13,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from headgate.cql.expressions import AGGREGATES
-from headgate.cql.grouping_sets import GROUPING_CALLS
+from headgate.cql.expressions import AGGREGATES, GROUPING_CALLS
 
 Kind = str | None
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from sqlglot import exp
 
 from headgate.cql import syntax
-from headgate.cql.expressions import item_at
-from headgate.cql.grouping_sets import GROUPING_CALLS
+from headgate.cql.expressions import GROUPING_CALLS, item_at
 from headgate.cql.syntax import ScalarExpression, Select, SelectItem
 from headgate.errors import QueryError
 from headgate.model.expression import TIMESTAMP_US, AggregateExpression, Expression, NamedExpression
@@ -41,8 +40,10 @@ class Grouping:
 
     def _bound_keys(self, written: Iterable[ScalarExpression]) -> tuple[Expression, ...]:
         """The keys, without bounds of windows: the groups of a window have them in common anyway."""
-        meant = [self._meant(one) for one in written]
-        return tuple(dict.fromkeys(self._scope.bind(one) for one in meant if not self._is_bound(one)))
+        keys = [one for one in map(self._meant, written) if not self._is_of_window(one)]
+        for key in keys:
+            self._scope.check_known(key, "make it a key by itself, as in GROUP BY src, window_end")
+        return tuple(dict.fromkeys(map(self._scope.bind, keys)))
 
     def _key(self, written: NamedExpression) -> NamedExpression:
         """A key of this grouping; one of others is NULL, of its own type."""
@@ -53,11 +54,13 @@ class Grouping:
 
     def _check_bounds(self, select: Select) -> None:
         """Reject bounds of windows that are not a key of each grouping: results are those of one window."""
-        own = {key.text.lower() for key in select.group_by}
+        own = {self._over_bounds(key) for key in map(self._meant, select.group_by) if self._is_of_window(key)}
         for key in select.all_keys:
-            if self._is_bound(key) and key.text.lower() not in own:
-                message = f"{key.text} is a key of every grouping, as results are those of one window"
-                raise QueryError(f"{message}; write GROUP BY {key.text}, ROLLUP (a, b)", key.span)
+            meant = self._meant(key)
+            if self._is_of_window(meant) and self._over_bounds(meant) not in own:
+                shown = " ".join(meant.text.split())
+                message = f"{shown} is a key of every grouping, as results are those of one window"
+                raise QueryError(f"{message}; write GROUP BY {shown}, ROLLUP (a, b)", key.span)
 
     @property
     def aggregates(self) -> tuple[AggregateExpression, ...]:
@@ -110,18 +113,22 @@ class Grouping:
         }
         own = {r.span.start: operand(self.bind(self._by_alias[r.name.lower()]).tree) for r in items}
         columns = {r.span.start: self._scope.resolve(r) for r in outside if r.span.start not in own}
-        values = {start: self._value(one) for start, one in columns.items() if one.source.item.is_value}
-        bound = {start: one.tree for start, one in columns.items() if start not in values}
+        bound = {start: one.tree for start, one in columns.items()}
         for start, bound_tree in bound.items():
             for column in bound_tree.find_all(exp.Column):
                 column.meta["start"] = start
+        _, ungrouped = self._over_keys(expression, {**own, **bound})
+        values = {
+            start: self._value(one)
+            for start, one in columns.items()
+            if one.source.item.is_value and start in ungrouped
+        }
         aggregates = {call.span.start: self._call(call) for call in expression.aggregates}
         groupings = {
             call.meta["start"]: self._grouping(call, expression) for call in _grouping_calls(expression)
         }
-        trees = {**own, **values, **bound, **bounds, **aggregates, **groupings}
-        tree = over_keys(over_text(expression.tree, trees), self._written)
-        ungrouped = {column.meta.get("start") for column in tree.find_all(exp.Column)}
+        trees = {**own, **bound, **values, **bounds, **aggregates, **groupings}
+        tree, ungrouped = self._over_keys(expression, trees)
         for reference in outside:
             if reference.span.start in ungrouped:
                 message = f"{reference.span.excerpt} must be in GROUP BY or inside an aggregate"
@@ -153,18 +160,28 @@ class Grouping:
         kind = "TINYINT" if call.name.lower() == "grouping" else "BIGINT"
         return Expression.parse(f"CAST({int(bits or '0', 2)} AS {kind})").tree
 
+    def _over_keys(
+        self, expression: ScalarExpression, trees: Mapping[int, exp.Expr]
+    ) -> tuple[exp.Expr, set[int | None]]:
+        """The expression with trees in place of columns and calls, and the offsets of columns in no key."""
+        tree = over_keys(over_text(expression.tree, trees), self._written)
+        return tree, {column.meta.get("start") for column in tree.find_all(exp.Column)}
+
     def _value(self, column: BoundColumn) -> exp.Expr:
         """The value of a subquery: that of the last tuple of the group, as a refresh may change it."""
         parts = parts_of("LAST", [Expression(column.tree)], distinct=False, condition=None)
         return parts.value(column_tree(self._computed(parts).name))
 
-    def _is_bound(self, written: ScalarExpression) -> bool:
-        """Whether a key is ``window_start`` or ``window_end``."""
-        return (
-            len(written.columns) == 1
-            and written.columns[0].span == written.span
-            and self._scope.window_bound(written.columns[0]) is not None
-        )
+    def _is_of_window(self, key: ScalarExpression) -> bool:
+        """Whether a key is ``window_start``, ``window_end`` or made of these alone."""
+        bounds = [self._scope.window_bound(reference) for reference in key.columns]
+        return bool(bounds) and None not in bounds
+
+    def _over_bounds(self, key: ScalarExpression) -> Expression:
+        """A key that is made of bounds of the window, whatever their spelling."""
+        self._scope.type_of(key)
+        bounds = {r.span.start: self._scope.window_bound(r) for r in key.columns}
+        return Expression(over_text(key.tree, {n: column_tree(b.name) for n, b in bounds.items() if b}))
 
     def _item_type(self, reference: syntax.ColumnReference) -> Type:
         return self._scope.type_of(self._by_alias[reference.name.lower()])
@@ -178,8 +195,8 @@ class Grouping:
 
     def _call(self, call: syntax.AggregateCall) -> exp.Expr:
         """The value of an aggregate, over the column of what computes it."""
-        arguments = [self._scope.bind(argument) for argument in call.arguments]
-        condition = None if call.condition is None else self._scope.condition(call.condition)
+        arguments = [self._scope.of_tuple(argument) for argument in call.arguments]
+        condition = None if call.condition is None else self._scope.condition_of_tuple(call.condition)
         if call.function.lower() in self._scope.aggregates:
             parts = parts_of_registered(call.function, arguments, call.distinct, condition)
         else:
@@ -216,9 +233,10 @@ class Grouping:
             [reference] = written.columns
             if reference.qualifier is None and not self._scope.find(reference.name, reference.span):
                 meant = self._by_alias.get(reference.name.lower(), written)
-        if meant.aggregates:
+        if meant.aggregates or _grouping_calls(meant):
             text = " ".join(meant.text.split())
-            raise QueryError(f"{text} is an aggregate, which GROUP BY cannot use", written.span)
+            what = "an aggregate" if meant.aggregates else "known of groups"
+            raise QueryError(f"{text} is {what}, which GROUP BY cannot use", written.span)
         return meant
 
 

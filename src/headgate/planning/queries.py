@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 from headgate.cql.statement import CreateQuery, CreateView, DeriveStream
-from headgate.cql.syntax import FromItem
+from headgate.cql.syntax import FromItem, Name
+from headgate.errors import QueryError
 from headgate.model.network import QueryDefinition, Schema
 from headgate.planning.bind import Branch, bound_branches
 from headgate.planning.catalog import Catalog
@@ -19,6 +22,11 @@ from headgate.planning.table_plans import bind_table, changes_of
 
 def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
     """The query as a plan with WHERE above all joins; a QueryError points at what is wrong."""
+    with _depth_limited(query.name):
+        return _bound(query, catalog)
+
+
+def _bound(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
     derived = Derived(query.name.text, catalog)
     sink = sink_of(query.sink, catalog.known_sinks)
     if sink.mode != "append":
@@ -36,11 +44,22 @@ def bind(query: CreateQuery, catalog: Catalog) -> LogicalPlan:
 
 def selected_columns(selected: DeriveStream | CreateView, catalog: Catalog) -> Schema:
     """The columns of a derived stream or a view; with the timestamp, if it reads a stream."""
-    if not is_stored_view(selected, catalog):
-        return bind_stream(selected, catalog).schema
-    columns = relation_of(selected.name.text, selected.branches, catalog).schema
+    with _depth_limited(selected.name):
+        if not is_stored_view(selected, catalog):
+            return bind_stream(selected, catalog).schema
+        columns = relation_of(selected.name.text, selected.branches, catalog).schema
     assert columns is not None
     return columns
+
+
+@contextmanager
+def _depth_limited(name: Name) -> Iterator[None]:
+    """Binding goes down into what a SELECT reads: views and WITH clauses may read each other in turn."""
+    try:
+        yield
+    except RecursionError:
+        message = f"{name.text} reads too many SELECTs one through the other; join some of them in one SELECT"
+        raise QueryError(message, name.span) from None
 
 
 def is_stored_view(selected: DeriveStream | CreateView, catalog: Catalog) -> bool:

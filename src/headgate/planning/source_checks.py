@@ -200,7 +200,8 @@ class SourceChecks(SourceColumns):
                     message = (
                         f"ON of {source.item.join_words} compares two streams, and {other.shown} is none"
                     )
-                    raise QueryError(f"{message}; write the condition in WHERE", condition.span)
+                    hint = "compute what it gives in a subquery, FROM (SELECT ...) AS x [RANGE 10 SECONDS]"
+                    raise QueryError(f"{message}; {hint}, and compare that", condition.span)
 
     def _probe_pools(self) -> tuple[str, ...]:
         """The pools of all probes; none, if no probe is placed."""

@@ -10,7 +10,7 @@ from typing import Protocol
 
 from sqlglot import exp
 
-from headgate.cql.syntax import ColumnReference, FromItem, ScalarExpression, Select, WindowClause
+from headgate.cql.syntax import ColumnReference, FromItem, Name, ScalarExpression, Select, WindowClause
 from headgate.cql.windows import SPARK_WINDOWS, WINDOW_CALLS
 from headgate.errors import QueryError, Span, known_names
 from headgate.model.expression import Expression, column_of
@@ -80,15 +80,18 @@ class SourceColumns:
     def _add_generated(self, items: Sequence[FromItem]) -> None:
         """Rows that are computed from tuples, each from the columns of the sources before it."""
         declared, known = iter(self.sources), list[Source]()
+        values = [source for source in self.sources if source.item.is_value]
         for item in items:
             if item.generator is None:
                 known.append(next(declared))
                 continue
-            self._set(tuple(known))
+            # the values of subqueries are known from the first tuple on
+            self._set((*known, *(one for one in values if one not in known)))
             argument = item.generator.argument
             definition = rows_of(item.generator, self.type_of(argument))
             assert definition.schema is not None
-            call = call_of(definition.name, in_rows(self._bound(argument), self._catalog), item.generator)
+            rows = in_rows(self.of_tuple(argument), self._catalog)
+            call = call_of(definition.name, rows, item.generator)
             known.append(Source(item, definition, definition.schema, call))
         self._set(tuple(known))
 
@@ -96,14 +99,7 @@ class SourceColumns:
         name = item.source
         definition = self._derived.find(item) or self._catalog.find(name.text)
         if definition is None or definition.schema is None:
-            if self._catalog.is_query(name.text):
-                message = f"{name.text} is a query; FROM takes streams and relations"
-                hint = "make it a stream, CREATE STREAM s AS SELECT ..., that both read"
-                raise QueryError(f"{message}; {hint}, or read what it writes", name.span)
-            known = known_names(
-                [n for kind in ("stream", "relation", "view") for n in self._catalog.names(kind)]
-            )
-            raise QueryError(f"unknown stream or relation {name.text}; known: {known}", name.span)
+            raise unknown_source(name, self._catalog)
         window = item.window
         is_key = window is not None and window.time is not None and window.time.qualifier is None
         if isinstance(definition, RelationDefinition) and window is not None and not is_key:
@@ -164,6 +160,34 @@ class SourceColumns:
         """A term of WHERE or ON."""
         self.type_check(expression).condition(expression.tree)
         return self._bound(expression)
+
+    def of_tuple(self, expression: ScalarExpression) -> Expression:
+        """An expression of what is evaluated for each tuple, before its window is complete."""
+        self.type_of(expression)
+        return self._bound_of_tuple(expression)
+
+    def condition_of_tuple(self, expression: ScalarExpression) -> Expression:
+        self.type_check(expression).condition(expression.tree)
+        return self._bound_of_tuple(expression)
+
+    def _bound_of_tuple(self, expression: ScalarExpression) -> Expression:
+        """The bounds of a window that tumbles are known of each tuple: it is in no other one."""
+        trees: dict[int, exp.Expr] = {}
+        for reference in expression.columns:
+            found = self._found(reference)
+            if isinstance(found, WindowBound):
+                if not (isinstance(found.window, HopWindow) and found.window.is_tumbling):
+                    self.check_known(expression, "use it outside of the call, or write [TUMBLE 10 SECONDS]")
+                found = replace(found, of_tuple=True)
+            trees[reference.span.start] = found.tree
+        return Expression(over_text(expression.tree, trees), expression.span)
+
+    def check_known(self, expression: ScalarExpression, hint: str) -> None:
+        """Reject bounds of the window in what is evaluated for each tuple."""
+        for reference in expression.columns:
+            if self.window_bound(reference) is not None:
+                message = f"{reference.span.excerpt} is known when the window is complete"
+                raise QueryError(f"{message}; {hint}", reference.span)
 
     def _bound(self, expression: ScalarExpression) -> Expression:
         trees = {reference.span.start: self._found(reference).tree for reference in expression.columns}
@@ -259,6 +283,16 @@ class SourceColumns:
     def _check_streams(self, select: Select) -> None:
         """Reject sources that do not go together."""
         raise NotImplementedError
+
+
+def unknown_source(name: Name, catalog: Catalog) -> QueryError:
+    """The message for a name in FROM that is none of a stream or relation."""
+    if catalog.is_query(name.text):
+        message = f"{name.text} is a query; FROM takes streams and relations"
+        hint = "make it a stream, CREATE STREAM s AS SELECT ..., that both read"
+        return QueryError(f"{message}; {hint}, or read what it writes", name.span)
+    known = known_names([n for kind in ("stream", "relation", "view") for n in catalog.names(kind)])
+    return QueryError(f"unknown stream or relation {name.text}; known: {known}", name.span)
 
 
 def _with_window_of_key(sources: tuple[Source, ...], window: WindowClause | None) -> tuple[Source, ...]:

@@ -19,6 +19,7 @@ from headgate.planning.row_steps import distinct_rows, finished
 
 FORMAT = "select"
 """The format of a relation that is computed from others."""
+_KEEP_RIGHT = (JoinKind.RIGHT, JoinKind.FULL)
 _JOINS = {JoinKind.SEMI: "LEFT SEMI JOIN", JoinKind.ANTI: "LEFT ANTI JOIN"}
 
 
@@ -63,14 +64,24 @@ class StoredScope(Scope):
             hint = "write QUALIFY ROW_NUMBER() OVER (PARTITION BY key ORDER BY x) = 1"
             raise QueryError(f"{message}; {hint}", select.span)
         for source in self.sources:
-            if source.item.join in (JoinKind.RIGHT, JoinKind.FULL):
+            if source.item.join in _KEEP_RIGHT:
                 self._check_kept_side(source)
 
     def _check_kept_side(self, source: Source) -> None:
         join, name = source.item.join_words, source.item.source
-        if len(self.sources) > 2:
-            message = f"{join} takes two relations, and FROM has {len(self.sources)}"
-            raise QueryError(f"{message}; write the others as a subquery, FROM (SELECT ...) AS x", name.span)
+        tests = [one.item.join_words for one in self.sources if one.item.test is not None]
+        values = {one.alias for one in self.sources if one.item.is_value}
+        joined = len(self.sources) - len(tests) - len(values)
+        if joined > 2 or tests:
+            others = f"FROM has {joined}" if joined > 2 else f"WHERE has {tests[0]}"
+            message = f"{join} takes two relations, and {others}"
+            what = "the others" if joined > 2 else "the join"
+            raise QueryError(f"{message}; write {what} as a subquery, FROM (SELECT ...) AS x", name.span)
+        for reference in (reference for condition in source.item.on for reference in condition.columns):
+            if reference.qualifier in values:
+                message = f"ON of {join} compares two relations, and (SELECT ...) is none"
+                hint = "compute it in a subquery, FROM (SELECT ...) AS x, and compare that"
+                raise QueryError(f"{message}; {hint}", reference.span)
         if source.item.using:
             column = source.item.using[0].text
             hint = f"write ON {self.sources[0].alias}.{column} = {source.alias}.{column}"
@@ -118,8 +129,9 @@ def relation_of(name: str, branches: Sequence[Select], catalog: Catalog) -> Rela
 def _sides(scope: Scope) -> tuple[StoredSide, ...]:
     found = []
     first, *others = scope.sources
-    # conditions of other joins may read the values of subqueries
-    for source in (first, *sorted(others, key=lambda source: not source.item.is_value)):
+    # conditions of other joins may read the values of subqueries; RIGHT and FULL JOIN would add rows without
+    is_first = all(source.item.join not in _KEEP_RIGHT for source in others)
+    for source in (first, *sorted(others, key=lambda source: source.item.is_value is not is_first)):
         assert isinstance(source.definition, RelationDefinition)
         join = source.item.join
         on = scope.on_of_relation(source)

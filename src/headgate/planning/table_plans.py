@@ -210,7 +210,8 @@ class _Binding:
                 message = (
                     f"a table is of all tuples so far, of one stream [RANGE t], or of [ROWS n], not {shown}"
                 )
-                message += " in a join" if isinstance(source.window, RowWindow) else ""
+                beside = [one.shown for one in branch.scope.sources if one is not source]
+                message += f" beside {beside[0]}" if isinstance(source.window, RowWindow) and beside else ""
                 hint = "write [TUMBLE 10 SECONDS] and a key, to keep those of the last window"
                 raise QueryError(f"{message}; {hint}", written.span)
         node, clauses = branch.source(branch.clauses(StateGrouping), self.derived)
