@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.experiments.percentiles import CommittedTick, Percentiles, compare, tuple_latencies
+from headgate.experiments import percentiles
+from headgate.experiments.percentiles import (
+    CommittedTick,
+    Percentiles,
+    compare,
+    profiled_near,
+    tuple_latencies,
+)
 from headgate.experiments.study import Study
+from headgate.model.profile import TickCosts
+from headgate.queueing.service_times import ParameterError
 
 _START_S = 1_800_000_000.0
 
@@ -55,6 +66,31 @@ def test_latencies_are_those_of_each_tuple_by_itself(arrivals_s: list[float], le
         following = next(k for k, begin_s in enumerate(begins_s) if begin_s >= at_s)
         expected.append(ends_s[following] - at_s)
     np.testing.assert_allclose(tuple_latencies(offsets_s, ticks, 0.0), expected, atol=1e-5)
+
+
+@pytest.mark.parametrize(("fits", "rates"), [(1e9, [40, 90]), (80, [40, 90, 60])])
+def test_a_profile_is_made_near_the_load_and_not_where_ticks_fall_behind(
+    monkeypatch: pytest.MonkeyPatch, fits: float, rates: list[float]
+) -> None:
+    asked = []
+
+    def at(rate: float) -> Any:
+        return SimpleNamespace(rates={"packets": rate}), TickCosts(0.1, 0.0, 0.5)
+
+    def profile_at(rate: float) -> Any:
+        asked.append(rate)
+        if rate > fits:
+            raise ParameterError("operator q.select_a has no profile")
+        return at(rate)
+
+    # each profile finds the load at 90, but the first ones are too far away to be trusted; one at 60 is right
+    def factor_at(utilisation: float, plan: Any, model: Any) -> float:
+        rate = plan.rates["packets"]
+        return 1.0 if rate == pytest.approx(60) else 90 / rate
+
+    monkeypatch.setattr(percentiles, "factor_at", factor_at)
+    plan, _ = profiled_near(profile_at, at(10), 0.9)
+    assert np.allclose(asked, rates) and plan.rates["packets"] == pytest.approx(rates[-1])
 
 
 def test_the_error_is_a_share_of_what_was_measured() -> None:

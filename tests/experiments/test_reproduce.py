@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.cli.support import invoke
+from tests.recorded_trace import TRACE, with_trace
 
 from headgate.experiments import chain, findings, workloads
 from headgate.experiments.study import Study
 from headgate.workload.processes import ParetoFlows
-
-SHARED = Path(__file__).parents[3] / "shared" / "data" / "dec-pkt-1-udp.parquet"
 
 
 @pytest.fixture
@@ -118,12 +116,9 @@ def test_a_short_trace_is_cut_into_equal_stretches_and_too_short_a_one_refused(t
     assert failed.exit_code == 2 and "has 1001 arrivals; at least 2500 are needed" in failed.stderr
 
 
-@pytest.mark.skipif(
-    not Path(os.environ.get("HEADGATE_TRACE", SHARED)).is_file(),
-    reason="no recorded trace; set HEADGATE_TRACE",
-)
+@with_trace
 def test_on_the_recorded_trace_chain_needs_the_least() -> None:
-    streams = workloads.recorded_arrivals(Path(os.environ.get("HEADGATE_TRACE", SHARED)), ("r",))
+    streams = workloads.recorded_arrivals(TRACE, ("r",))
     assert len(streams["r"]) > 1000
     made = study(Path("unused"))
     results = {

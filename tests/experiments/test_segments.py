@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from tests.cli.support import invoke
+from tests.recorded_trace import TRACE, with_trace
 
 from headgate.experiments import segments
 from headgate.experiments.segments import (
@@ -22,6 +23,8 @@ from headgate.experiments.segments import (
     self_similar,
     sixteen_queries,
 )
+from headgate.experiments.study import Study
+from headgate.experiments.workloads import recorded_arrivals
 from headgate.model.operator import is_ordered
 from headgate.model.operator_inputs import StreamInput
 
@@ -54,7 +57,17 @@ def test_leaves_are_five_times_as_fast_and_more_selective_than_all_others() -> N
 
 
 def test_disagreements_are_about_claims() -> None:
-    assert set(DISAGREEMENTS) < {str(claim) for claim in CLAIMS}
+    about_plans = {name for name in DISAGREEMENTS if not name.startswith("recorded: ")}
+    assert about_plans < {str(claim) for claim in CLAIMS}
+
+
+@with_trace
+@pytest.mark.slow
+def test_on_the_recorded_trace_threshold_comes_out_as_it_is_known_to(tmp_path: Path) -> None:
+    study = Study("segments", tmp_path, lambda text: None, disagreements=DISAGREEMENTS)
+    segments._one_plan(study, "recorded", recorded_arrivals(TRACE, STREAMS))
+    known = [check.name for check in study.checks if check.disagreement]
+    assert study.ok and len(known) == len([name for name in DISAGREEMENTS if name.startswith("recorded: ")])
 
 
 @pytest.mark.slow

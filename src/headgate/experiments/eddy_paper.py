@@ -173,7 +173,6 @@ DISAGREEMENTS = {
     _out_of_order("5.4, single plans, joins"): _SHORTER_PATHS,
     _lift("20 plans at once, joins", "scq"): _BOUND,
     _lift("20 plans at once, joins", "wscq"): _BOUND,
-    "20 plans at once, joins: what splitting gives sc and wscq": _BOUND,
     _out_of_order("4.13, 20 plans at once, joins"): _MANY_PLANS,
     _out_of_order("5.5, 20 plans at once, joins"): _MANY_PLANS,
     _out_of_order("5.6, 20 plans at once, joins"): _TOO_SHORT,

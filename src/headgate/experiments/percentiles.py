@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -28,10 +28,12 @@ from headgate.model.event import TickCommitted
 from headgate.model.profile import TickCosts
 from headgate.queueing.load_model import LoadModel
 from headgate.queueing.recorded_arrivals import dispersion
-from headgate.queueing.service_times import Overloaded
+from headgate.queueing.service_times import Overloaded, ParameterError
 from headgate.queueing.tick_model import InTicks
 
 Floats = NDArray[np.float64]
+Profiled = tuple[LoadModel, TickCosts]
+ProfileAt = Callable[[float], Profiled]
 
 _STREAM = "packets"
 _SHARES = (0.5, 0.9, 0.99)
@@ -54,7 +56,7 @@ class _Load:
 
 _LOADS = (_Load("light load", 0.2, 20.0, 6.0), _Load("utilisation 0.9", 0.9, 60.0, 24.0))
 # profiles at rates that differ by less say the same
-_NEAR, _MOST_PROFILES = 0.15, 3
+_NEAR, _MOST_PROFILES = 0.15, 5
 # costs do not hold much further from where they were measured
 _MOST_FACTOR = 4.0
 # of p99, at the median over queries and repetitions: one tick more or less of a hundred moves p99 by as much
@@ -136,13 +138,9 @@ class PercentileBench:
     def _near(
         self, query: PredictedQuery, load: _Load, plan: LoadModel, costs: TickCosts
     ) -> tuple[LoadModel, InTicks]:
-        """A profile at no less than about the rate that it predicts for this load."""
-        for _ in range(_MOST_PROFILES):
-            model = InTicks.measured(costs)
-            factor = factor_at(load.utilisation, plan, model)
-            if factor < 1 + _NEAR:
-                break
-            plan, costs = self._predicting.profile_at(query, min(factor, _MOST_FACTOR) * plan.rates[_STREAM])
+        plan, costs = profiled_near(
+            lambda rate: self._predicting.profile_at(query, rate), (plan, costs), load.utilisation
+        )
         return plan, InTicks.measured(costs)
 
     def _run(
@@ -158,6 +156,26 @@ class PercentileBench:
             _predicted(model, _as_recorded(plan.scaled(factor), arrivals_s, load)),
             {share: float(np.quantile(latencies_s, share)) for share in _SHARES},
         )
+
+
+def profiled_near(profile_at: ProfileAt, first: Profiled, utilisation: float) -> Profiled:
+    """A profile at no less than about the rate that it predicts for a utilisation.
+
+    Where ticks fall behind, operators are not measured: the next rate is between that one and the last that
+    was.
+    """
+    (plan, costs), most = first, math.inf
+    for _ in range(_MOST_PROFILES):
+        factor = factor_at(utilisation, plan, InTicks.measured(costs))
+        if factor < 1 + _NEAR:
+            break
+        known = plan.rates[_STREAM]
+        rate = min(min(factor, _MOST_FACTOR) * known, math.sqrt(known * most))
+        try:
+            plan, costs = profile_at(rate)
+        except ParameterError:
+            most = rate
+    return plan, costs
 
 
 def _predicted(model: InTicks, load: LoadModel) -> dict[float, float]:
