@@ -25,8 +25,8 @@ from headgate.statistics.operators import OperatorEstimates
 
 pytestmark = pytest.mark.spark
 
-PAIRS = short_or_long(1, 10)
-QUERIES_A_RUN, TICKS = short_or_long((12, 5), (20, 10))
+PAIRS = short_or_long(2, 5)
+QUERIES_A_RUN, TICKS = 50, short_or_long(5, 10)
 TIMEOUT_S = 600
 
 
