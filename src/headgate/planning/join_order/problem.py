@@ -32,8 +32,9 @@ class Flow:
         return self.tuples_per_s * own_s + other.tuples_per_s * other_s
 
 
-# of a tuple that a join handles: each pair that a cross product on Spark compares
-CROSSED_PAIR = 0.02
+# of a tuple that a join handles: each pair that a cross product on Spark compares, as
+# benchmarks/cross_products.py has measured it
+CROSSED_PAIR = 0.01
 
 
 @dataclass(frozen=True)
