@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from common import Tick, TickLog, markdown, spark_session, verdict
 from headgate import Session
-from headgate.workload.nexmark import DEFAULT_START_US, EventSequence
+from headgate.workload.nexmark import DEFAULT_START_US, EventSequence, parse_rate
 from headgate.workload.nexmark_files import DataSet
 
 DAY_S = 86_400
@@ -71,7 +71,7 @@ def state_bytes(ticks: list[Tick], from_hour: float, to_hour: float, files: int)
 def main() -> None:
     """Print state and its growth for each query; exit with 1 if one grows."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--rate", type=float, default=2.0, help="events per second of event time")
+    parser.add_argument("--rate", type=parse_rate, default="2", help="events per second of event time")
     parser.add_argument("--files", type=int, default=96, help="files, and ticks, of the day")
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--json", type=Path)

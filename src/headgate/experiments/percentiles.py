@@ -152,10 +152,13 @@ class PercentileBench:
         network, _ = self._predicting.run(query, rate, load.run_s, seed, observer)
         arrivals_s = generated_arrivals(network)
         latencies_s = tuple_latencies(arrivals_s[_STREAM], observer.ticks, load.settled_s)
-        return Percentiles(
+        found = Percentiles(
             _predicted(model, _as_recorded(plan.scaled(factor), arrivals_s, load)),
             {share: float(np.quantile(latencies_s, share)) for share in _SHARES},
         )
+        # half an hour of runs: what is known is not to be lost with a later one
+        self._predicting.progress(f"{query.name}, {load.name}: {found.row}")
+        return found
 
 
 def profiled_near(profile_at: ProfileAt, first: Profiled, utilisation: float) -> Profiled:
