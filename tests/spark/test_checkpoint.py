@@ -533,6 +533,7 @@ class _Mortal(Files):
         super().delete(path)
 
 
+@pytest.mark.slow
 def test_a_rollback_that_is_killed_anywhere_is_refused_until_it_is_repeated(tmp_path: Path) -> None:
     refused = 0
     for deletions in range(50):
