@@ -47,7 +47,9 @@ def test_a_connection_whose_request_does_not_come_is_closed(
     served: Served, monkeypatch: pytest.MonkeyPatch, begun: bytes, is_first: bool
 ) -> None:
     monkeypatch.setattr(http_app, "_HEAD_WITHIN_S", 0.2)
-    before = b"" if is_first else b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n"
+    # without a token, the answer would be the end of the connection
+    known = f"GET /health HTTP/1.1\r\nhost: localhost\r\nauthorization: Bearer {TOKEN}\r\n\r\n".encode()
+    before = b"" if is_first else known
     with open_with(served.port, before) as connection:
         if before:
             answer = b""
