@@ -17,6 +17,7 @@ from statistics import median
 
 import numpy as np
 from pyspark.sql import SparkSession
+from scipy.optimize import nnls
 
 from common import COLUMNS, EPOCH_US, TickLog, markdown, spark_session, table_of, write_files
 from headgate import Session
@@ -67,8 +68,6 @@ def best(repeat: int, measure: Callable[[], tuple[float, float]]) -> tuple[float
 
 def fit(columns: list[list[float]], seconds: list[float]) -> np.ndarray:
     """Coefficients that are at least 0: a tick does not get shorter by what it has to do."""
-    from scipy.optimize import nnls
-
     return np.asarray(nnls(np.column_stack([np.ones(len(seconds)), *columns]), np.asarray(seconds))[0])
 
 

@@ -64,8 +64,19 @@ ALLOWED: dict[str, set[str]] = {
     # of a run, by observers that come late
     "session.following": {"model", "runtime"},
     "session.run_settings": ENGINE | {"control", "session.following", "planning", "spark"},
+    # reads what a run has written
+    "session.run_results": {"errors", "model", "session.arguments", "spark"},
     "session.handle": ENGINE
-    | {"session.arguments", "control", "cql", "planning", "session.run_settings", "spark", "report"},
+    | {
+        "session.arguments",
+        "control",
+        "cql",
+        "planning",
+        "session.run_results",
+        "session.run_settings",
+        "spark",
+        "report",
+    },
     # all that it takes to start a network that has been planned
     "session.launching": ENGINE
     | {"control", "session.following", "session.handle", "session.run_settings", "spark"},

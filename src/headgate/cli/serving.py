@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -181,15 +180,12 @@ class _Ends:
     def __call__(self) -> bool:
         run = None if self._live.session is None else self._live.session.run
         if run is not None and run is not self._reported and not run.is_running:
-            from headgate.server.documents import run_state
-
             self._reported = run
-            state = run_state(run)
-            reason = f": {state['error']}" if state["error"] else ""
-            print(f"the run has {state['state']}{reason}", file=sys.stderr)
-            with suppress(Exception):
-                # from here on, it counts as reported
+            try:
                 run.wait(0)
+                print("the run has ended", file=sys.stderr)
+            except Exception as failure:
+                print(f"the run has failed: {' '.join(str(failure).split())}", file=sys.stderr)
         return self._interrupt.wanted
 
 

@@ -6,14 +6,13 @@ import math
 import threading
 import time
 from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from math import inf
 from typing import TYPE_CHECKING, Any
 
 from headgate.control.overrides import ManualController, check_keep_ratios
-from headgate.errors import SetupError, SparkError, unknown_name
+from headgate.errors import SetupError
 from headgate.formats.html import html_paragraph, listed, plural
 from headgate.model.event import QueryPaused, QueryResumed
 from headgate.model.network import Network
@@ -23,21 +22,18 @@ from headgate.runtime.drive import notify
 from headgate.scheduling import Strategy, strategy_names
 from headgate.scheduling.chain_envelope import ProgressChart
 from headgate.session import arguments
+from headgate.session.run_results import RunResults
 from headgate.spark.application.ending import remove_folder
-from headgate.spark.failures import jobs_spared, spark_errors
+from headgate.spark.failures import jobs_spared
 from headgate.statistics.profile_file import Measured
 from headgate.statistics.store import StatisticsStore
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from headgate.session.run_settings import Launched
-    from headgate.spark import DataFrame
 
 # how long to wait for the first ticks, where some are required
 _MOST_PATIENCE_S = 60.0
 _POLL_EVERY_S = 0.1
-_ATTEMPTS_TO_READ = 5
 
 
 @dataclass(frozen=True)
@@ -54,7 +50,7 @@ class SettingsInForce:
 
 
 @dataclass(eq=False, repr=False)
-class Run:
+class Run(RunResults):
     """The handle of running queries; any thread may use it.
 
     What Spark raises is a ``SparkError``. Ctrl-C interrupts a method, never the run: ``stop`` ends it.
@@ -121,9 +117,7 @@ class Run:
     @property
     def failure(self) -> Exception | None:
         """The error that made the run fail, None if there is none: looking at it does not report it."""
-        if self.is_running:
-            return None
-        with jobs_spared():
+        if not self.is_running:
             try:
                 with self._spark_errors():
                     self._run.wait(0)
@@ -326,94 +320,10 @@ class Run:
         """
         return self._recorder.warnings
 
-    def results(self, query: str) -> DataFrame:
-        """Results so far as a Spark DataFrame."""
-        self._known(query)
-        self._check_kept(f"the results of query {query}")
-        with self._spark_errors():
-            found: DataFrame = self._run.results(query)
-            return found
-
-    def results_of_tick(self, query: str, batch_id: int) -> pa.Table:
-        """Results that one tick has added, as an Arrow table in the order of their timestamps."""
-        self._known(query)
-        batch_id = arguments.whole("batch_id", batch_id, 0, 3)
-        self._check_kept(f"the results of query {query}")
-
-        def read() -> pa.Table:
-            with self._spark_errors():
-                found: DataFrame = self._run.results_of_tick(query, batch_id)
-                return found.toArrow()
-
-        return self._reread(query, read)
-
-    def result_schema(self, query: str) -> pa.Schema:
-        """The columns of the tables that ``results_of_tick`` gives, also before the first result."""
-        self._known(query)
-        with self._spark_errors():
-            found: DataFrame = self._run.no_results(query)
-            return found.toArrow().schema
-
-    def result_ticks(self, query: str) -> list[int]:
-        """Ticks whose results ``results_of_tick`` can read, in order."""
-        self._known(query)
-        self._check_kept(f"the results of query {query}")
-        with self._spark_errors():
-            found: list[int] = self._run.result_ticks(query)
-            return found
-
-    def path_of(self, query: str) -> str | None:
-        """Where the results of a query are; None if they go to no files, or these go with the run."""
-        self._known(query)
-        path: str | None = self._run.path_of(query)
-        is_kept = self._network.queries[query].sink.format != "memory" or not self.is_temporary
-        return path if is_kept else None
-
-    def table(self, query: str) -> pa.Table:
-        """The current rows of a query with ``mode 'latest'``, as of the last committed tick."""
-        self._known(query)
-        if not self._network.queries[query].sink.is_latest:
-            advice = "call run.arrow, or write OPTIONS (mode 'latest')"
-            raise SetupError(f"query {query} appends its results and has no table; {advice}")
-        return self._reread(query, lambda: self.arrow(query))
-
-    def _reread(self, query: str, read: Callable[[], pa.Table]) -> pa.Table:
-        """Read a table, again if its file is replaced between being found and being opened."""
-        if self._network.queries[query].sink.is_latest:
-            for _ in range(_ATTEMPTS_TO_READ - 1):
-                with suppress(SparkError):
-                    return read()
-        return read()
-
-    def arrow(self, query: str) -> pa.Table:
-        """Results so far as an Arrow table."""
-        results = self.results(query)
-        with self._spark_errors():
-            return results.toArrow()
-
-    def dead_letters(self) -> DataFrame | None:
-        """Rows that were late or did not parse, as a Spark DataFrame; None if there are none."""
-        self._check_kept("the dead letters")
-        with self._spark_errors():
-            found: DataFrame | None = self._run.dead_letters()
-            return found
-
     def profiles(self) -> Profiles:
         """The current profile of each operator, which is an assumption until it has been measured."""
         return self._statistics.profiles
 
-    def _spark_errors(self) -> AbstractContextManager[None]:
-        return spark_errors(self._run.spark)
-
-    def _known(self, query: str) -> None:
-        if arguments.text("query", query, "'q', its name") not in self._network.queries:
-            raise SetupError(unknown_name("query", query, self._network.queries))
-
     def _check_running(self, method: str) -> None:
         if not self.is_running:
             raise SetupError(f"{method} has no effect: the run is over; call session.start for another")
-
-    def _check_kept(self, what: str) -> None:
-        if self._is_removed:
-            advice = "read them before, or start with a checkpoint"
-            raise SetupError(f"{what} went with the session, which is closed; {advice}")

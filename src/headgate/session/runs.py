@@ -22,6 +22,7 @@ from headgate.statistics.profile_file import Measured
 
 if TYPE_CHECKING:
     from headgate.spark.file_system import Files
+    from headgate.spark.history import History
     from headgate.spark.reconcile import Transition
 
 Own = TypeVar("Own", bound="SessionRuns")
@@ -100,24 +101,24 @@ class SessionRuns(Declarations):
 
         Streams, functions and callbacks that were declared from Python have to be declared before.
         """
-        from headgate.spark.history import History
-
         self._check_idle("restore")
-        folder = locate(arguments.folder("checkpoint", checkpoint))
+        history = self._history(checkpoint)
         with spark_errors(self._spark):
-            script = History(self._files(), folder).script()
+            script = history.script()
         if not script:
-            raise SetupError(f"{folder} lists no queries; declare them with session.execute")
-        self.execute(script, origin=f"{folder} (its queries)", force=True)
+            raise SetupError(f"{history.root} lists no queries; declare them with session.execute")
+        self.execute(script, origin=f"{history.root} (its queries)", force=True)
         return self
 
     def is_written(self, checkpoint: str | Path) -> bool:
         """Whether a checkpoint, on any file system, has the state of queries."""
+        with spark_errors(self._spark):
+            return bool(self._history(checkpoint).ticks())
+
+    def _history(self, checkpoint: str | Path) -> History:
         from headgate.spark.history import History
 
-        folder = locate(arguments.folder("checkpoint", checkpoint))
-        with spark_errors(self._spark):
-            return bool(History(self._files(), folder).ticks())
+        return History(self._files(), locate(arguments.folder("checkpoint", checkpoint)))
 
     def _files(self) -> Files:
         from headgate.spark.file_system import Files

@@ -36,7 +36,6 @@ _LOG = logging.getLogger(__name__)
 
 KEEP_RATIO = "headgate.keep_ratio"
 _RETRY_AFTER_S = 2.0
-_DELIVERED = ".delivered"
 
 
 class DeliveringSink(ABC):
@@ -52,12 +51,7 @@ class DeliveringSink(ABC):
 
     def discard_after(self, batch_id: int) -> None:
         """Remove staged results of later ticks, which did not happen, and find those that wait."""
-        names = self._files.names(self._folder)
-        delivered = {name.removesuffix(_DELIVERED) for name in names if name.endswith(_DELIVERED)}
-        for name in delivered:
-            self._files.delete(f"{self._folder}/{name}")
-            self._files.delete(f"{self._folder}/{name}{_DELIVERED}")
-        staged = {int(name) for name in {*names} - delivered if re.fullmatch(r"\d{9,}", name)}
+        staged = {int(name) for name in self._files.names(self._folder) if re.fullmatch(r"\d{9,}", name)}
         for later in sorted(staged):
             if later > batch_id:
                 self._files.delete(self._place(later))
@@ -73,13 +67,8 @@ class DeliveringSink(ABC):
             self._waiting.pop(0)
 
     def _remove(self, place: str) -> None:
-        """Remove results that have been delivered.
-
-        A folder goes file by file; if that is cut short, what is left is marked as delivered.
-        """
-        self._files.write_text(f"{place}{_DELIVERED}", "")
+        """Remove results that have been delivered."""
         self._files.delete(place)
-        self._files.delete(f"{place}{_DELIVERED}")
 
     @abstractmethod
     def _deliver(self, batch_id: int) -> bool:
@@ -94,6 +83,7 @@ class DeliveringSink(ABC):
 
 # Spark reads no file with such a name
 _STAGED = "_staged.json"
+_DELIVERED = ".delivered"
 
 
 @dataclass(frozen=True)
@@ -143,8 +133,17 @@ class StagedSink(DeliveringSink):
 
     def discard_after(self, batch_id: int) -> None:
         """Go on after this tick."""
+        for name in self._files.names(self._folder):
+            if name.endswith(_DELIVERED):
+                self._remove(f"{self._folder}/{name.removesuffix(_DELIVERED)}")
         super().discard_after(batch_id)
         self._resumed_after = batch_id
+
+    def _remove(self, place: str) -> None:
+        # a folder goes file by file; if that is cut short, what is left is marked as delivered
+        self._files.write_text(f"{place}{_DELIVERED}", "")
+        super()._remove(place)
+        self._files.delete(f"{place}{_DELIVERED}")
 
     def hurry(self) -> None:
         """Wait no longer for the other end: the next run delivers what is staged."""

@@ -61,7 +61,7 @@ def declared_aggregate(name: str, function: Callable[..., Any], returns: str) ->
     from pyspark.sql import functions
 
     column = pa.array if getattr(function, "evalType", None) == _ARROW_AGGREGATE else pd.Series
-    inner = getattr(function, "func", function) if hasattr(function, "evalType") else function
+    inner = _inside_udf(function)
 
     # these, too, use nothing of this package
     def value_of(*arguments: Any) -> Any:
@@ -80,6 +80,12 @@ def declared_aggregate(name: str, function: Callable[..., Any], returns: str) ->
     pandas_udf: Any = functions.pandas_udf  # type: ignore[attr-defined]
     found: Callable[..., Any] = pandas_udf(call, returns)
     return found
+
+
+def _inside_udf(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function that a UDF of Spark calls, or the function itself; a partial has a ``func``, too."""
+    found: Callable[..., Any] = getattr(function, "func", function)
+    return found if hasattr(function, "evalType") else function
 
 
 def registration(
@@ -103,9 +109,7 @@ def _check_pickling(name: str, function: Callable[..., Any]) -> None:
     from pyspark import cloudpickle
 
     try:
-        # a partial has a func, too
-        inner = function.func if hasattr(function, "evalType") else function  # type: ignore[attr-defined]
-        cloudpickle.dumps(inner)  # type: ignore[no-untyped-call]
+        cloudpickle.dumps(_inside_udf(function))  # type: ignore[no-untyped-call]
     except Exception as error:
         reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
         advice = "make what it refers to inside of it, or in a module that it imports"
